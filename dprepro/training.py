@@ -1,9 +1,9 @@
 """An attack on anybody's training with DP-SGD."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import getclosurevars, isfunction
-from math import ceil
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,7 +26,9 @@ FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about n
 MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
 SHARES = 10**6  # of all examples, in which a sampling rate is accounted for
 ERROR = 0.001  # with which a right training looks like any mistake
-TESTS = 7
+TESTS = 11
+SPREAD = 16  # weights that an example of many weights has
+MORE = 0.05  # share of examples that the second run has beside the first one's
 
 Train = Callable[[np.ndarray], Iterable[Any]]
 
@@ -72,18 +74,19 @@ def audit_training(
 ) -> TrainingAudit:
     """Attack a training, run twice on examples of the attacker's own, by whoever sees every step.
 
-    In the first run each example is there by a fair coin and has a direction of its own; from what was
-    released in it the attacker guesses whether it was (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis
-    and Chaudhuri 2024). In the second all examples pull in two directions, for `Mistake`s to be seen.
+    In the first run all examples pull in three directions, for `Mistake`s to be seen. In the second there are
+    more examples, of which N are there by a fair coin and have a direction of their own each; from what was
+    released in as many steps the attacker guesses whether they were (Steinke, Nasr and Jagielski 2023;
+    Mahloujifar, Melis and Chaudhuri 2024).
 
     Args:
-        train: called with (N, W) float32 examples, it trains a network whose loss on an example x is <w, x>,
-            so that its gradient is x: in torch ``nn.Linear(W, 1, bias=False)(x).mean()``. After each step it
-            yields what the step released: an Opacus ``DPOptimizer``, whose parameter's ``grad``, claims and
-            batch are read; or (W,) numbers, such as the noisy mean gradient, on a scale that stays the same;
-            or a pair of these and the (B, W) examples that the step took, by which samplers are told apart.
-            Its batches, noise and clipping (to less than 1,000) are those to be audited. Batches are
-            ``sample_rate * N`` examples, expected.
+        train: called with (N, W) float32 examples, and then with a few more, it trains a network whose loss
+            on an example x is <w, x>, so that its gradient is x: in torch
+            ``nn.Linear(W, 1, bias=False)(x).mean()``. After each step it yields what the step released: an
+            Opacus ``DPOptimizer``, whose parameter's ``grad``, claims and batch are read; or (W,) numbers,
+            such as the noisy mean gradient, on a scale that stays the same; or a pair of these and the (B, W)
+            examples that the step took, by which samplers are told apart. Its batches, noise and clipping (to
+            less than 1,000) are those to be audited. Batches are ``sample_rate * N`` examples, expected.
         delta: of the guarantee.
         noise_multiplier: claimed; None: as the Opacus optimizer says.
         sample_rate: claimed; None: as the accountant of Opacus's engine was told in the last step. (The
@@ -99,16 +102,16 @@ def audit_training(
     """
     width, rows = examples + BLANKS, np.arange(examples)
     # each its own, by which an example is known in a batch
-    lengths = (np.where(rows % 2, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
-    canaries, crowd = np.zeros((2, examples, width), np.float32)
-    present = np.random.default_rng(seed).random(examples) < 0.5
-    canaries[rows, rows] = lengths * present
-    crowd[rows, rows % 2] = lengths
-
-    first, opacus_claims, _ = _releases(train, canaries)
-    second, _, batch_lengths = _releases(train, crowd)
-    sigma = noise_multiplier if noise_multiplier is not None else opacus_claims.get("noise_multiplier")
-    rate = sample_rate if sample_rate is not None else opacus_claims.get("sample_rate")
+    lengths = (np.where(rows % 3, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
+    directions = np.zeros((3, width), np.float32)
+    directions[0, 0] = directions[1, 1] = 1
+    directions[2, np.linspace(2, examples - 1, SPREAD).astype(int)] = 1
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    crowd = _releases(train, lengths[:, None] * directions[rows % 3])
+    if len(crowd.steps) < FEWEST_STEPS:
+        raise UserError(f"train: {len(crowd.steps)} steps; needed: at least {FEWEST_STEPS}")
+    sigma = noise_multiplier if noise_multiplier is not None else crowd.claims.get("noise_multiplier")
+    rate = sample_rate if sample_rate is not None else crowd.claims.get("sample_rate")
     if sigma is None or rate is None:
         raise UserError(
             "noise_multiplier, sample_rate: unknown; needed: both, or a step yields the "
@@ -119,26 +122,42 @@ def audit_training(
             f"noise_multiplier {sigma:g}, sample_rate {rate:g}; allowed: above 0, and below 1 with at least "
             f"{FEWEST_IN_BATCH} of {examples} examples in a batch"
         )
-    batch, steps = round(rate * examples), len(first)
+    batch, steps = round(rate * examples), len(crowd.steps)
+    # a divisor that follows the number of examples is another then; whole batches more
+    more = examples + batch * math.ceil(MORE * examples / batch)
+    present = np.random.default_rng(seed).random(examples) < 0.5
+    inputs = np.zeros((more, width), np.float32)
+    inputs[rows, rows] = lengths * present
+    canaries = _releases(train, inputs)
     # the rate itself, as a share of a million: rounded to a batch of so few examples it may come out smaller
     spent = epsilon(
-        examples=SHARES, batch=ceil(rate * SHARES), noise_multiplier=sigma, delta=delta, steps=steps
+        examples=SHARES, batch=math.ceil(rate * SHARES), noise_multiplier=sigma, delta=delta, steps=steps
     )
-    noise = [np.maximum(run[:, examples:].std(1, keepdims=True), 1e-30) for run in (first, second)]
-    projections = first[:, :examples] / noise[0] * sigma  # in clipping bounds, if the noise is as claimed
+    runs = crowd, canaries
+    noise = [np.maximum(run.steps[:, examples:].std(1, keepdims=True), 1e-30) for run in runs]
+    # in clipping bounds, if the noise is as claimed
+    projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
     spending = SampledGaussian(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
     # who goes through the data in order has a canary in the same batch of every epoch
-    in_turn = np.arange(steps)[:, None] % max(1, examples // batch) == rows // batch
+    in_turn = np.arange(len(projections))[:, None] % (more // batch) == rows // batch
     attacks = [ratios(projections, spending), repeats(projections), (projections * in_turn).sum(0)]
     alpha = (1 - confidence) / len(attacks)
     sides = [(scores[~present], scores[present]) for scores in attacks]
+    empty = ~directions.any(0), np.append(~present, np.ones(BLANKS, dtype=bool))
     mistakes = recognise(
-        second[:, :2] / noise[1],
-        np.concatenate([first[:, examples:], second[:, examples:]]),
-        examples,
+        crowd.steps @ directions.T / noise[0],
+        np.bincount(rows % 3).tolist(),
+        np.concatenate(
+            [run.steps[:, examples:] / np.median(scale) for run, scale in zip(runs, noise, strict=True)]
+        ),
+        [
+            run.steps[:, weights] * run.known_divisor(rate, size)
+            for run, weights, size in zip(runs, empty, (examples, more), strict=True)
+        ],
+        more,
         rate,
         sigma,
-        _positions(batch_lengths, lengths),
+        _positions(crowd.batch_lengths, lengths),
     )
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
@@ -152,16 +171,30 @@ def audit_training(
     )
 
 
-def _releases(
-    train: Train, examples: np.ndarray
-) -> tuple[np.ndarray, dict[str, float], list[np.ndarray | None]]:
-    """(T, W) of what a run's steps released, what its Opacus optimizer claims, and the batches' (B,) lengths.
+@dataclass(frozen=True)
+class _Run:
+    """What a run released."""
 
-    A batch that isn't told is None.
-    """
+    steps: np.ndarray  # (T, W)
+    claims: dict[str, float]  # of its Opacus optimizer
+    divisors: list[int]  # expected batch sizes of its Opacus optimizer, a step each
+    batch_lengths: list[np.ndarray | None]  # (B,) lengths of each batch's examples; None: not known
+
+    def known_divisor(self, rate: float, examples: int) -> float:
+        """The divisor of Opacus, where it is the expected batch size, rounded down; else 1.
+
+        It follows the number of examples, which Opacus takes for public, and isn't another mistake.
+        """
+        usual = float(np.median(self.divisors)) if self.divisors else math.inf
+        return usual if abs(usual - self.claims.get("sample_rate", rate) * examples) <= 1 else 1.0
+
+
+def _releases(train: Train, examples: np.ndarray) -> _Run:
+    """A run of ``train``."""
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
+    divisors: list[int] = []
     batch_lengths: list[np.ndarray | None] = []
     steps = train(examples.copy())
     if not isinstance(steps, Iterable):
@@ -173,6 +206,7 @@ def _releases(
                 raise UserError(f"step {number}: no gradient; needed: a yield before zero_grad()")
             value = torch.cat([parameter.grad.flatten() for parameter in step.params])
             batch = _per_example(step)
+            divisors.append(step.expected_batch_size or 1)
             claims |= {"noise_multiplier": float(step.noise_multiplier), **_accounted(step)}
         if batch is not None:
             batch = floats(f"step {number}: batch", batch)
@@ -185,9 +219,9 @@ def _releases(
                 f"step {number} released {released[-1].shape}; needed: {width} finite numbers, a weight's "
                 "each"
             )
-    if len(released) < FEWEST_STEPS:
-        raise UserError(f"train: {len(released)} steps; needed: at least {FEWEST_STEPS}")
-    return np.stack(released), claims, batch_lengths
+    if not released:
+        raise UserError("train: no steps; needed: to yield what each step released")
+    return _Run(np.stack(released), claims, divisors, batch_lengths)
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:

@@ -18,6 +18,8 @@ CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispe
 TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
 FEW = 0.2  # share of steps with another divisor, where it is that of last batches
 LIKE = 0.01  # p-value above which batches' sizes are taken for those of Poisson samples
+SILENT = 1e-6  # deviation, in that of all weights, below which a weight has no noise
+MOST_VALUES = 1_000_000  # whose distribution is looked at
 TRUE_SIZE = "sums divided by the true batch size before noise is added"
 OR_THE_RATE = ", or the sampling rate is another"
 
@@ -26,15 +28,18 @@ OR_THE_RATE = ", or the sampling rate is another"
 class Mistake:
     """A mistake that a training looks like, with the chance that a right training does so too."""
 
-    name: str  # generator, clipping, divisor, noise, rate, sampler, weights or padding
+    # generator, clipping, layers, divisor, noise, uneven, distribution, rate, sampler, weights or padding
+    name: str
     looks_like: str
     p: float
 
 
 def recognise(
     crowd: np.ndarray,
+    kinds: Sequence[int],
     blanks: np.ndarray,
-    examples: int,
+    noise: Sequence[np.ndarray],
+    others: int,
     rate: float,
     noise_multiplier: float,
     batches: Sequence[np.ndarray] | None = None,
@@ -42,33 +47,46 @@ def recognise(
     """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
 
     Args:
-        crowd: (T, 2) releases, over their step's noise as W directions without examples have it, in the
-            directions of the shorter and of the longer examples, of which there are as many; all of them are
-            longer than the clipping bound.
-        blanks: (S, W) releases in directions that no example has, of T or more steps.
-        examples: N, that the crowd has.
+        crowd: (T, 3) releases, over their step's noise as W directions without examples have it, in the
+            directions of shorter and of longer examples, which have a single weight each, and of longer ones
+            that have many weights; all are longer than the clipping bound.
+        kinds: (3,) how many examples of each kind the crowd has, N in all.
+        blanks: (S, W) releases in directions that no example has, of T or more steps; in its run's scale.
+        noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
+            examples (T', W''), after division by an expected batch size is undone where it is known.
+        others: M.
         rate: claimed chance of an example to be in a batch.
         noise_multiplier: claimed.
         batches: positions of the examples in each of the crowd's batches; None: not known.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
-    answers = [_generator(blanks), _clipping(crowd), _divisor(blanks)]
-    reused, unclipped = answers[0].p < 1e-4, answers[1].p < 1e-4
+    examples = sum(kinds)
+    answers = [_generator(blanks), _clipping(crowd, kinds), _layers(crowd, kinds, rate, noise_multiplier)]
+    reused, spoilt = answers[0].p < 1e-4, answers[1].p < 1e-4 or _further(crowd, kinds, 2) < 1e-4
+    answers.append(_divisor(blanks))
+    if not reused:
+        scaled = noise[0] / noise[0].std(1, keepdims=True)
+        answers.append(_uneven(scaled))
+        if answers[-1].p < 1e-4:
+            spoilt = True
+        else:
+            answers.append(_distribution(scaled))
+            if answers[3].p > 1e-4:
+                answers.append(_size(noise, examples, others))
     sizes = None
     if batches is not None:
         sizes = np.array([len(np.unique(batch)) for batch in batches])
         answers += of_batches(batches, examples)
         if sum(map(len, batches)) > sizes.sum():
             return answers
-    if unclipped:
+    if spoilt:
         return answers
-    total = crowd.sum(1) * noise_multiplier
-    return answers + _of_sums(total, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes)
+    return answers + _of_sums(crowd, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes)
 
 
 def _of_sums(
-    total: np.ndarray,
+    crowd: np.ndarray,
     directions: int,
     reused: bool,
     examples: int,
@@ -79,7 +97,7 @@ def _of_sums(
     """Whether sums are as large, and vary as much, as those of Poisson samples.
 
     Args:
-        total: (T,) what the crowd released, in clipping bounds if the noise is as claimed.
+        crowd: (T, K) releases, as in `recognise`.
         directions: W, in which a step's noise is measured.
         reused: whether noise comes again.
         examples: N.
@@ -87,13 +105,14 @@ def _of_sums(
         noise_multiplier: claimed.
         sizes: (T,) of the batches; None: not known.
     """
+    total, summed = crowd.sum(1) * noise_multiplier, crowd.shape[1]
     steps, expected = len(total), examples * rate
     batch = expected if sizes is None else sizes.mean()
     coins = batch * (1 - batch / examples)
     # whatever a step's measured noise is off by, moves all that it released together
     of_scale = batch**2 / (2 * (directions - 1))
     # noise that comes again in every step isn't averaged
-    error = sqrt((coins + (2 * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
+    error = sqrt((coins + (summed * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
     if abs(measured / noise_multiplier - 1) < TOLERANCE:
@@ -107,7 +126,7 @@ def _of_sums(
     if total.mean() <= CLEAR * spread / sqrt(steps) or reused:
         return answers
     scale = total.mean() / batch
-    of_noise = 2 * (noise_multiplier / scale) ** 2 + of_scale
+    of_noise = summed * (noise_multiplier / scale) ** 2 + of_scale
     p, varies = _dispersion(total / scale, coins + of_noise)
     text = f"sums have a variance of {varies - of_noise:.3g} examples, those of Poisson samples {coins:.3g}"
     if sizes is None:
@@ -174,11 +193,31 @@ def _generator(blanks: np.ndarray) -> Mistake:
     return Mistake("generator", text, min(1.0, p * len(blanks) * (len(blanks) - 1) / 2))
 
 
-def _clipping(crowd: np.ndarray) -> Mistake:
-    """Whether longer examples weigh more than shorter ones."""
-    answer = stats.ttest_rel(crowd[:, 1], crowd[:, 0], alternative="greater")
+def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
+    """P-value of examples of a kind moving releases no further than those of the kind before."""
+    moved = crowd / np.asarray(kinds)
+    return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
+
+
+def _clipping(crowd: np.ndarray, kinds: Sequence[int]) -> Mistake:
+    """Longer examples that weigh more than shorter ones."""
     text = "longer gradients move releases further: clipping after averaging, or none"
-    return Mistake("clipping", text, float(answer.pvalue))
+    return Mistake("clipping", text, _further(crowd, kinds, 1))
+
+
+def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:
+    """Examples of many weights that move releases further than others, and further than is claimed.
+
+    Layers that are clipped to shares of one bound move them further than others alone.
+    """
+    moved = crowd[:, 2] * noise_multiplier / (kinds[2] * rate)
+    times = crowd[:, 2].mean() / kinds[2] / max(crowd[:, 1].mean() / kinds[1], 1e-12)
+    text = (
+        f"a gradient of many weights moves releases {times:.2f} times as far as one of a single weight: "
+        "each layer is clipped to the whole bound"
+    )
+    beyond = float(stats.ttest_1samp(moved, 1 + 2 * TOLERANCE, alternative="greater").pvalue)
+    return Mistake("layers", text, max(_further(crowd, kinds, 2), beyond))
 
 
 def _divisor(blanks: np.ndarray) -> Mistake:
@@ -191,6 +230,49 @@ def _divisor(blanks: np.ndarray) -> Mistake:
         f"the noise's scale differs from the usual in {off:.0%} of the steps: {text}",
         float(stats.bartlett(*blanks).pvalue),
     )
+
+
+def _uneven(noise: np.ndarray) -> Mistake:
+    """Noise (T, W) that is larger on some weights than on others; in deviations of each step's."""
+    steps, weights = noise.shape
+    squares = np.square(noise).sum(0)
+    extreme = (
+        2 * weights * float(min(stats.chi2.cdf(squares.min(), steps), stats.chi2.sf(squares.max(), steps)))
+    )
+    # cube roots of chi-square variables are about normal (Wilson and Hilferty 1931)
+    roots = (np.cbrt(squares / steps) - 1 + 2 / (9 * steps)) / sqrt(2 / (9 * steps))
+    dispersed = float(stats.chi2.sf(np.square(roots).sum(), weights))
+    scales = np.sqrt(squares / steps)
+    silent = float((scales < SILENT).mean())
+    text = (
+        f"{silent:.2g} of the weights get no noise"
+        if silent
+        else f"noise is {scales.min():.2g} of the usual on some weights, and {scales.max():.2g} on others"
+    )
+    return Mistake("uneven", text, min(1.0, 2 * min(extreme, dispersed)))
+
+
+def _distribution(noise: np.ndarray) -> Mistake:
+    """Noise (T, W) that isn't Gaussian (Kolmogorov and Smirnov); in deviations of each step's."""
+    values = noise[:, : max(1, MOST_VALUES // len(noise))].ravel()
+    text = (
+        f"the noise has an excess kurtosis of {stats.kurtosis(values):.2g}, a Gaussian's is 0, a uniform "
+        "variable's -1.2, and a Laplace variable's 3"
+    )
+    return Mistake("distribution", text, float(stats.kstest(values, "norm").pvalue))
+
+
+def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
+    """Noise of two runs on different numbers of examples, which has two scales."""
+    first, second = (float(run.var()) for run in noise)
+    freedoms = [run.size - len(run) for run in noise]
+    ratio = second / first
+    p = 2 * float(min(stats.f.cdf(ratio, *freedoms[::-1]), stats.f.sf(ratio, *freedoms[::-1])))
+    text = (
+        f"the noise with {others} examples is {sqrt(ratio):.3g} times that with {examples}: sums and noise "
+        "are divided by the number of examples, which is private"
+    )
+    return Mistake("divisor", text, p)
 
 
 def _noise(total: float, error: float, measured: float, claimed: float, batch: float) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import dprepro
-from pipeline.audits.mistakes import of_batches, recognise
+from pipeline.audits.mistakes import Mistake, of_batches, recognise
 from tests.docs.blocks import blocks
 
 NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
@@ -205,6 +205,94 @@ def numbers(rate: float, seed: int) -> Callable[[np.ndarray], Iterator[np.ndarra
     return train
 
 
+def by_hand(
+    noise: Callable[[np.random.Generator, int], np.ndarray] = lambda random, width: random.normal(size=width),
+    layers: int = 1,
+    clip: float = 1.0,
+    divisor: Callable[[np.ndarray], float] = lambda examples: 1.0,
+    rate: Callable[[np.ndarray], float] = lambda examples: 0.05,
+    steps: int = STEPS,
+) -> Callable[[np.ndarray], Iterator[np.ndarray]]:
+    """DP-SGD whose parts can be changed; each of its ``layers`` is clipped to ``clip``."""
+
+    def train(examples: np.ndarray) -> Iterator[np.ndarray]:
+        random = np.random.default_rng(len(examples))
+        for _ in range(steps):
+            parts = np.array_split(examples[random.random(len(examples)) < rate(examples)], layers, axis=1)
+            lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
+            clipped = [
+                part * (clip / np.maximum(length, clip)) for part, length in zip(parts, lengths, strict=True)
+            ]
+            sums = np.concatenate(clipped, axis=1).sum(0)
+            yield (sums + NOISE * noise(random, len(sums))) / divisor(examples)
+
+    return train
+
+
+def silent(share: float) -> Callable[[np.random.Generator, int], np.ndarray]:
+    """No noise on a share of the weights, which lie anywhere."""
+
+    def noise(random: np.random.Generator, width: int) -> np.ndarray:
+        return random.normal(size=width) * (np.random.default_rng(0).random(width) >= share)
+
+    return noise
+
+
+def quarter(random: np.random.Generator, width: int) -> np.ndarray:
+    """A quarter of the noise on a quarter of the weights."""
+    return random.normal(size=width) * np.where(np.arange(width) < width // 4, 0.25, 1)
+
+
+def uniform(random: np.random.Generator, width: int) -> np.ndarray:
+    return random.uniform(-(3**0.5), 3**0.5, size=width)
+
+
+@pytest.mark.parametrize(
+    ("train", "mistake", "text"),
+    [
+        (by_hand(silent(0.02)), "uneven", "0.02[0-9] of the weights get no noise"),
+        (by_hand(silent(0.02), steps=20), "uneven", "of the weights get no noise"),
+        (by_hand(quarter), "uneven", r"noise is 0\.\d+ of the usual on some weights, and 1\.\d+ on others"),
+        (by_hand(uniform), "distribution", r"excess kurtosis of -1\.2"),
+        (by_hand(layers=2), "layers", r"1\.\d+ times as far .* each layer is clipped to the whole bound"),
+        (by_hand(layers=16), "layers", r"each layer is clipped to the whole bound"),
+        (by_hand(divisor=len), "divisor", "divided by the number of examples"),
+        (by_hand(divisor=len, steps=20), "divisor", "divided by the number of examples"),
+        (by_hand(divisor=lambda examples: int(0.05 * len(examples))), "divisor", "the number of examples"),
+    ],
+)
+def test_noise_layers_and_divisors_are_looked_at(train: Any, mistake: str, text: str) -> None:
+    (hint,) = audited(train, noise_multiplier=NOISE, sample_rate=0.05).looks_like
+    assert hint.name == mistake
+    assert re.search(text, hint.looks_like)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        by_hand(divisor=lambda examples: 50),
+        by_hand(layers=4, clip=0.5),  # a share of the bound for each layer
+        by_hand(rate=lambda examples: 50 / len(examples)),
+        by_hand(steps=20),
+    ],
+)
+def test_right_trainings_have_no_name(train: Any) -> None:
+    assert audited(train, noise_multiplier=NOISE, sample_rate=0.05).looks_like == ()
+
+
+def test_a_divisor_of_opacus_that_is_the_number_of_examples_is_seen() -> None:
+    """Its own, the expected batch size, follows that number too, which Opacus takes for public."""
+
+    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
+        def divided(optimizer: DPOptimizer, rows: int, step: int) -> None:
+            optimizer.expected_batch_size = len(examples)
+
+        yield from training(divided)(examples)
+
+    (hint,) = audited(train).looks_like
+    assert hint.name == "divisor"
+
+
 def test_without_its_batches_a_fixed_size_and_a_true_divisor_look_alike() -> None:
     random = np.random.default_rng(0)
 
@@ -261,23 +349,30 @@ def test_a_plain_function_is_audited_by_what_it_claims() -> None:
 
 @pytest.mark.parametrize(("rate", "steps"), [(0.05, 60), (0.5, 30)])
 def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, steps: int) -> None:
-    random, runs, size = np.random.default_rng(0), 300, 1000
     p_values: dict[str, list[float]] = {}
-    for _ in range(runs):
-        batches = random.binomial(size // 2, rate, (steps, 2))
-        crowd = batches + NOISE * random.normal(size=(steps, 2))
-        blanks = NOISE * random.normal(size=(steps, 500))
-        crowd /= blanks.std(1, keepdims=True)
-        members = [np.flatnonzero(random.random(size) < rate) for _ in range(steps)]
-        answers = recognise(crowd, blanks, size, rate, NOISE)
-        for each in [*answers, *of_batches(members, size)]:
-            p_values.setdefault(each.name + " of batches" * (each not in answers), []).append(each.p)
+    for answers in right_trainings(300, rate, steps):
+        for each in answers:
+            p_values.setdefault(each.name, []).append(each.p)
     assert set(p_values) == {
-        "generator", "clipping", "divisor", "noise", "sampler", "sampler of batches", "weights of batches",
+        "generator", "clipping", "layers", "divisor", "noise", "uneven", "distribution", "sampler",
+        "sampler of batches", "weights of batches",
     }  # fmt: skip
     for p in p_values.values():
         assert np.mean(np.array(p) < 0.1) < 0.15
         assert np.mean(np.array(p) < 0.01) < 0.03
+
+
+def right_trainings(runs: int, rate: float, steps: int, size: int = 1000) -> Iterator[list[Mistake]]:
+    """What all tests answer of simulated runs on 1,000 examples and on 1,050."""
+    random, kinds = np.random.default_rng(0), np.bincount(np.arange(size) % 3)
+    for _ in range(runs):
+        empty = [NOISE * random.normal(size=(steps, width)) for width in (1482, 1000)]
+        blanks = [run[:, -500:] for run in empty]
+        crowd = random.binomial(kinds, rate, (steps, 3)) + NOISE * random.normal(size=(steps, 3))
+        crowd /= blanks[0].std(1, keepdims=True)
+        members = [np.flatnonzero(random.random(size) < rate) for _ in range(steps)]
+        of_members = [replace(each, name=f"{each.name} of batches") for each in of_batches(members, size)]
+        yield recognise(crowd, kinds.tolist(), np.concatenate(blanks), empty, 1050, rate, NOISE) + of_members
 
 
 @pytest.mark.parametrize("examples", [10_000, 50_000])
