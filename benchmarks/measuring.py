@@ -4,6 +4,7 @@ Processes keep each other's memory and settings out of the measurement; turns le
 does fall on all of them alike. So ratios can be trusted where seconds can't.
 """
 
+import os
 import resource
 import statistics
 import time
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.steps import Contender, Step
+from benchmarks.steps import JAX, Contender, Step
 
 TURN_SECONDS = 0.3  # seconds of one contender's turn, at least one step
 FEWEST_STEPS = 5  # steps that a median is taken of
@@ -30,13 +31,18 @@ class Measured(NamedTuple):
     megabytes: float  # that the process grew by, at most
 
 
-def compare(contenders: Sequence[Contender], threads: int, seconds: float) -> list[Measured | Exception]:
-    """Measure contenders for about so many ``seconds`` each, in their order; an error is a result too."""
+def compare(
+    contenders: Sequence[Contender], threads: int, seconds: float, pinned: bool
+) -> list[Measured | Exception]:
+    """Measure contenders for about so many ``seconds`` each, in their order; an error is a result too.
+
+    ``pinned``: each on as many cores as it has ``threads``, those that draw noise ahead included.
+    """
     with ExitStack() as stack:
         pools = [stack.enter_context(ProcessPoolExecutor(1, get_context("forkserver"))) for _ in contenders]
         # whatever a library says it can't do
         problems = [
-            pool.submit(_begin, contender, threads).exception()
+            pool.submit(_begin, contender, threads, pinned).exception()
             for pool, contender in zip(pools, contenders, strict=True)
         ]
         measurable = [pool for pool, problem in zip(pools, problems, strict=True) if problem is None]
@@ -56,8 +62,10 @@ def compare(contenders: Sequence[Contender], threads: int, seconds: float) -> li
 _own: dict[str, tuple[Step, torch.device, float]] = {}  # in a contender's own process
 
 
-def _begin(contender: Contender, threads: int) -> None:
+def _begin(contender: Contender, threads: int, pinned: bool) -> None:
     warnings.simplefilter("ignore")  # Opacus has many
+    if pinned or contender.way == JAX:  # which takes as many threads as there are cores
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)
     device = torch.device(contender.device)
     before = _peak(device)

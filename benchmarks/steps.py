@@ -1,5 +1,6 @@
 """What is measured, networks with the method that trains them on made-up examples, and by which ways."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,8 @@ MNIST, CIFAR, TEXTS = (1, 28, 28), (3, 32, 32), (64, 5000)  # a text's tokens, a
 PLAIN, BEST, OURS = "plain SGD", "plain SGD, channels last", "ours"
 FLOATS = "ours, float32 noise"  # as seeded runs have it, and had all before noise was on a grid
 HOOKS, GHOST = "Opacus, hooks", "Opacus, ghost clipping"
-WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST)
+JAX = "JAX-Privacy"
+WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST, JAX)
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,18 @@ class Case:
     method: str
     batches: tuple[int, ...]
     settings: dict[str, Any] = field(default_factory=dict)
+    build: Callable[[], nn.Module] | None = None  # a network that is no model of the project's
 
     @property
     def net(self) -> nn.Module:
         """Fresh weights, always the same."""
         torch.manual_seed(0)
-        return build_net(Model.model_validate(self.model), self.shape, CLASSES)
+        return self.build() if self.build else build_net(self.described, self.shape, CLASSES)
+
+    @property
+    def described(self) -> Model:
+        """The project's model."""
+        return Model.model_validate(self.model)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,13 +75,28 @@ class Case:
         return seen.to(device), labels.to(device)
 
 
+def mlp() -> nn.Module:
+    """Perceptron of two wide layers."""
+    wide = [nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, CLASSES)]
+    return nn.Sequential(nn.Flatten(), *wide)
+
+
+def frozen_trunk() -> nn.Module:
+    """Convolutions that stay as they are, and two trained layers behind them."""
+    trunk = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Flatten()]
+    head = [nn.Linear(64 * 8 * 8, 256), nn.ReLU(), nn.Linear(256, CLASSES)]
+    return nn.Sequential(nn.Sequential(*trunk).requires_grad_(False), *head)
+
+
 _DPSGD = {"epochs": 1, "clip": 1.0, "epsilon": 3.0, "delta": 1e-6}
 _BATCH_CLIPPING = {"epochs": 1, "clipping": "adaptive", "sigma": 0.1, "clip": 0.1}
 _WRN = {"name": "wrn16_4", "normalization": "group", "groups": 16, "order": "relu_norm"}
 CASES = {
     "lenet5": Case({"name": "lenet5"}, MNIST, "dpsgd", (128, 512, 1024), _DPSGD),
     "lenet5-layer": Case({"name": "lenet5", "normalization": "layer"}, MNIST, "dpsgd", (1024,), _DPSGD),
-    "lenet-300-100": Case({"name": "lenet_300_100"}, MNIST, "dpsgd", (128,), _DPSGD),
+    "lenet-300-100": Case({"name": "lenet_300_100"}, MNIST, "dpsgd", (128, 512, 1024), _DPSGD),
+    "mlp": Case({}, MNIST, "dpsgd", (256,), _DPSGD, mlp),
+    "frozen-trunk": Case({}, CIFAR, "dpsgd", (256,), _DPSGD, frozen_trunk),
     "convnet": Case({"name": "convnet", "normalization": "none"}, CIFAR, "dpsgd", (128,), _DPSGD),
     "wrn16_4": Case(_WRN, CIFAR, "tan", (32,), {"steps": 1000, "sigma": 1.0, "clip": 1.0}),
     "bilstm": Case({"name": "bilstm"}, TEXTS, "dpsgd", (128,), _DPSGD),
@@ -115,13 +138,13 @@ class Contender:
             return _plain(case, self.batch, device, channels_last=self.way == BEST)
         if self.way in (OURS, FLOATS):
             return _ours(case, self.batch, device, floats=self.way == FLOATS)
-        return (_ghost if self.way == GHOST else _hooks)(case, self.batch, device)
+        return {HOOKS: _hooks, GHOST: _ghost, JAX: _jax}[self.way](case, self.batch, device)
 
 
 def _plain(case: Case, batch: int, device: torch.device, channels_last: bool) -> Step:
     """SGD on a batch that is there already, with torch's own layers."""
     net = with_torch_batch_norm(case.net).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(trained(net), lr=0.01)
     inputs, labels = case.batch(batch, device)
     if channels_last:
         keep_freed()
@@ -135,6 +158,11 @@ def _plain(case: Case, batch: int, device: torch.device, channels_last: bool) ->
         optimizer.step()
 
     return step
+
+
+def trained(net: nn.Module) -> list[nn.Parameter]:
+    """Parameters that are not frozen."""
+    return [parameter for parameter in net.parameters() if parameter.requires_grad]
 
 
 def with_torch_batch_norm(net: nn.Module) -> nn.Module:
@@ -166,7 +194,11 @@ def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
     inputs, labels = (part.to(device) for part in case.stored_examples(EXAMPLES))
     task = Task(
         net=net,
-        parameters={name: value.detach().clone()[None] for name, value in net.named_parameters()},
+        parameters={
+            name: value.detach().clone()[None]
+            for name, value in net.named_parameters()
+            if value.requires_grad
+        },
         inputs=inputs,
         labels=labels,
         public=inputs[:PUBLIC],
@@ -194,7 +226,7 @@ _OPACUS = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
 def _hooks(case: Case, batch: int, device: torch.device) -> Step:
     net = GradSampleModule(case.net.to(device))
     inputs, labels = case.batch(batch, device)
-    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    sgd = torch.optim.SGD(trained(net), lr=0.01)
     optimizer = DPOptimizer(sgd, expected_batch_size=batch, **_OPACUS)
 
     def step() -> None:
@@ -210,7 +242,7 @@ def _ghost(case: Case, batch: int, device: torch.device) -> Step:
         case.net.to(device), max_grad_norm=1.0, use_ghost_clipping=True
     )
     inputs, labels = case.batch(batch, device)
-    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    sgd = torch.optim.SGD(trained(net), lr=0.01)
     optimizer = DPOptimizerFastGradientClipping(sgd, expected_batch_size=batch, **_OPACUS)
     loss = DPLossFastGradientClipping(net, optimizer, nn.CrossEntropyLoss())
 
@@ -218,5 +250,45 @@ def _ghost(case: Case, batch: int, device: torch.device) -> Step:
         optimizer.zero_grad()
         loss(net(inputs), labels).backward()
         optimizer.step()
+
+    return step
+
+
+def _jax(case: Case, batch: int, device: torch.device) -> Step:
+    """A compiled step of JAX-Privacy's clipping and noise on a batch that is there already.
+
+    Raises:
+        NotImplementedError: the network has another layer than those of plain convolutional ones.
+    """
+    # JAX takes threads of its own and all of a GPU's memory: it is loaded in its contender's process alone
+    import jax
+    import jax_privacy
+    from jax_privacy.noise_addition import gaussian_privatizer
+
+    from benchmarks.networks_in_jax import in_jax
+
+    weights, outputs = in_jax(case.net)
+    inputs, labels = case.batch(batch, torch.device("cpu"))
+    place = jax.devices("cpu" if device.type == "cpu" else "gpu")[0]
+    put = functools.partial(jax.device_put, device=place)
+
+    def loss(weights: Any, inputs: Any, labels: Any) -> Any:
+        return -jax.nn.log_softmax(outputs(weights, inputs))[jax.numpy.arange(len(labels)), labels].mean()
+
+    clipped = jax_privacy.clipped_grad(loss, l2_clip_norm=1.0, batch_argnums=(1, 2))
+    privatizer = gaussian_privatizer(stddev=1.0, prng_key=jax.random.key(0))
+
+    @jax.jit
+    def update(weights: Any, state: Any, inputs: Any, labels: Any) -> Any:
+        noisy, state = privatizer.update(clipped(weights, inputs, labels), state)
+        moved = jax.tree.map(lambda weight, summed: weight - 0.01 / batch * summed, weights, noisy)
+        return moved, state
+
+    values, examples = put(weights), [put(part.numpy()) for part in (inputs, labels)]
+    state = privatizer.init(values)
+
+    def step() -> None:
+        nonlocal values, state
+        values, state = jax.block_until_ready(update(values, state, *examples))
 
     return step

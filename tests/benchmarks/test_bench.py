@@ -1,13 +1,15 @@
 """The benchmark runs every way there is, and says what it measured."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.__main__ import table
+from benchmarks.__main__ import picture, table
 from benchmarks.measuring import Measured, compare
-from benchmarks.steps import CASES, GHOST, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
+from benchmarks.networks_in_jax import in_jax
+from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
 
 
 @pytest.mark.parametrize(
@@ -16,11 +18,29 @@ from benchmarks.steps import CASES, GHOST, OURS, PLAIN, WAYS, Contender, with_to
         *(Contender("lenet5", way, 8) for way in WAYS),
         Contender("lenet5_tanh-bc", OURS, 16),
         Contender("bilstm", PLAIN, 4),
+        *(Contender(case, way, 8) for case in ("mlp", "frozen-trunk") for way in (PLAIN, OURS, GHOST)),
     ],
     ids=str,
 )
 def test_every_way_takes_a_step(contender: Contender) -> None:
     contender.step()()
+
+
+@pytest.mark.parametrize("case", ["lenet5", "lenet-300-100", "mlp", "frozen-trunk"])
+def test_networks_in_jax_are_those_of_torch(case: str) -> None:
+    net = CASES[case].net
+    weights, outputs = in_jax(net)
+    inputs, _ = CASES[case].batch(3, torch.device("cpu"))
+    expected = net(inputs).detach().numpy()
+    np.testing.assert_allclose(np.asarray(outputs(weights, inputs.numpy())), expected, atol=1e-4)
+    assert len(weights) == sum(isinstance(layer, nn.Linear | nn.Conv2d) for layer in net.modules()) - (
+        2 if case == "frozen-trunk" else 0
+    )
+
+
+def test_other_networks_are_not_possible_in_jax() -> None:
+    with pytest.raises(NotImplementedError, match="no function of JAX for Classifier"):
+        in_jax(CASES["bilstm"].net)
 
 
 def test_plain_sgd_has_torchs_batch_norm() -> None:
@@ -34,7 +54,7 @@ def test_plain_sgd_has_torchs_batch_norm() -> None:
 
 def test_contenders_take_turns_and_a_failure_is_a_result() -> None:
     impossible = Contender("lenet-300-100", OURS, 4, device="nowhere")
-    speeds, problem = compare([Contender("lenet-300-100", PLAIN, 4), impossible], 1, 0.0)
+    speeds, problem = compare([Contender("lenet-300-100", PLAIN, 4), impossible], 1, 0.0, pinned=True)
     assert isinstance(speeds, Measured)
     assert 0 < speeds.wall < 10
     assert isinstance(problem, Exception)
@@ -48,7 +68,20 @@ def test_ratios_are_to_plain_sgd_of_the_same_step() -> None:
         RuntimeError("it can't\nnever"),
     ]
     assert [" | ".join(line) for line in table(ways, 1, measured)] == [
-        "lenet5 | 8 | 1 | plain SGD | 10 | 1.00 | 10 | 1.00 | 50",
-        "lenet5 | 8 | 1 | ours | 12 | 1.20 | 15 | 1.50 | 60",
-        "lenet5 | 8 | 1 | Opacus, ghost clipping | not possible: it can't |  |  |  | ",
+        "lenet5 | 8 | 1 | plain SGD | 10 | 1.00 | 10 | 1.00 | 50 | 1.00",
+        "lenet5 | 8 | 1 | ours | 12 | 1.20 | 15 | 1.50 | 60 | 1.20",
+        "lenet5 | 8 | 1 | Opacus, ghost clipping | not possible: it can't |  |  |  |  | ",
     ]
+
+
+def test_the_picture_has_a_line_for_each_way_that_was_measured() -> None:
+    lines = [
+        [case, batch, "1", way, "1", ratio, "1", "1", "1", "1"]
+        for case in ("lenet5", "lenet-300-100")
+        for batch in ("128", "1024")
+        for way, ratio in ((PLAIN, "1.00"), (OURS, "1.20"), (GHOST, "2.50"), (JAX, ""))
+    ]
+    drawn = picture(lines)
+    assert all(name in drawn for name in ("lenet5", "lenet-300-100", OURS, GHOST))
+    assert JAX not in drawn
+    assert drawn == picture(lines)
