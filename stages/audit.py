@@ -20,5 +20,6 @@ def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yam
             "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
         )
         shown = f"epsilon >= {downwards(attack.largest)} shown"
-        print(f"{row}, {attack.level}, {attack.attack}: {shown}, {epsilon_upper}")
+        on = f"{attack.attack} on {attack.noise} noise"
+        print(f"{row}, {attack.level}, {on}: {shown}, {epsilon_upper}")
     print(f"{row}: audited, {path}")

@@ -92,7 +92,12 @@ def privacy_statement(
         at_least=ledger.epsilon_lower,
         at_least_on=words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else None,
         audited=max(shown, default=None),
-        audits=tuple(map(_attack, replica.attacks)),
+        audits=tuple(
+            _attack(attack)
+            for attack in replica.attacks
+            # an attack on the arithmetic of other noise says nothing about this model
+            if attack.attack != FLOATING_POINT or attack.noise == replica.noise
+        ),
         mechanism=ledger.event,
         noise_multiplier=ledger.noise_multiplier,
         sampling_rate=ledger.sampling_rate,
@@ -151,7 +156,8 @@ def _attack(attack: Attack) -> str:
         if attack.epsilon_upper is None
         else f"of at most {wording.upwards(attack.epsilon_upper)}"
     )
-    on = "the whole mechanism" if attack.whole else "a smaller run of the same code"
+    run = "the whole mechanism" if attack.whole else "a smaller run of the same code"
+    on = f"{run} with {attack.noise} noise"
     how = f"{vocabulary.WORDS.bounds[best.by]}, {100 * attack.confidence:g} % confidence"
     return f"{vocabulary.WORDS.attacks[attack.attack]}, seeing {attack.sees}, on {on}: {shown} {of} ({how})"
 

@@ -58,10 +58,13 @@ class Streams:
         """Note that a step's noise goes into a release: in two, their difference would have none.
 
         Raises:
-            ValueError: it did already.
+            ValueError: a release had the noise of this step, or of a later one.
         """
-        if step == self._released:
-            raise ValueError(f"two releases with the noise of step {step}; allowed: one, or a step each")
+        if self._released is not None and step <= self._released:
+            raise ValueError(
+                f"two releases with the noise of step {step}, or one after step {self._released}; allowed: "
+                "one a step, in rising order"
+            )
         self._released = step
 
     def _seed(self, name: str, purpose: str, step: int) -> int:
@@ -146,7 +149,7 @@ class Streams:
             # the entropy may be replaced, by that of a run that is resumed
             kind = (self.entropy, size, purpose)
             return self._prefetcher.draw(kind, step, partial(self._normal, size=size, purpose=purpose))
-        noise = torch.empty(len(self.names), size, device=self.device)
+        noise = torch.empty(len(self.names), size, dtype=torch.float32, device=self.device)
         for row, name in zip(noise, self.names, strict=True):
             seed = self._seed(name, purpose, step)
             row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
@@ -154,7 +157,7 @@ class Streams:
 
     def _normal(self, step: int, size: int, purpose: str) -> Tensor:
         """The same on a CPU, by numpy: torch's own CPU generator takes only 32 bits of a seed."""
-        noise = torch.empty(len(self.names), size)
+        noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
             generator = self._generator(name, purpose, step)
             generator.standard_normal(dtype=np.float32, out=row.numpy())
@@ -165,7 +168,7 @@ class Streams:
 
         Drawn on the CPU, so that a training resumed on another device goes on with the same.
         """
-        noise = torch.empty(len(self.names), size)
+        noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
             generator = np.random.default_rng(self._seed(name, purpose, step))
             generator.standard_exponential(dtype=np.float32, out=row.numpy())

@@ -229,6 +229,11 @@ def twice(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarr
     return POISSON(self, step, examples, min(1.0, 2 * rate))
 
 
+def of_fixed_size(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
+    generators = [self._generator(name, "sample", step) for name in self.names]
+    return [np.sort(each.choice(examples, round(examples * rate), replace=False)) for each in generators]
+
+
 def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
     size = round(examples * rate)
     return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
@@ -338,6 +343,9 @@ def every_candidate() -> None:
 OF_THE_SYSTEM = test_randomness.test_256_bits_are_asked_of_the_operating_system
 BEHIND_THE_NOISE = test_randomness.test_each_of_them_is_behind_the_noise_and_nothing_else_is
 FAULTS: dict[str, Fault] = {
+    "secret samples of a fixed size": Fault(
+        Streams, "poisson", of_fixed_size, test_randomness.test_secret_samples_are_poisson_samples
+    ),
     "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
     "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),
     "entropy cut to 32 bits": Fault(

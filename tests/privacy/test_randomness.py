@@ -190,3 +190,33 @@ def test_every_stream_is_secret(name: str) -> None:
 def test_seeded_noise_is_float32_and_secret_noise_on_a_grid() -> None:
     assert streams().noise == "grid"
     assert Streams(("a",), reproducible=True, device=CPU).noise == "float32"
+
+
+def test_a_step_before_the_last_release_has_no_other_one() -> None:
+    source = streams()
+    for step in (3, 4):
+        source.release_once(step)
+    with pytest.raises(ValueError, match="two releases with the noise of step 3, or one after step 4"):
+        source.release_once(3)
+
+
+def test_secret_samples_are_poisson_samples() -> None:
+    """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them."""
+    examples, rate, steps = 60, 0.3, 3000
+    with operating_system(lambda count: bytes(range(count))):
+        source = streams()
+    samples = [source.poisson(step, examples, rate)[0] for step in range(steps)]
+    chosen = np.zeros((steps, examples))
+    for step, sample in enumerate(samples):
+        assert (np.diff(sample) > 0).all()
+        chosen[step, sample] = 1
+    variance = examples * rate * (1 - rate)
+    assert chosen.sum(1).mean() == pytest.approx(examples * rate, abs=4 * (variance / steps) ** 0.5)
+    assert chosen.sum(1).var() == pytest.approx(variance, rel=4 * (2 / steps) ** 0.5)
+    for within, chance in (
+        (chosen, rate),
+        (chosen[:, 1:] * chosen[:, :-1], rate**2),
+        (chosen[1:] * chosen[:-1], rate**2),
+    ):
+        errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
+        assert np.abs(errors).max() < 4.5
