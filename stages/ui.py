@@ -51,7 +51,8 @@ def ui(
 WATCHER = """
 import os, signal, subprocess, sys, threading
 def end_with_parent():
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # without the lock of sys.stdin, which would abort this process's own end
+        pass
     os.killpg(0, signal.SIGTERM)
 signal.signal(signal.SIGTERM, lambda *_: None)
 threading.Thread(target=end_with_parent, daemon=True).start()

@@ -304,7 +304,7 @@ def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, wo
 def test_adopting_beside_the_data(clone: Checkout, workshop: Path) -> None:
     clone.run("git", "checkout", "--quiet", "declared")
     clone.run("dvc", "repro", "prepare@toy")
-    assert clone.run("dprepro", "adopt", str(workshop / NAME)) == "toy: adopted\n"
+    assert clone.run("dprepro", "adopt", str(workshop / NAME)) == "toy: 1 of 1 replicas adopted\n"
     assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
     run = there(records.read_run("toy", clone.folder))
     assert run.origins[0].adopted is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting.vocabulary import WORDS, joined, words
 from pipeline.results import records
@@ -90,5 +91,5 @@ def test_several_are_one_sentence_and_none_is_none() -> None:
 
 
 def test_an_unknown_key_is_an_error() -> None:
-    with pytest.raises(KeyError, match="nothing"):
+    with pytest.raises(UserError, match="nothing"):
         words(statement("nothing"))

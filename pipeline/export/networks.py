@@ -167,10 +167,7 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         ValueError: a tensor of the network is missing, or has another shape.
     """
     settings = _settings_of(architecture)
-    with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
-        extensions("models")[architecture.model.name].load()
-    with without_reads(architecture.reads):
-        net = _untrained(architecture, settings)
+    net = _untrained(architecture, settings)
     for name, value in net.named_parameters():
         if name not in tensors or tensors[name].shape != value.shape:
             raise ValueError(f"{name} doesn't fit the model, its inputs and its classes")
@@ -204,7 +201,11 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
 
 
 def _untrained(architecture: Architecture, settings: MethodSettings) -> nn.Module:
-    return build_net(architecture.model, settings.input_shape(architecture.shape), len(architecture.classes))
+    shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
+    with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
+        extensions("models")[architecture.model.name].load()
+    with without_reads(architecture.reads):
+        return build_net(architecture.model, shape, classes)
 
 
 def size_of(architecture: Architecture) -> int:

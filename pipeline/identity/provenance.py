@@ -70,10 +70,10 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def _git(*arguments: str, folder: Path = PIPELINE.parent) -> str | None:
+def _git(*arguments: str, folder: Path | None = None) -> str | None:
     """What git prints, or None when it can't tell."""
     # Without optional locks, so that rows which end together don't stop each other or the user's own git.
-    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
+    command = ["git", "-C", str(folder or PIPELINE.parent), "--no-optional-locks", *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):

@@ -44,7 +44,8 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     hours = _read(root / records.GPU_HOURS)
-    found = {name: records.read_search(name, root) for name in settings.searches}
+    named = dict.fromkeys([*settings.searches, *(row.search for row in settings.rows.values() if row.search)])
+    found = {name: records.read_search(name, root) for name in named}
     searches = {name: search for name, search in found.items() if search is not None}
     names = sorted({line.paper for line in settings.lines.values()})
     return [

@@ -55,10 +55,15 @@ def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
     assert read_choices(tmp_path) == {}
     folder = tmp_path / "reports" / "searches"
     folder.mkdir(parents=True)
-    (folder / "grid.json").write_text(json.dumps({"name": "grid", "chosen": CHOSEN["grid"]}))
+    candidates = [
+        {"level": level, "settings": values, "seeds": 1, "validation_accuracy": [0.5]}
+        for level, values in CHOSEN["grid"].items()
+    ]
+    record = {"name": "grid", "candidates": candidates, "chosen": CHOSEN["grid"]}
+    (folder / "grid.json").write_text(json.dumps(record))
     (tmp_path / "params.yaml").write_text(json.dumps(GOOD))
     loaded = params.load(tmp_path / "params.yaml")
     assert loaded == params.parse(GOOD, choices=CHOSEN)
     (folder / "grid.json").write_text("{}")
     line = refusal_of(lambda: params.load(tmp_path / "params.yaml"))
-    assert "grid.json: not the results of a search: \"'chosen'\"" in line
+    assert "grid.json: not the results of a search: candidates: Field required" in line

@@ -54,7 +54,7 @@ def test_where_the_paper_saw_no_convergence_ours_lies_above_if_enough_seeds_conv
         for seeds in ((True,) * 3, (True, False, True), (False,) * 3)
     ]
     assert verdicts == [
-        "above, but not searched and still learning",  # of a search without a choice, and no curves
+        "above, but edge of the grid and still learning",  # by a search of one candidate, and without curves
         "inconclusive, about 4 seeds would decide",
         "inconclusive, about 36 seeds would decide",
     ]

@@ -44,7 +44,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.schema import Replaced, Run, TrainingSpent
+from pipeline.results.schema import Run, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.training import checkpoints, evaluation, loop, search
 from pipeline.training import rows as training
@@ -176,7 +176,7 @@ def test_fresh_noise_is_never_the_same_and_never_saved(
     # state of the model and the clock, nothing from which a stream could be drawn again
     assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy"}
     assert saved["entropy"] is None
-    assert set(saved["state"]) == {"parameters", "momentum", "running"}
+    assert set(saved["state"]) == {"parameters", "momentum"}
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
@@ -366,7 +366,8 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
-    assert there(records.read_run("quick", done)).replaced == (Replaced(trainings=2, spent=None),)
+    (gone,) = there(records.read_run("quick", done)).replaced
+    assert (gone.trainings, gone.spent, len(set(gone.identities))) == (2, None, 2)
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
         "epsilon=3,seed=0.safetensors",
         "epsilon=inf,seed=0.safetensors",
