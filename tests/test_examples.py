@@ -139,7 +139,7 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
         batch=BATCH, steps=10, sigma=1.5, clip=0.4, learning_rate=0.5, delta=1e-3,
         copies=copies, augment="crop_flip",
     )  # fmt: skip
-    # a pool over equal pixels of a crop's border takes one by rounding: the reference takes the same as the page
+    # a pool over equal pixels of a crop's border takes one by rounding: the reference takes the page's
     how = replace(cpu, reference=True)
     method: Any = engine(tiny, how, configured, Model(name="lenet5", normalization="layer"))
     method.views.scale = None  # the page takes pixels in [0, 1]
