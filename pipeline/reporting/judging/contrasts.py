@@ -112,7 +112,7 @@ def of_papers(results: Sequence[PaperResult]) -> list[PrintedContrast]:
 def of_table(result: TableResult) -> Iterator[PrintedContrast]:
     """Lines against the baseline and in the pairs that are argued, then levels of each line."""
     table, lines = result.table, {line.line.key: line for line in result.lines if line.line is not None}
-    argued = {(pair.left, pair.right) for pair in table.argues}
+    argued = dict.fromkeys((pair.left, pair.right) for pair in table.argues)
     first = table.baseline or next(iter(lines), "")
     pairs = dict.fromkeys([*((key, first) for key in lines if key != first), *argued])
     for left, right in pairs:
