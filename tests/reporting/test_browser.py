@@ -142,6 +142,13 @@ def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_pa
     # does a paper reproduce?
     assert "papers/davody2020.html" in links
     assert re.search(r"\d+\s+reproduced", said["paper"]["words"], re.DOTALL)
+    # below the first screen
+    whole, paper = (
+        re.sub("<[^>]+>", " ", path.read_text())
+        for path in (REPORTS / "index.html", papers / "davody2020.html")
+    )
+    assert re.search(r"\d+\s+wait for a GPU\s+about [\d,]+ GPU hours", whole)
+    assert re.search(r"\d+\s+printed values.*\d+\s+agree.*\d+\s+below", paper, re.DOTALL)
     # what still waits, and for what?
     assert re.search(r"\d+\s+wait for a GPU", first)
     assert "results.html?verdict=waits%20for%20a%20GPU" in links
