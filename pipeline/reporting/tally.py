@@ -115,7 +115,7 @@ def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
     lines = [("contrasts", found, "differences of a table's lines, and of a line from column to column")]
     for status, word in CONTRASTS.items():
         if some := [each for each in found if each.status == status]:
-            why = _most_first(Counter(each.why for each in some if each.why))
+            why = Counter(each.why for each in some if each.why).most_common()
             lines.append((word.counted, some, ", ".join(f"{words}: {count}" for words, count in why)))
     return [(words, str(len(some)), _argued(some, more)) for words, some, more in lines]
 
@@ -234,9 +234,9 @@ def _unjudged(judged: Sequence[Value]) -> str:
     held_back = [value for value in judged if value.status == "not judged" and value.unfair]
     others = _reasons([value for value in judged if not value.unfair], "not judged")
     kinds = Counter(
-        kind for value in held_back for kind in {words.partition(":")[0] for words in value.unfair}
+        kind for value in held_back for kind in sorted({words.partition(":")[0] for words in value.unfair})
     )
-    listed = ", ".join(f"{kind} {count}" for kind, count in _most_first(kinds))
+    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
     fair = f"above or below, but not fair: {len(held_back)} ({listed})" if held_back else ""
     return "; ".join(filter(None, [fair, others]))
 
@@ -246,7 +246,7 @@ def _reasons(judged: Sequence[Value], status: Status) -> str:
     counts = Counter(value.words for value in judged if value.status == status)
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{why}: {count}" for why, count in _most_first(counts))
+    return ", ".join(f"{why}: {count}" for why, count in counts.most_common())
 
 
 def _hours(judged: Sequence[Value]) -> str:
@@ -261,8 +261,3 @@ def _hours(judged: Sequence[Value]) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _most_first(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Counts from the largest down; equal ones in alphabetical order."""
-    return sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
