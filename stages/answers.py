@@ -56,11 +56,11 @@ def compared(difference: "Difference") -> str:
 def accounted(line: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed.
 
-    A level's line ends with the uses of private data that no epsilon covers. The reason why examples don't
+    A level's line ends with its worst special uses outside epsilon. The reason why examples don't
     meet in a clipped sum, the row's composition and a remark on a large delta follow.
     """
     from pipeline.reporting.judging.guarantees import worst
-    from pipeline.reporting.judging.severity import at_worst, not_covered
+    from pipeline.reporting.judging.severity import at_worst, not_covered, specific
     from pipeline.reporting.wording import composition, delta_remark, isolation
     from pipeline.results import records
 
@@ -71,8 +71,8 @@ def accounted(line: str) -> Iterator[str]:
     for level, ledgers_of_level in by_level.items():
         ledger = worst(ledgers_of_level)
         attacks = [attack for attack in audit.attacks if attack.level == level] if audit else []
-        uses = not_covered(ledger, attacks, ledgers.composition if ledgers else None)
-        outside = f"; what no epsilon covers: {at_worst(uses)}" if uses else ""
+        uses = specific(not_covered(ledger, attacks, ledgers.composition if ledgers else None))
+        outside = f"; outside epsilon: {at_worst(uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
     if run := records.read_run(line):
         proven = [ledger for each in by_level.values() for ledger in each if ledger.epsilon_upper is not None]

@@ -42,7 +42,8 @@ def of_level(record: Record, paper: Paper, replicas: Sequence[Replica], tested_o
     if ledger.risk:
         gaussian = wording.gaussian_dp(ledger.risk)
         sentences += [wording.attack_risk(ledger.risk), *([f"Gaussian DP: {gaussian}."] if gaussian else [])]
-    if uses := severity.not_covered(ledger, replicas[0].attacks, record.composition):
+    uses = severity.not_covered(ledger, replicas[0].attacks, record.composition)
+    if uses := severity.specific(uses):
         sentences.append(severity.sentence(uses))
     return " ".join(sentences)
 

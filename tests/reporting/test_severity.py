@@ -73,3 +73,16 @@ def test_the_worst_comes_first_with_how_much_it_takes() -> None:
 def test_what_was_never_trained_has_nothing_to_grade() -> None:
     assert not_covered(ledger(), [], None) == []
     assert at_worst([]) == "–"
+
+
+def test_common_uses_of_public_data_give_no_row_a_mark() -> None:
+    common = [
+        statement(key) for key in ("curves", "digests", "validation", "examples_public", "other_choices")
+    ]
+    assert severity.specific(not_covered(ledger(*common), [], None)) == []
+    special = severity.specific(not_covered(ledger(*common, VOCABULARY), [floats(9.0)], None))
+    assert [use.key for use in special] == ["vocabulary", "floating_point_shown"]
+    # on data of the laboratory's own the same uses break the claim
+    own = not_covered(ledger(*common, statement("own_description")), [], None)
+    assert severity.specific(own) == own
+    assert at_worst(own) == "breaks the claim: curves, digests, own description"

@@ -1,7 +1,7 @@
-"""How badly what no epsilon covers bears on a claim: a grade for each such use of private data.
+"""Grades of the uses of private data that no epsilon covers.
 
-As in jax_privacy's table of pitfalls a grade says what becomes of the formal guarantee, for whoever sees all
-that is published of a row, and not how likely it is that somebody comes to harm.
+A grade names the effect on the formal guarantee against an observer of all of a row's published records, as
+jax_privacy's table of pitfalls does. It is no probability of harm.
 """
 
 from collections.abc import Sequence
@@ -40,6 +40,11 @@ SEVERITY: dict[str, Severity] = {
     "timing": "theoretical",
     "floating_point": "theoretical",
 }
+# uses of every private training of a public data set, which one paragraph above the ledger's table names
+COMMON = frozenset(
+    ("curves", "digests", "validation", "examples_public", "timing", "other_choices", "floating_point")
+)
+OWN_DATA = "own_description"  # a use of every training on the laboratory's own data
 # further trainings on the same examples, which are weighed by what all spend together
 TRAININGS = ("search", "unlinked_search", "all_replicas")
 
@@ -75,6 +80,13 @@ def not_covered(
 def of_cell(cell: Cell, record: Record) -> list[NotCovered]:
     """What no epsilon of a level covers, by the worst of its replicas."""
     return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.composition)
+
+
+def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
+    """Uses beyond `COMMON`; all of them where the data are the laboratory's own."""
+    if any(use.key == OWN_DATA for use in uses):
+        return list(uses)
+    return [use for use in uses if use.key not in COMMON]
 
 
 def at_worst(uses: Sequence[NotCovered]) -> str:

@@ -241,7 +241,7 @@ def _spent(here: LevelResult) -> Columns:
         "not_covered": "; ".join(
             f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in here.not_covered
         ),
-        "not_covered_at_worst": severity.at_worst(here.not_covered),
+        "not_covered_at_worst": severity.at_worst(severity.specific(here.not_covered)),
         "releases": "; ".join(map(released_noise.text, ledger.releases)) if ledger else "",
         "protects": words(ledger.protects) if ledger and ledger.protects else None,
     }

@@ -1,4 +1,4 @@
-"""Every level of every row that claims privacy or has some: what is claimed, proven, spent and shown."""
+"""Privacy ledger of all levels that claim or have privacy: claim, bounds, verdict and attack."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,25 @@ HEAD = (
     "verdict on what ε covers",
     "attack: shown ≥ (of ≤)",
     "floating point",
-    "what ε leaves out, at worst",
+    "special uses outside ε, the worst",
 )
 
 TONES = {word.text: word.tone for words in (LEDGERS, SEVERITIES) for word in words.values()}
 READ = (
-    "These verdicts judge the weights that a training releases. What else is published beside them, such as "
-    "exact training curves, no ε covers, and the last column grades it: a sound training can still have its "
-    "claim broken there. No verdict says that an ε is small, and all of them take floats for real "
-    "numbers: the column 'floating point' says how noise was made, of float32 numbers or on a grid, and what "
-    "an attack on its arithmetic showed. What was attacked is the row's own code, often with fewer "
-    "examples and steps than the row, and then its own ε stands in brackets. An ε holds at its "
-    "row's δ (`delta` in ledger.csv) for its row's neighbours (the row's page), and compares with no other."
+    "The verdicts judge the released weights of a training run. No verdict says that an ε is small. "
+    "Each bound treats floats as real numbers: the column 'floating point' names the noise, float32 "
+    "numbers or integers on a grid, and the result of an attack on its arithmetic. The attacks run the "
+    "row's own code, often with fewer examples and steps; the brackets then give the ε of that smaller "
+    "run. Each ε holds at its row's δ (`delta` in ledger.csv) for its row's neighbours (the row's "
+    "page). Two ε of different δ or neighbours are not comparable."
+)
+COMMON = (
+    "All data sets of the catalogue are public benchmarks. The project publishes exact training curves, "
+    "validation accuracies and digests of these data for every row, and no ε covers them. If the "
+    "training examples were secret, they would break the claim against an observer of all published "
+    "records. The number of examples, the choice of models, running times and floating-point arithmetic "
+    "are outside every ε, too. The last column leaves out these common uses and grades each row's "
+    "special uses."
 )
 
 
@@ -51,7 +58,7 @@ def cells(here: LevelResult) -> list[str]:
         LEDGERS[verdict.name].text + optimistic + vacuous,
         wording.attack_words(verdict.attack),
         verdict.floating_point,
-        severity.at_worst(here.not_covered),
+        severity.at_worst(severity.specific(here.not_covered)),
     ]
 
 
@@ -61,8 +68,9 @@ def verdicts(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
 
 
 def grades(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
-    """The same of the grades of what no epsilon covers, of each level's worst."""
-    return _counted(SEVERITIES, (here.not_covered[0].severity for here in results if here.not_covered))
+    """Counts of the grades of each level's worst special use that no epsilon covers."""
+    special = (severity.specific(here.not_covered) for here in results)
+    return _counted(SEVERITIES, (uses[0].severity for uses in special if uses))
 
 
 def _counted(words: Mapping[str, Word], keys: Iterable[str]) -> list[tuple[str, int, str]]:
