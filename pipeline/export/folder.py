@@ -28,7 +28,7 @@ from pipeline.export.networks import (
     tensors_of,
     trained_network,
 )
-from pipeline.export.privacy_statement import PrivacyStatement, privacy_statement
+from pipeline.export.privacy_statement import PrivacyStatement, html, privacy_statement
 from pipeline.fields import Key, Strict
 from pipeline.files import (
     Damaged,
@@ -46,7 +46,7 @@ from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Level, Record, Replica, Seed, Trained
 
-CONFIG, CARD = "config.json", "README.md"
+CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
 WEIGHTS: Final = "model.safetensors"
 Part = Literal["model.safetensors", "vocabulary.txt"]
 
@@ -144,6 +144,10 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
             write_bytes(building / name, content)
         card = model_card(record, replica, data, settings.split(row.data).raw, statement)
         write_text(building / CARD, card)
+        write_text(
+            building / f"{STATEMENT}.html", html(statement, f"{key}, {trained.level}, seed {trained.seed}")
+        )
+        write_text(building / f"{STATEMENT}.json", statement.model_dump_json(indent=1) + "\n")
         write_text(building / CONFIG, config)
     return exported
 

@@ -18,7 +18,7 @@ ACCURACY = "test_accuracy"
 def model_card(
     record: Record, replica: Replica, data: Prepared, raw: str, statement: PrivacyStatement
 ) -> str:
-    """What README.md says of a replica's network, whose private data are of the raw data set ``raw``."""
+    """README.md of a replica's network, trained on private data of the raw data set ``raw``."""
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
     yaml.allow_unicode = True
@@ -35,13 +35,14 @@ def model_card(
 # {record.label}
 
 Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.
-`model.safetensors` has its weights, `config.json` what else it is computed by, with digests of both.
+`model.safetensors` has the weights. `config.json` has the architecture, digests and how inputs are prepared.
+`privacy-statement.html` is the statement below to print and sign; `privacy-statement.json` has its numbers.
 
 ```console
 dprepro predict . FILES...
 ```
 
-A file is {takes}. Probabilities are the softmax of the network's outputs, and nobody has calibrated them.
+A file is {takes}. Probabilities are the softmax of the network's outputs; they are not calibrated.
 
 ## Data
 
@@ -96,15 +97,12 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
 
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
     seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
-    parts = " and ".join(
-        f"{100 * replica.metrics[f'{split}_accuracy']:.2f} % of {len(data.splits[split]):,} {split} examples"
-        for split in ("test", "validation")
-    )
     over = wording.with_interval(mean(seeds), 2)
-    told = f"{parts}, of this training. Test accuracy over all seeds of the level, in %: {over}."
+    own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"
+    sentence = f"{own}, of this training. Test accuracy over all seeds of the level, in %: {over}."
     if spread := replica.metrics.get("test_accuracy_draws_std"):
-        told += (
+        sentence += (
             f" It is a mean over draws of the noise at test, whose standard deviation is {100 * spread:.2f} "
             "points; what is exported is the first draw."
         )
-    return told
+    return sentence

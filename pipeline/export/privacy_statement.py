@@ -1,10 +1,16 @@
-"""What privacy a trained network has, in the form in which guarantees are to be reported.
+"""Privacy statement of an exported network: half a page in plain words, then the engineer's part.
 
-Ponomareva et al. 2023 (How to DP-fy ML, section 5.3) ask for the setting, the unit of privacy, what
-neighbouring data sets are, which uses of data and which outputs are covered, the accountant, and whether what
-it assumes ran. NIST SP 800-226 asks for the same and for what lies below it: correctness of the code,
-floating-point numbers, side channels, and who sees the data beforehand.
+The engineer's part has the items of Ponomareva et al. 2023 (How to DP-fy ML, section 5.3): setting, unit of
+privacy, neighbouring data sets, covered uses and outputs, accountant, assumptions. It adds those of NIST SP
+800-226: correctness of the code, floating-point numbers, side channels, and access to the data beforehand.
+Uses of private data outside epsilon have two lists. One is of the exported folder alone. The other is of the
+laboratory's records, for the case that these are published as well.
 """
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from markdown_it import MarkdownIt
 
 from pipeline.fields import NotNegative, Strict
 from pipeline.ledgers.data_budget import DataBudget
@@ -12,7 +18,8 @@ from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.vocabulary import words
+from pipeline.reporting.judging.severity import NotCovered
+from pipeline.reporting.vocabulary import SEVERITIES, words
 from pipeline.results.schema import FLOATING_POINT, Attack, Probability, Record, Replica, Versions
 
 SAMPLING = {
@@ -23,13 +30,32 @@ SAMPLING = {
 }
 STRONG = "AES in counter mode, keyed by entropy of the operating system that was not kept"
 STATISTICAL = "a statistical generator, seeded with entropy of the operating system: no cryptographic one"
-# What no epsilon of any training here covers, beside what `severity.not_covered` names
+# Uses outside every epsilon here, beside those of `severity.not_covered`
 BEYOND = (
-    "the accuracies told here, which were measured on validation and test examples without noise",
-    "side channels of the machine, and who else can read it, its files or the data",
-    "how the data were collected: whoever trained had all of them (the central model), unless said otherwise",
+    "the test accuracies of the model card: they have no noise, and nothing protects test examples",
+    "side channels of the machine, and its other users' access to its files and to the data",
+    "the collection of the data: the training had access to all of them (the central model)",
 )
+# Uses that show in the laboratory's records (reports/, dvc.lock, MLflow) and not in an exported folder
+OF_RECORDS = frozenset(
+    ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans")
+)
+# Declarations that somebody made: these data are public
+DECLARED_PUBLIC = ("own_public", "public_start", "public_vectors", "public_relevance")
 UNIT = "a person in several examples is protected less: at the same δ by more than that many times the ε"
+CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
+SIGNERS = ("Data owner", "Data-protection officer", "Engineer")
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Privacy statement of {title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem }}
+table {{ border-collapse: collapse; width: 100% }}
+td {{ border-bottom: 1px solid #ccc; padding: .3rem .5rem; vertical-align: top; overflow-wrap: anywhere }}
+td:first-child {{ min-width: 9rem }}
+</style>
+{body}</html>
+"""
 
 
 class PrivacyStatement(Strict):
@@ -54,7 +80,9 @@ class PrivacyStatement(Strict):
     steps: int
     protects: str | None  # what of whom, and from whom, where the unit alone does not tell
     covered: str
-    not_covered: tuple[str, ...]
+    not_covered: tuple[str, ...]  # uses of private data outside epsilon, of this folder
+    not_covered_of_records: tuple[str, ...] = ()  # further ones, if the laboratory's records are published
+    declared_public: tuple[str, ...] = ()  # data that params.yaml declares public
     composition: str | None  # what this row's trainings and search spend in all
     data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
     attack_risk: str | None = None  # of the best membership attack, in words
@@ -79,6 +107,7 @@ def privacy_statement(
     judged = guarantee([replica], made.reproducible)
     shown = [attack.epsilon for attack in replica.attacks if attack.whole and attack.attack != FLOATING_POINT]
     private = ledger.event is not None
+    uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
     return PrivacyStatement(
         verdict=vocabulary.PRIVACY[judged.state].text,
         why=judged.reason,
@@ -108,7 +137,9 @@ def privacy_statement(
             if ledger.releases
             else "the released gradients of all steps, and so the weights after each and every prediction"
         ),
-        not_covered=_not_covered(record, replica) if private else (),
+        not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *BEYOND) if private else (),
+        not_covered_of_records=_graded(use for use in uses if use.key in OF_RECORDS),
+        declared_public=tuple(use.words for use in uses if use.key in DECLARED_PUBLIC),
         composition=wording.composition(record.composition) if record.composition else None,
         data_budget=wording.data_budget(budget) if budget else None,
         attack_risk=wording.attack_risk(ledger.risk) if ledger.risk else None,
@@ -119,11 +150,9 @@ def privacy_statement(
     )
 
 
-def _not_covered(record: Record, replica: Replica) -> tuple[str, ...]:
-    """Each use of private data that no epsilon covers behind its grade, the worst first; and `BEYOND`."""
-    uses = severity.not_covered(replica.ledger, replica.attacks, record.composition)
-    graded = (f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" for use in uses)
-    return (*graded, *BEYOND)
+def _graded(uses: Iterable[NotCovered]) -> tuple[str, ...]:
+    """Uses of private data outside epsilon, each behind its grade."""
+    return tuple(f"{SEVERITIES[use.severity].text}: {use.words}" for use in uses)
 
 
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
@@ -176,14 +205,57 @@ def headline(statement: PrivacyStatement) -> str:
 
 
 def markdown(statement: PrivacyStatement) -> str:
-    """The statement for people, without a heading of its own."""
-    told = {
+    """The whole statement as Markdown, without a heading of its own."""
+    return "\n".join([*_plain(statement), *_engineering(statement)])
+
+
+def html(statement: PrivacyStatement, title: str) -> str:
+    """The statement as one page to print and to sign, without links to other files."""
+    rendered = MarkdownIt("commonmark").enable("table").render(markdown(statement))
+    return PAGE.format(title=escape(title), body=f"<h1>Privacy statement of {escape(title)}</h1>\n{rendered}")
+
+
+def _plain(statement: PrivacyStatement) -> Iterator[str]:
+    """Half a page for a data-protection officer, with lines to sign."""
+    yield from ("### In plain words", "")
+    if statement.epsilon is None or statement.attack_risk is None:
+        yield (
+            "**No guarantee.** Nothing bounds the information about training examples in this folder. "
+            "Protect the folder as you protect the training data."
+        )
+    else:
+        yield (
+            f"**Guarantee.** {statement.attack_risk} These rates are upper bounds for every attacker who has "
+            "this folder and knows all other examples, under the assumptions below."
+        )
+    unit = f"**Protected unit.** The guarantee protects {statement.unit}; {UNIT}."
+    worse = [use for use in statement.not_covered if use.startswith((CRITICAL, WEAKENING))]
+    outside = f"**Outside the guarantee of this folder.** {'; '.join(worse) or 'No special use'}."
+    recipients = (
+        "**Recipients.** The guarantee covers this folder alone. The laboratory's records (reports/, dvc.lock, "
+        "MLflow) have more exact numbers of the training data. Keep them in the laboratory, or read the second "
+        "list below before you publish them."
+    )
+    public = (
+        f"**Declared public** by the author of params.yaml: {'; '.join(statement.declared_public) or 'none'}."
+    )
+    budget = f"**All trainings on these data.** {statement.data_budget}" if statement.data_budget else None
+    for paragraph in (unit, outside, recipients, public, budget):
+        if paragraph:
+            yield from ("", paragraph)
+    yield from ("", "| role | name | date | signature |", "| --- | --- | --- | --- |")
+    yield from (f"| {role} | | | |" for role in SIGNERS)
+    yield ""
+
+
+def _engineering(statement: PrivacyStatement) -> Iterator[str]:
+    """Mechanism, bounds, uses outside epsilon, assumptions and attacks."""
+    items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
         "ε, at most": _upper(statement.epsilon),
         "δ": _delta(statement.delta),
         "accountant": statement.accountant,
-        "attack risk, at most": statement.attack_risk,
         "Gaussian DP": statement.gaussian_dp,
         "claimed ε": _claim(statement),
         "ε, at least, on the worst pair known": _lower(statement.at_least, statement.at_least_on),
@@ -196,21 +268,21 @@ def markdown(statement: PrivacyStatement) -> str:
         "covered": statement.covered if statement.epsilon is not None else None,
         "remark on δ": statement.delta_remark,
         "all trainings together": statement.composition,
-        "all trainings on this data set": statement.data_budget,
         "accounted for with": ", ".join(f"{name} {version}" for name, version in statement.versions.items()),
     }
-    lines = [headline(statement), "", "| | |", "| --- | --- |"]
-    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in told.items() if value]
-    for title, items in (
-        ("Not covered by it", statement.not_covered),
-        ("What it assumes", statement.assumptions),
+    yield from ("### For engineers", "", headline(statement), "", "| | |", "| --- | --- |")
+    yield from (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in items.items() if value)
+    for title, lines in (
+        ("Outside ε: this folder", statement.not_covered),
+        ("Outside ε: the laboratory's records, if they are published", statement.not_covered_of_records),
+        ("Assumptions", statement.assumptions),
         ("Attacks on the code", statement.audits),
     ):
-        if items:
-            lines += ["", f"**{title}**", "", *(f"- {item}" for item in items)]
+        if lines:
+            yield from ("", f"**{title}**", "", *(f"- {line}" for line in lines))
     if statement.mechanism and not statement.audits:
-        lines += ["", "**Attacks on the code**: none was run (`dprepro audit`)."]
-    return "\n".join([*lines, "", "An upper bound is not what is spent, and a lower bound is no safety.", ""])
+        yield from ("", "**Attacks on the code**: none was run (`dprepro audit`).")
+    yield from ("", "An upper bound is not the privacy loss itself. A lower bound proves no safety.", "")
 
 
 def _delta(delta: float | None) -> str | None:
