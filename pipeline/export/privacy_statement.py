@@ -232,9 +232,9 @@ def _plain(statement: PrivacyStatement) -> Iterator[str]:
     worse = [use for use in statement.not_covered if use.startswith((CRITICAL, WEAKENING))]
     outside = f"**Outside the guarantee of this folder.** {'; '.join(worse) or 'No special use'}."
     recipients = (
-        "**Recipients.** The guarantee covers this folder alone. The laboratory's records (reports/, dvc.lock, "
-        "MLflow) have more exact numbers of the training data. Keep them in the laboratory, or read the second "
-        "list below before you publish them."
+        "**Recipients.** The guarantee covers this folder alone. The laboratory's records (reports/, "
+        "dvc.lock, MLflow) have more exact numbers of the training data. Keep them in the laboratory, or "
+        "read the second list below before you publish them."
     )
     public = (
         f"**Declared public** by the author of params.yaml: {'; '.join(statement.declared_public) or 'none'}."
