@@ -10,6 +10,7 @@
 * `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
 * `audit`: the epsilon that an attacker's scores show.
 * `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
+* `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
 
 Everything else, in `pipeline` and `stages`, may change.
 """
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dprepro.accounting import Spent, epsilon, noise_multiplier
     from dprepro.auditing import AuditedEpsilon, audit
     from dprepro.gradients import ClippedSum, clipped_sum
+    from dprepro.replaying import Pair, Replay, Violation, replay
     from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
@@ -30,14 +32,18 @@ __all__ = [
     "Claims",
     "ClippedSum",
     "Mistake",
+    "Pair",
+    "Replay",
     "Spent",
     "TrainingAudit",
     "UserError",
+    "Violation",
     "audit",
     "audit_training",
     "clipped_sum",
     "epsilon",
     "noise_multiplier",
+    "replay",
 ]
 
 # Modules of all other names, which are imported when they are first asked for: torch and scipy take seconds
@@ -45,6 +51,7 @@ _MODULES = {
     "accounting": ("Spent", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
     "gradients": ("ClippedSum", "clipped_sum"),
+    "replaying": ("Pair", "Replay", "Violation", "replay"),
     "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }
 

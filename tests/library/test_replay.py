@@ -1,0 +1,495 @@
+"""Replay of right steps and of steps with a planted mistake, by hand, with Opacus and with jax."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import dprepro
+from tests.docs.blocks import blocks
+
+CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 16, 20, 3
+CLAIMS: dict[str, Any] = {"clip": CLIP, "noise_multiplier": NOISE, "expected_batch_size": EXPECTED}
+LIMIT = 10.0  # seconds of processor time for a replay
+Make = Callable[[], Callable[..., Any]]
+Sums = dict[str, Tensor]
+
+
+def data(size: int = BATCH, *shape: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(size, *(shape or (WIDTH,)), generator=generator)
+    return inputs, torch.randint(CLASSES, (size,), generator=generator)
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(WIDTH, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def gradients(net: nn.Module, inputs: Tensor, labels: Tensor) -> list[Sums]:
+    """Gradients of single examples' losses, which the batch's other examples may be in."""
+    losses = F.cross_entropy(net(inputs), labels, reduction="none")
+    names, weights = zip(*net.named_parameters(), strict=True)
+    each = torch.autograd.grad(losses, weights, torch.eye(len(losses)), is_grads_batched=True)
+    return [dict(zip(names, gradient, strict=True)) for gradient in zip(*each, strict=True)]
+
+
+def clipped(gradient: Sums, clip: float = CLIP) -> Sums:
+    norm = torch.cat([value.flatten() for value in gradient.values()]).norm()
+    factor = (clip / norm.clamp_min(1e-9)).clamp(max=1)
+    return {name: value * factor for name, value in gradient.items()}
+
+
+def unclipped(gradient: Sums) -> Sums:
+    return gradient
+
+
+def each_clipped(gradient: Sums) -> Sums:
+    return {name: clipped({name: value})[name] for name, value in gradient.items()}
+
+
+def summed(parts: list[Sums]) -> Sums:
+    return {name: torch.stack([part[name] for part in parts]).sum(0) for name in parts[0]}
+
+
+def noisy(sums: Sums) -> Sums:
+    return {name: value + NOISE * CLIP * torch.randn_like(value) for name, value in sums.items()}
+
+
+def mean(sums: Sums, divisor: float = EXPECTED) -> Sums:
+    return {name: value / divisor for name, value in sums.items()}
+
+
+def by_hand(
+    net: Callable[[], nn.Module] = network,
+    prepare: Callable[[Tensor], Tensor] = lambda inputs: inputs,
+    clip: Callable[[Sums], Sums] = clipped,
+    total: Callable[[list[Sums]], Sums] = summed,
+    noise: Callable[[Sums], Sums] = noisy,
+    divide: Callable[[Sums, Tensor], dict[str, Any]] = lambda sums, inputs: mean(sums),
+) -> Make:
+    """A step whose parts can be changed."""
+
+    def train_step() -> Callable[[Tensor, Tensor], dict[str, Any]]:
+        made = net()
+
+        def step(inputs: Tensor, labels: Tensor) -> dict[str, Any]:
+            parts = [clip(gradient) for gradient in gradients(made, prepare(inputs), labels)]
+            return divide(noise(total(parts)), inputs)
+
+        return step
+
+    return train_step
+
+
+def with_opacus(
+    net: Callable[[], nn.Module] = network,
+    change: Callable[[DPOptimizer, int], None] = lambda optimizer, rows: None,
+    alone: bool = False,
+    **options: Any,
+) -> Make:
+    """A step of Opacus; ``change`` its optimizer between the backward pass and the step."""
+
+    def train_step() -> Callable[[Tensor, Tensor], Any]:
+        wrapped = GradSampleModule(net())
+        claims = {"noise_multiplier": NOISE, "max_grad_norm": CLIP, "expected_batch_size": EXPECTED}
+        sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+        optimizer = DPOptimizer(sgd, **(claims | options))
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            optimizer.zero_grad()
+            F.cross_entropy(wrapped(inputs), labels).backward()
+            change(optimizer, len(labels))
+            optimizer.step()
+            return optimizer if alone else (wrapped, optimizer)
+
+        return step
+
+    return train_step
+
+
+def exact_besides(sums: Sums) -> Sums:
+    return {name: value + sums[name] / 2 for name, value in noisy(sums).items()}
+
+
+def biases_without(sums: Sums) -> Sums:
+    added = noisy(sums)
+    return {name: sums[name] if name.endswith("bias") else value for name, value in added.items()}
+
+
+def some_without(sums: Sums) -> Sums:
+    """No noise on 2 % of the weights."""
+    kept = torch.rand(sums["0.weight"].shape, generator=torch.Generator().manual_seed(1)) < 0.02
+    return {
+        name: torch.where(kept, sums[name], value) if name == "0.weight" else value
+        for name, value in noisy(sums).items()
+    }
+
+
+def a_quarter(sums: Sums) -> Sums:
+    """A quarter of the noise on a quarter of the weights."""
+    factors = torch.ones(16, WIDTH)
+    factors[:4] = 0.25
+    return {
+        name: value + NOISE * torch.randn_like(value) * (factors if name == "0.weight" else 1)
+        for name, value in sums.items()
+    }
+
+
+def halved(sums: Sums) -> Sums:
+    return {name: value + NOISE / 2 * torch.randn_like(value) for name, value in sums.items()}
+
+
+def of_one_tensor_halved(sums: Sums) -> Sums:
+    added = noisy(sums)
+    return added | {"2.weight": (added["2.weight"] + sums["2.weight"]) / 2}
+
+
+def one_number(sums: Sums) -> Sums:
+    return {name: value + NOISE * torch.randn(()) for name, value in sums.items()}
+
+
+def the_same(sums: Sums) -> Sums:
+    """The same generator, seeded anew for each tensor."""
+    seed = int(torch.randint(2**31, ()))
+    return {
+        name: value + NOISE * torch.randn(value.shape, generator=torch.Generator().manual_seed(seed))
+        for name, value in sums.items()
+    }
+
+
+def seeded(sums: Sums) -> Sums:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: value + NOISE * torch.randn(value.shape, generator=generator) for name, value in sums.items()
+    }
+
+
+def uniform(sums: Sums) -> Sums:
+    root = 12**0.5 * NOISE
+    return {name: value + root * (torch.rand_like(value) - 0.5) for name, value in sums.items()}
+
+
+def by_the_largest(sums: Sums) -> Sums:
+    """Noise whose scale follows the sum."""
+    norm = torch.stack([value.norm() for value in sums.values()]).norm()
+    return {name: value + NOISE * norm / 4 * torch.randn_like(value) for name, value in sums.items()}
+
+
+def reused() -> Callable[[Sums], Sums]:
+    """Noise that is drawn once for all steps."""
+    kept: dict[str, Tensor] = {}
+
+    def noise(sums: Sums) -> Sums:
+        return {
+            name: value + NOISE * kept.setdefault(name, torch.randn_like(value))
+            for name, value in sums.items()
+        }
+
+    return noise
+
+
+def with_reused_noise() -> Callable[..., Any]:
+    return by_hand(noise=reused())()
+
+
+def after_the_sum(parts: list[Sums]) -> Sums:
+    total = summed(parts)
+    return {name: 8 * value for name, value in clipped(total).items()}
+
+
+def sparse(sums: Sums, inputs: Tensor) -> dict[str, Any]:
+    """As many rows as the inputs' mean says."""
+    released = mean(sums)
+    return released | {"0.weight": released["0.weight"][: 1 + int(1e4 * inputs.abs().mean()) % 16]}
+
+
+def half_precision(sums: Sums, inputs: Tensor) -> dict[str, Any]:
+    released = mean(sums)
+    return {name: value.double() if len(inputs) % 2 else value for name, value in released.items()}
+
+
+def with_batch_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+class Centred(nn.Module):
+    """Subtracts the mean over the batch."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return 10 * (inputs - inputs.mean(0))
+
+
+def true_size(optimizer: DPOptimizer, rows: int) -> None:
+    optimizer.expected_batch_size = rows
+
+
+def without_noise_on_biases(optimizer: DPOptimizer, rows: int) -> None:
+    draw = optimizer.add_noise
+
+    def add_noise() -> None:
+        draw()
+        for parameter in optimizer.params:
+            if parameter.dim() == 1:
+                parameter.grad = parameter.summed_grad.clone()
+
+    optimizer.add_noise = add_noise
+
+
+def rate_by_norm(optimizer: DPOptimizer, rows: int) -> None:
+    norms = torch.stack([sample.flatten(1).norm(dim=1) for sample in optimizer.grad_samples]).norm(dim=0)
+    optimizer.param_groups[0]["lr"] = 0.1 / float(norms.max())
+
+
+MISTAKES: dict[str, tuple[Make, str, str]] = {
+    "half the noise": (by_hand(noise=halved), "noise", "all"),
+    "half the noise on one tensor": (by_hand(noise=of_one_tensor_halved), "noise", "2.weight"),
+    "no noise on biases": (by_hand(noise=biases_without), "noise", "0.bias"),
+    "no noise on 2 %": (by_hand(noise=some_without), "noise", "0.weight"),
+    "a quarter of the noise on a quarter": (by_hand(noise=a_quarter), "uneven", "0.weight"),
+    "one number for a tensor": (by_hand(noise=one_number), "shared", "0.weight"),
+    "the same noise for all tensors": (by_hand(noise=the_same), "shared", "2.weight"),
+    "seeded noise": (by_hand(noise=seeded), "noise", "0.weight"),
+    "uniform noise": (by_hand(noise=uniform), "distribution", "0.weight"),
+    "noise by the sum's norm": (by_hand(noise=by_the_largest), "scale", "all"),
+    "noise that comes again": (with_reused_noise, "reused", "0.weight"),
+    "no clipping": (by_hand(clip=unclipped), "clipping", "0.weight"),
+    "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
+    "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
+    "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
+    "half of the exact sum added": (by_hand(noise=exact_besides), "clipping", "0.weight"),
+    "batch norm": (by_hand(net=with_batch_norm), "mixing", "BatchNorm1d (layer 2 of the pass)"),
+    "centring over the batch": (
+        by_hand(net=lambda: nn.Sequential(Centred(), network())), "mixing", "Centred (layer 1 of the pass)",
+    ),
+    "inputs over their largest": (
+        by_hand(prepare=lambda x: 9 * x / x.abs().max()), "mixing", "Linear (layer 1 of the pass)",
+    ),
+    "the true batch size": (by_hand(divide=lambda sums, x: mean(sums, len(x))), "divisor", "all"),
+    "division by N": (by_hand(divide=lambda sums, x: mean(sums, 1000)), "divisor", "all"),
+    "a number without noise": (
+        by_hand(divide=lambda sums, x: mean(sums) | {"mean": float(x.mean())}), "exact", "mean",
+    ),
+    "a shape by the data": (by_hand(divide=sparse), "shape", "0.weight"),
+    "a type by the data": (by_hand(divide=half_precision), "dtype", "0.weight"),
+    "Opacus, half the noise": (with_opacus(noise_multiplier=NOISE / 2), "noise", "all"),
+    "Opacus, a clip of two": (
+        with_opacus(max_grad_norm=2 * CLIP, noise_multiplier=NOISE / 2), "clipping", "0.weight",
+    ),
+    "Opacus, the true batch size": (with_opacus(change=true_size), "divisor", "all"),
+    "Opacus, no noise on biases": (with_opacus(change=without_noise_on_biases), "noise", "0.bias"),
+    "Opacus, a rate by the norms": (with_opacus(change=rate_by_norm), "exact", "learning rate of group 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_named_with_its_tensor_and_place(name: str) -> None:
+    make, mistake, tensor = MISTAKES[name]
+    begun = time.process_time()
+    found = dprepro.replay(make, *data(), **CLAIMS).violations
+    assert time.process_time() - begun < LIMIT
+    assert (mistake, tensor) in [(each.name, each.tensor) for each in found], found
+    for each in found:
+        assert each.place is not None
+        file, _, line = each.place.rpartition(":")
+        assert file == __file__
+        assert 0 < int(line) <= len(Path(__file__).read_text().splitlines())
+
+
+def test_places_are_the_lines_of_the_mistakes() -> None:
+    lines = Path(__file__).read_text().splitlines()
+
+    def line(name: str) -> str:
+        make, mistake, tensor = MISTAKES[name]
+        found = dprepro.replay(make, *data(), **CLAIMS).violations
+        (place,) = [each.place for each in found if (each.name, each.tensor) == (mistake, tensor)]
+        assert place is not None
+        return lines[int(place.rpartition(":")[2]) - 1]
+
+    assert "NOISE / 2 * torch.randn_like" in line("half the noise")
+    assert "clamp(max=1)" in line("a clip of two")
+    assert "torch.rand_like" in line("uniform noise")
+
+
+def images() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, CLASSES)
+    )
+
+
+def deep() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(WIDTH, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, CLASSES)
+    )
+
+
+def with_dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.3), nn.Linear(16, CLASSES))
+
+
+def with_branches(gradient: Sums) -> Sums:
+    """Clipping by a condition on each example alone."""
+    norm = float(torch.stack([value.norm() for value in gradient.values()]).norm())
+    return {name: value * CLIP / norm for name, value in gradient.items()} if norm > CLIP else gradient
+
+
+def share_each(gradient: Sums) -> Sums:
+    """A share of C for each tensor."""
+    root = len(gradient) ** 0.5
+    return {name: clipped({name: value}, CLIP / root)[name] for name, value in gradient.items()}
+
+
+@cache
+def tried_network() -> nn.Module:
+    """A network that the engine tries once, and that no step changes."""
+    return network()
+
+
+def of_this_engine() -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+    net = tried_network()
+
+    def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        return mean(noisy(dprepro.clipped_sum(net, inputs, labels, clip=CLIP).sums))
+
+    return step
+
+
+def with_adam() -> Callable[[Tensor, Tensor], Any]:
+    net = network()
+    adam = torch.optim.Adam(net.parameters())
+
+    def step(inputs: Tensor, labels: Tensor) -> Any:
+        released = mean(noisy(summed([clipped(gradient) for gradient in gradients(net, inputs, labels)])))
+        for name, parameter in net.named_parameters():
+            parameter.grad = released[name]
+        adam.step()
+        return net
+
+    return step
+
+
+def in_numpy() -> Callable[..., dict[str, np.ndarray]]:
+    weights = np.random.default_rng(0).normal(size=WIDTH)
+
+    def step(inputs: Tensor, labels: Tensor, seed: int) -> dict[str, np.ndarray]:
+        rows, targets = inputs.numpy(), labels.numpy()
+        each = (rows @ weights - targets)[:, None] * rows
+        each /= np.maximum(1, np.linalg.norm(each, axis=1, keepdims=True) / CLIP)
+        noise = NOISE * CLIP * np.random.default_rng(seed).normal(size=WIDTH)
+        return {"weights": (each.sum(0) + noise) / EXPECTED}
+
+    return step
+
+
+def in_jax() -> Callable[..., dict[str, Any]]:
+    weights = jnp.ones(WIDTH)
+    slope = jax.vmap(jax.grad(lambda w, row, target: (row @ w - target) ** 2), (None, 0, 0))
+
+    def step(inputs: Tensor, labels: Tensor, seed: int) -> dict[str, Any]:
+        each = slope(weights, jnp.asarray(inputs.numpy()), jnp.asarray(labels.numpy()))
+        each = each / jnp.maximum(1, jnp.linalg.norm(each, axis=1, keepdims=True) / CLIP)
+        noise = NOISE * CLIP * jax.random.normal(jax.random.key(seed), (WIDTH,))
+        return {"weights": (each.sum(0) + noise) / EXPECTED}
+
+    return step
+
+
+RIGHT: dict[str, tuple[Make, tuple[int, ...]]] = {
+    "by hand": (by_hand(), ()),
+    "by hand, images": (by_hand(net=images), (1, 8, 8)),
+    "by hand, deep": (by_hand(net=deep), ()),
+    "by hand, dropout": (by_hand(net=with_dropout), ()),
+    "by hand, branches": (by_hand(clip=with_branches), ()),
+    "by hand, shares of C": (by_hand(clip=share_each), ()),
+    "by hand, Adam": (with_adam, ()),
+    "by hand, numpy": (in_numpy, ()),
+    "by hand, jax": (in_jax, ()),
+    "this engine": (of_this_engine, ()),
+    "Opacus": (with_opacus(), ()),
+    "Opacus, images": (with_opacus(net=images), (1, 8, 8)),
+    "Opacus, deep": (with_opacus(net=deep), ()),
+    "Opacus, dropout": (with_opacus(net=with_dropout), ()),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_step_has_no_violation(name: str) -> None:
+    """With seeds 1 to 3 none has any either, which takes minutes."""
+    make, shape = RIGHT[name]
+    replayed = dprepro.replay(make, *data(8, *shape), **CLAIMS)
+    assert replayed.violations == ()
+    assert replayed.sensitivity_of_all == pytest.approx(replayed.sensitivity_allowed, rel=0.5)
+    assert replayed.noise == pytest.approx(dict.fromkeys(replayed.noise, NOISE), rel=0.5)
+
+
+def test_claims_of_an_opacus_optimizer_are_read_and_its_parameters_have_numbers() -> None:
+    replayed = dprepro.replay(with_opacus(alone=True), *data())
+    assert replayed.violations == ()
+    assert replayed.noise_declared == NOISE
+    assert "group 0, parameter 0" in replayed.sensitivity
+
+
+def test_a_violation_names_the_pair_on_which_it_shows() -> None:
+    make, *_ = MISTAKES["no clipping"]
+    inputs, labels = data()
+    (violation,) = dprepro.replay(make, inputs, labels, **CLAIMS).violations
+    pair = violation.pair
+    assert pair is not None
+    assert len(pair.batch) == len(pair.neighbour) + 1
+    (example,) = set(pair.batch) - set(pair.neighbour)
+    torch.manual_seed(0)
+    (gradient,) = gradients(network(), pair.factor * inputs[[example]], labels[[example]])
+    norm = torch.stack([value.norm() for value in gradient.values()]).norm().item()
+    assert violation.measured == pytest.approx(norm, rel=0.5)
+    assert str(violation).startswith(f"{violation.place}: clipping: 0.weight: one example moves the sum by ")
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "claims", "says"),
+    [
+        (by_hand(), data()[0][:4], CLAIMS, "inputs: 4, labels: 16; needed: as many of each, at least 8"),
+        (by_hand(), data()[0], {}, "clip, expected_batch_size, noise_multiplier: unknown"),
+        (by_hand(), data()[0], CLAIMS | {"clip": 0.0}, "clip"),
+        (lambda: 3, data()[0], CLAIMS, "train_step: returned int; needed: a step"),
+        (lambda: lambda inputs, labels: {}, data()[0], CLAIMS, "released no array"),
+        (lambda: lambda inputs, labels: [1], data()[0], CLAIMS, "the step returned list"),
+        (
+            lambda: lambda inputs, labels: {"w": torch.full((2,), torch.nan)},
+            data()[0],
+            CLAIMS,
+            "w: not finite",
+        ),
+        (
+            lambda: lambda inputs, labels: {"w": np.random.default_rng().normal(size=9)},
+            data()[0],
+            CLAIMS,
+            "other numbers with the same seeds",
+        ),
+    ],
+)
+def test_what_cannot_be_replayed_is_a_line(
+    make: Any, inputs: Tensor, claims: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(dprepro.UserError, match=says):
+        dprepro.replay(make, inputs, data()[1], **claims)
+
+
+def test_the_page_runs() -> None:
+    torch.manual_seed(0)
+    scope: dict[str, Any] = {}
+    for block in blocks():
+        if block.page == "docs/audit-your-model.md":
+            exec(block.text, scope)
+    names = {(violation.name, violation.tensor) for violation in scope["found"].violations}
+    assert {("noise", "0.bias"), ("noise", "2.bias")} <= names
+    assert scope["found"].sensitivity_of_all > 1
