@@ -7,7 +7,7 @@ from statistics import fmean
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.intervals import computed, mean
 from pipeline.reporting.printed import Printed, Table
-from pipeline.reporting.results import Cell, Mark
+from pipeline.reporting.results import Caveat, Cell
 from pipeline.results import schema
 from pipeline.results.schema import Record, Replica, SearchRecord
 
@@ -21,7 +21,7 @@ class Ran:
 
     record: Record
     table: Table
-    marks: tuple[Mark, ...]  # of its row
+    caveats: tuple[Caveat, ...]  # of its row
     search: SearchRecord | None  # that chose its settings; None where none was run
     converged_above: float | None  # percent; see `Paper`
     plan: str | None  # digest of what its row names, with the row's settings; None: exploratory
@@ -57,8 +57,10 @@ class Ran:
         untried = (
             None if len(failed) < len(replicas) or self.table.rates_given else _untried(self.search, level)
         )
-        against = [mark for mark in self.marks if mark.inconclusive and (trained or not mark.training)]
-        comparable = not any(mark.incomparable for mark in self.marks)
+        against = [
+            caveat for caveat in self.caveats if caveat.inconclusive and (trained or not caveat.training)
+        ]
+        comparable = not any(caveat.incomparable for caveat in self.caveats)
         theirs = printed.value if printed and comparable else None
         return Cell(
             row=self.record.row,
@@ -71,8 +73,8 @@ class Ran:
             replicas=replicas,
             planned=self._as_planned(replicas),
             comparable=comparable,
-            caveat=next((mark.words for mark in against), untried),
-            only_shorter=bool(against) and all(mark.training for mark in against) and untried is None,
+            caveat=next((caveat.words for caveat in against), untried),
+            only_shorter=bool(against) and all(caveat.training for caveat in against) and untried is None,
             untried=untried,
             failed=failed,
             draws=_draws(replicas, metric, scale),

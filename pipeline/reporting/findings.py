@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 
 from pipeline.params import Row
-from pipeline.reporting import budgets, wording
+from pipeline.reporting import caveats, wording
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import Guarantee
@@ -181,8 +181,10 @@ def _stands_on(quote: Quote) -> str:
     if not isinstance(declared, Row):
         return "accounting, nothing trained"
     if quote.row.budget == "own":
-        budget = budgets.own([each for each in declared.resolved if declared.level(each) == quote.cell.level])
+        budget = caveats.own_budget(
+            [each for each in declared.resolved if declared.level(each) == quote.cell.level]
+        )
     else:
-        budget = next((mark.words for mark in quote.row.marks if mark.budget), "")
+        budget = next((caveat.words for caveat in quote.row.caveats if caveat.budget), "")
     stands = "an experiment of our own" if quote.table.table.own else budget or "at the paper's settings"
     return f"{stands}, {'planned' if quote.cell.planned else 'exploratory'}"

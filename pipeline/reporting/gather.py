@@ -1,7 +1,6 @@
 """Joins what was declared (params.yaml), what was run (records) and what was printed (the paper's file)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
-from pipeline.reporting import budgets, marks, papers
+from pipeline.reporting import caveats, papers
 from pipeline.reporting.cells import Ran
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
-from pipeline.reporting.papers import Paper
+from pipeline.reporting.papers import Paper, PaperResult
 from pipeline.reporting.printed import Line, Table
-from pipeline.reporting.results import Cell, LineResult, Mark, RowResult, TableResult
+from pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.schema import Record, SearchRecord
 
@@ -55,36 +53,25 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
 
 
 def fill(name: str, sources: Sources) -> PaperResult:
-    """The paper called ``name`` with the rows that are declared for it."""
+    """Fill the paper called ``name`` with its declared rows."""
     paper = sources.paper
     declared = {line.table for line in sources.settings.lines.values() if line.paper == name}
-    # the paper's order first, then tables its file doesn't know
+    # the paper's order first, then tables that its file lacks
     keys = [key for key in paper.tables if key in declared] + sorted(declared - set(paper.tables))
-    parts = [part for key in keys for part in _parts(name, key, sources)]
-    return PaperResult(name, paper, tuple(values.judged(parts)))
+    return PaperResult(name, paper, tuple(_table(name, key, sources) for key in keys))
 
 
-def _parts(name: str, key: str, sources: Sources) -> Iterator[TableResult]:
-    """The table, or one for each setting that names its rows' levels, where there are several."""
-    unknown = Table(name=key, title="rows of our own", axis="", columns=[], own=True)
-    table = sources.paper.tables.get(key, unknown)
-    lines = _lines(name, key, table, sources)
-    axes = list(dict.fromkeys(row.axis for line in lines for row in line.rows))
-    for axis in axes:
-        of_axis = tuple(
-            replace(line, rows=tuple(row for row in line.rows if row.axis == axis))
-            for line in lines
-            # lines that nobody declared a row for stand in the first part
-            if any(row.axis == axis for row in line.rows) or (not line.rows and axis == axes[0])
-        )
-        part = axis if len(axes) > 1 else None
-        columns = [level for level in table.columns if not part or level.startswith(f"{part}=")]
-        levels = tuple(_levels(columns, of_axis))
-        yield TableResult(name, key, table, levels, of_axis, part, sources.paper.converged_above)
+def _table(name: str, key: str, sources: Sources) -> TableResult:
+    own = Table(name=key, title="rows of our own", axis="", columns=[], own=True)
+    table = sources.paper.tables.get(key, own)
+    lines = values.judged(_lines(name, key, table, sources), table)
+    return TableResult(
+        name, key, table, tuple(_levels(table.columns, lines)), lines, sources.paper.converged_above
+    )
 
 
 def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[LineResult]:
-    """The paper's lines, then those that only rows have, each with its rows."""
+    """Lines of the paper, then lines that only rows have, each with its rows."""
     known = {line.key: line for line in table.lines}
     labels = {line.label: line for line in table.lines}
     rows: dict[str, list[RowResult]] = {label: [] for label in labels}
@@ -123,26 +110,26 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
     history = records.history_path(key, root)
     searched = declared.search if isinstance(declared, Row) else None
     search = sources.searches.get(searched or "")
-    told = list(marks.of_declared(key, declared, settings, table))
+    told = list(caveats.declared_caveats(key, declared, settings, table))
     seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}
     further: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
-        told += marks.of_record(record, table)
-        told += marks.of_staleness(record, declared, settings, root)
+        told += caveats.record_caveats(record, table)
+        told += caveats.stale_caveats(record, declared, settings, root)
         plan = settings.plan_digest(key) if isinstance(declared, Row) else None
         above = sources.paper.converged_above
         ran = Ran(record, table, tuple(told), search, above, plan, seeds)
         cells = ran.cells(table.metric, line.values if line else {})
         further = {metric: ran.cells(metric, line.also.get(metric, {}) if line else {}) for metric in further}
     elif isinstance(declared, Row) and declared.needs == "gpu":
-        told.append(Mark("waits for a GPU"))
+        told.append(Caveat("waits for a GPU"))
     return RowResult(
         key=key,
         declared=declared,
         variant=declared.variant if line else "",
         record=record,
-        marks=tuple(told),
+        caveats=tuple(told),
         cells=cells,
         also=further,
         history=history if history.exists() else None,
@@ -153,7 +140,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
             if name != searched and _of_line(settings.rows.get(other.row), declared)
         ),
         gpu_hours=sources.gpu_hours.get(key),
-        budget=budgets.of_row(declared, table),
+        budget=caveats.budget_of(declared, table),
         planned_seeds=seeds,
         start=_start(declared, settings),
         raw=settings.raw_set(settings.split(declared.data).raw) if isinstance(declared, Row) else None,

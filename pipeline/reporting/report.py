@@ -7,19 +7,18 @@ from types import ModuleType
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import beside, figures, findings, tally
+from pipeline.reporting import figures, findings, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
 from pipeline.reporting.drawing.forest import Panel
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.findings import Said
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.papers import short
+from pipeline.reporting.papers import PaperResult, short
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import flat, ledger
-from pipeline.reporting.tables.latex import latex
+from pipeline.reporting.tables.reading import latex
 
 REPORTS = Path("reports")
 
@@ -86,7 +85,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
         _put({**drawn, f"papers/{key}.html": page}, folder)
         write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
-    picture = accuracy_privacy.draw(papers, beside.read(settings, root))
+    picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
     _put(dict(_overviews(chapters, picture)), folder)
     pages = {key: folder / "papers" / f"{key}.html" for key in files}
     return Report(tuple(papers), files, folder / "index.html", pages)

@@ -24,7 +24,7 @@ Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted
 
 
 @dataclass(frozen=True)
-class Mark:
+class Caveat:
     """Something a reader must know before comparing a row with the paper."""
 
     words: str
@@ -84,7 +84,7 @@ class RowResult:
     declared: Row | Account
     variant: str  # what it does differently from the paper's line
     record: Record | None
-    marks: tuple[Mark, ...]
+    caveats: tuple[Caveat, ...]
     cells: dict[str, Cell]
     also: dict[str, dict[str, Cell]]  # by further metric of its table
     history: Path | None  # its training curves, once they are there
@@ -120,7 +120,7 @@ class RowResult:
         """What a verdict on it stands on."""
         if not isinstance(self.declared, Row):
             return "accounting"
-        as_printed = self.budget == "full" and not any(mark.fewer_data for mark in self.marks)
+        as_printed = self.budget == "full" and not any(caveat.fewer_data for caveat in self.caveats)
         return "the paper's settings" if as_printed else "a budget of our own"
 
     @property
@@ -146,7 +146,7 @@ class RowResult:
     @property
     def comparable(self) -> bool:
         """Whether its numbers may be subtracted from the paper's."""
-        return not any(mark.incomparable for mark in self.marks)
+        return not any(caveat.incomparable for caveat in self.caveats)
 
 
 @dataclass(frozen=True)
@@ -262,13 +262,12 @@ class TableResult:
     table: Table
     levels: tuple[str, ...]  # the paper's columns and further ones that rows have
     lines: tuple[LineResult, ...]
-    part: str | None = None  # the setting that names the levels, where the table's rows have several
     converged_above: float | None = None  # percent; see `Paper`
 
     @property
     def name(self) -> str:
         """File name of what is drawn from it."""
-        return f"{self.paper}-{self.key}" + (f"-{self.part}" if self.part else "")
+        return f"{self.paper}-{self.key}"
 
     @property
     def exact(self) -> bool:
@@ -286,10 +285,10 @@ class TableResult:
         return [row for line in self.lines for row in line.rows]
 
     @cached_property
-    def shared_marks(self) -> tuple[Mark, ...]:
+    def shared_caveats(self) -> tuple[Caveat, ...]:
         """Marks that every row that ran has, if several did; they are told once, above the table."""
-        first, *others = [row.marks for row in self.rows if row.cells] or [()]
-        return tuple(mark for mark in first if others and all(mark in marks for marks in others))
+        first, *others = [row.caveats for row in self.rows if row.cells] or [()]
+        return tuple(caveat for caveat in first if others and all(caveat in caveats for caveats in others))
 
     def alike(self, told: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
         """(rows, what is told of some cell of theirs), by what is told; nothing of None."""

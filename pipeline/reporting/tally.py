@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from pipeline.reporting import wording
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.judging.values import every
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.results import Evidence, RowResult, Status, Strength, Value
 from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS
 
@@ -224,7 +224,7 @@ def _grounds(judged: Sequence[Value], status: Status) -> str:
         if kinds:
             said = f" ({', '.join(counts)})" if strength != "accounting" else ""
             parts.append(f"{kinds.total()} {words}{said}")
-    if fewer := sum(any(mark.fewer_data for mark in row.marks) for row, _ in grounds):
+    if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
         parts.append(f"{fewer} of them on a part of the paper's data")
     return ", ".join(parts)
 

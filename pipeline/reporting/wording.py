@@ -12,7 +12,7 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, Mark, RowResult, TableResult
+from pipeline.reporting.results import Caveat, Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
 from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
@@ -83,10 +83,10 @@ def _spelled(name: str) -> str:
 
 
 def columns_words(result: TableResult) -> str:
-    """What the table's columns are; of rows of no paper the setting that tells their levels apart."""
-    if result.table.axis and not result.part:
-        return result.table.axis
-    return _spelled(result.part or next(iter(result.levels), "").partition("=")[0])
+    """Meaning of the table's columns; the setting that names the levels if the table has no axis."""
+    return result.table.axis or ", ".join(
+        dict.fromkeys(_spelled(level.partition("=")[0]) for level in result.levels)
+    )
 
 
 def measured_words(result: TableResult) -> str:
@@ -100,20 +100,21 @@ def margin(result: TableResult) -> str:
     return f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
 
 
-def table_number(result: TableResult) -> str:
-    """``Table 5``, or of a table in parts ``Left untried: mini set``."""
-    return result.table.name + (f": {columns_words(result)}" if result.part else "")
-
-
 def table_heading(result: TableResult) -> str:
-    """Its number and title."""
-    return f"{table_number(result)}. {result.table.title}"
+    """Number and title of the table."""
+    return f"{result.table.name}. {result.table.title}"
 
 
 def level_value(level: str) -> str:
-    """``epsilon=inf`` as ``∞``: a column's head."""
+    """``epsilon=inf`` as ``∞``."""
     value = level.partition("=")[2] or level
     return _SYMBOLS.get(value, value)
+
+
+def column_heads(result: TableResult) -> list[str]:
+    """``∞``, ``8``, a head per level; ``σ = 8`` if the levels have several settings."""
+    settings = {level.partition("=")[0] for level in result.levels}
+    return [level_value(level) if len(settings) == 1 else level_words(level) for level in result.levels]
 
 
 def settings_words(settings: dict[str, Any]) -> str:
@@ -290,22 +291,22 @@ def cell_text(cell: Cell, decimals: int | None) -> str:
     return text + (f" [{cell.untried}]" if cell.untried else "")
 
 
-def row_words(row: RowResult, shared: Sequence[Mark] = ()) -> str:
-    """A row's key, what it does differently, its N, and every mark on it but the ``shared`` ones."""
+def row_words(row: RowResult, shared: Sequence[Caveat] = ()) -> str:
+    """A row's key, variant, N and caveats, without the ``shared`` ones."""
     parts = [part for part in (row.key, row.variant, examples_words(row)) if part]
-    return ", ".join(parts) + "".join(f" [{mark.words}]" for mark in row.marks if mark not in shared)
+    return ", ".join(parts) + "".join(f" [{caveat.words}]" for caveat in row.caveats if caveat not in shared)
 
 
 def examples_words(row: RowResult) -> str:
-    """``N = 55,000``; '' where a mark tells it, and where nothing was trained."""
-    told = any(mark.examples for mark in row.marks)
+    """``N = 55,000``; '' if a caveat has it, or nothing was trained."""
+    told = any(caveat.examples for caveat in row.caveats)
     return "" if told or row.examples is None else f"N = {row.examples:,}"
 
 
 def shared_words(result: TableResult) -> str:
-    """``All rows: trained on 55,000 of 60,000 examples.``, or '' where rows share no mark."""
-    marks = "; ".join(mark.words for mark in result.shared_marks)
-    return marks and f"All rows: {marks}."
+    """``All rows: trained on 55,000 of 60,000 examples.``, or '' if rows share no caveat."""
+    caveats = "; ".join(caveat.words for caveat in result.shared_caveats)
+    return caveats and f"All rows: {caveats}."
 
 
 def attack_words(attack: Attack | None) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 from pipeline.params import Settings
 from pipeline.reporting.drawing import curves
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
 from tests.reporting import markup

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pipeline.params import load
 from pipeline.reporting import findings, tally
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.judging.contrasts import of_papers
-from pipeline.reporting.papers import short
+from pipeline.reporting.papers import PaperResult, short
 
 README = Path(__file__).parents[2] / "README.md"
 FINDINGS = 5  # at most

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.claim_test import Rows
+from pipeline.reporting.papers import PaperResult
 from tests.reporting.lookup import chosen, outcome, plain
 from tests.reporting.made_up import toys
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from pipeline.params import load
+from pipeline.reporting.caveats import stale_caveats
 from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.claims.ledgers import SameGuarantee
 from pipeline.reporting.figures import relevance_pictures
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.gather import Sources, fill
-from pipeline.reporting.marks import of_staleness
+from pipeline.reporting.papers import PaperResult
 from pipeline.results import records
 from tests.reporting.lookup import outcome
 from tests.reporting.made_up import dpsgd, toys
@@ -133,8 +133,8 @@ def test_an_account_of_other_settings_is_marked() -> None:
     settings, key = load(ROOT / "params.yaml"), "nguyen-gdp-modules"
     account, record = settings.accounts[key], records.read(key, settings.accounts[key], ROOT)
     assert record is not None
-    assert list(of_staleness(record, account, settings, ROOT)) == []
+    assert list(stale_caveats(record, account, settings, ROOT)) == []
     changed = account.model_copy(update={"axis": "parts"})
     other = settings.model_copy(update={"accounts": {key: changed}})
-    marks = of_staleness(record, changed, other, ROOT)
-    assert [mark.words for mark in marks] == ["settings have changed since this run"]
+    marks = stale_caveats(record, changed, other, ROOT)
+    assert [caveat.words for caveat in marks] == ["settings have changed since this run"]

@@ -131,7 +131,7 @@ def test_a_smaller_training_set_is_marked(tmp_path: Path, examples: int, inconcl
     row = row_of(tmp_path, declared)
     mark = f"trained on {examples:,} of 96,000 examples"
     marked = [] if inconclusive is None else [(mark, inconclusive)]
-    assert [(each.words, each.inconclusive) for each in row.marks] == marked
+    assert [(each.words, each.inconclusive) for each in row.caveats] == marked
     assert (row.cells["sigma=0"].caveat == mark) == bool(inconclusive)
     told = f"N = {examples:,}" if inconclusive is None else mark
     assert told in source(lookup.table(declared, tmp_path, "t4"), noisy.PLAIN)["source"]

@@ -4,8 +4,8 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.reporting import papers
+from pipeline.reporting.caveats import record_caveats
 from pipeline.reporting.gather import gather
-from pipeline.reporting.marks import of_record
 from pipeline.reporting.results import RowResult, TableResult
 from tests.reporting import lookup
 from tests.reporting.lookup import row
@@ -20,7 +20,7 @@ def layer(tmp_path: Path, edition: str = "official", **change: object) -> RowRes
 
 
 def words(row: RowResult) -> list[str]:
-    return [mark.words for mark in row.marks]
+    return [caveat.words for caveat in row.caveats]
 
 
 def test_rows_are_grouped_under_the_papers_lines(table: TableResult) -> None:
@@ -45,7 +45,7 @@ def test_a_replica_on_other_data_marks_its_row(tmp_path: Path) -> None:
         replica.model_copy(update={"origin": int(replica.seed == 2)}) for replica in record.replicas
     )
     mixed = record.model_copy(update={"origins": origins, "replicas": replicas})
-    assert [mark.words for mark in of_record(mixed, papers.load("davody2020").tables["t5"])] == [
+    assert [caveat.words for caveat in record_caveats(mixed, papers.load("davody2020").tables["t5"])] == [
         "synthetic data",
         "kmnist: mirrored edition",
         "trained on 54,000 of 60,000 examples",

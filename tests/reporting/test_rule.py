@@ -10,7 +10,6 @@ from scipy import stats
 from pipeline.params import load
 from pipeline.params.schema import REPEATED
 from pipeline.reporting import papers
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
@@ -21,6 +20,7 @@ from pipeline.reporting.judging.rule import (
     of_convergence,
     of_mean,
 )
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Printed
 
 ROOT = Path(__file__).parents[2]

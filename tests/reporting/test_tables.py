@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.tables.latex import escaped, latex
-from pipeline.reporting.tables.reading import wide
+from pipeline.reporting.tables.reading import escaped, latex, wide
 from pipeline.reporting.tables.remarks import reasons
 from tests.reporting import lookup
 from tests.reporting.lookup import markdown

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pipeline.reporting import tally
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
 
@@ -170,7 +170,7 @@ def test_a_plan_that_was_not_kept_is_exploratory(seeds: int, digest: str | None)
     assert (value.row.key, value.status, value.planned) == ("row", "agrees", False)
     table = result.tables[0]
     alone = replace(table.lines[0], rows=tuple(table.rows[1:]))
-    (line,) = next(values.judged([replace(table, lines=(alone,))])).lines
+    (line,) = values.judged([alone], table.table)
     value = line.values[""]["sigma=0"]
     assert (value.verdict, value.words) == (None, "trained otherwise than planned, or fewer than 5 seeds")
 

@@ -1,25 +1,28 @@
-"""One picture over all papers: accuracy against the epsilon that is proven, beside independent results."""
+"""Figure over all papers: test accuracy against proven epsilon, with results of others."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
+from pipeline.errors import UserError
 from pipeline.fields import Strict
 from pipeline.methods.rooms import method_settings
-from pipeline.reporting.beside import Beside
+from pipeline.params import PAPERS, Settings
+from pipeline.reporting import papers, vocabulary
 from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.wording import level_words, upwards
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
-BESIDE_MARKERS = "s^v<>"
+EXTERNAL_MARKERS = "s^v<>"
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 HOVER = "{}, {}: {:.2f} % at a proven ε of {}"  # row, level, accuracy, bound
 Point = tuple[str, float, float, str]  # method, proven epsilon, percent, a link and what it says on hover
@@ -38,9 +41,48 @@ ANCHORS = TypeAdapter(dict[str, list[Anchor]]).validate_python(
 )
 
 
-def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | None:
-    """A panel a data set that has points of ``papers``, each a link to its row; None where there are none."""
-    shown = {key: points for key in SETS if (points := _points(papers, key))}
+@dataclass(frozen=True)
+class ExternalResult:
+    """Mean accuracy of another laboratory at its proven epsilon."""
+
+    label: str  # the paper, and the line of its table
+    raw: str  # the raw data set
+    epsilon: float
+    percent: float
+
+
+def external_results(settings: Settings, root: Path = Path()) -> list[ExternalResult]:
+    """Read the levels that decide a verdict and have a bound from the summaries that params.yaml names.
+
+    Only summaries and papers' files are read, so that no code of another laboratory is loaded.
+
+    Raises:
+        UserError: a laboratory has no summary, or it is not one.
+    """
+    return [result for path in settings.summaries for result in _summary_results(root / path)]
+
+
+def _summary_results(path: Path) -> list[ExternalResult]:
+    unbounded = [vocabulary.PRIVACY[state].text for state in ("none", "none_proven")]
+    numbers: dict[str, type] = {"proven": float, "ours": float, "decides": bool}
+    try:
+        lines = pd.read_csv(path, dtype=numbers)
+        decided = lines[lines["decides"] & (lines["metric"] == "test_accuracy") & lines["proven"].notna()]
+        bounded = decided[~decided["privacy"].isin(unbounded)]
+        names = {
+            key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in decided["paper"].unique()
+        }
+        return [
+            ExternalResult(f"{names[line.paper]}, {line.line}, run here", line.raw, line.proven, line.ours)
+            for line in bounded.itertuples()
+        ]
+    except (OSError, AttributeError, KeyError, ValueError) as problem:
+        raise UserError(f"{path}: no summary of a report; run `dprepro report` there") from problem
+
+
+def draw(results: Sequence[papers.PaperResult], external: Sequence[ExternalResult] = ()) -> str | None:
+    """Draw a panel per data set, its points links to their rows; None without any point."""
+    shown = {key: points for key in SETS if (points := _points(results, key))}
     if not shown:
         return None
     methods = sorted({method for points in shown.values() for method, *_ in points})
@@ -49,7 +91,7 @@ def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | 
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (key, points) in zip(grid, shown.items(), strict=True):
             _panel(axes, SETS[key], points, methods)
-            _beside(axes, key, beside)
+            _plot_external(axes, key, external)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -58,11 +100,11 @@ def draw(papers: Sequence[PaperResult], beside: Sequence[Beside] = ()) -> str | 
     return svg(NAME, (5.6 * len(shown), 6.6), plot)
 
 
-def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
-    """Every level that has a bound, of rows on the data set."""
+def _points(results: Sequence[papers.PaperResult], key: str) -> list[Point]:
+    """Points of the levels with a bound, of rows on the data set."""
     return [
         (row.record.method, epsilon, cell.mean.value, f"../papers/{paper.key}.html#row-{row.key} {words}")
-        for paper in papers
+        for paper in results
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
         for row in table.rows
@@ -74,13 +116,13 @@ def _points(papers: Sequence[PaperResult], key: str) -> list[Point]:
     ]
 
 
-def _beside(axes: Axes, key: str, beside: Sequence[Beside]) -> None:
-    """What laboratories beside this one reach, with a marker for each line of a paper."""
-    for number, label in enumerate(dict.fromkeys(result.label for result in beside)):
-        of_line = [result for result in beside if result.label == label and result.raw == key]
-        if of_line:
-            points = [(min(result.epsilon, LARGEST), result.percent) for result in of_line]
-            marker = BESIDE_MARKERS[number % len(BESIDE_MARKERS)]
+def _plot_external(axes: Axes, key: str, external: Sequence[ExternalResult]) -> None:
+    """Plot the results of other laboratories, with a marker for each line of a paper."""
+    for number, label in enumerate(dict.fromkeys(result.label for result in external)):
+        shown = [result for result in external if result.label == label and result.raw == key]
+        if shown:
+            points = [(min(result.epsilon, LARGEST), result.percent) for result in shown]
+            marker = EXTERNAL_MARKERS[number % len(EXTERNAL_MARKERS)]
             axes.plot(*columns(points), marker, color=INK, ms=5, label=label)
 
 

@@ -11,10 +11,9 @@ from itertools import groupby
 from pathlib import Path
 
 from pipeline.reporting import wording
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.papers import short
+from pipeline.reporting.papers import PaperResult, short
 from pipeline.reporting.results import RowResult, Strength, TableResult, Value
 from pipeline.reporting.vocabulary import CONTRASTS, VALUES
 
@@ -69,7 +68,7 @@ def panels(papers: Sequence[PaperResult], contrasts: Sequence[PrintedContrast]) 
     for paper in papers:
         tables = [table for table in paper.tables if not table.table.own]
         of_paper = [each for each in contrasts if each.result.paper == paper.key]
-        name, shown = short(paper.paper), {wording.table_number(table): table for table in tables}
+        name, shown = short(paper.paper), {table.table.name: table for table in tables}
         differences = {
             number: [
                 point for each in of_paper if each.result.name == table.name for point in _contrast(each)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, remark, svg
 from pipeline.reporting.printed import Table
 from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import columns_words, level_value, measured_words
+from pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
 
 # one colour a line of the paper, one marker and dash a row of that line
 MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
@@ -63,7 +63,7 @@ def draw(result: TableResult) -> str | None:
         if logarithmic:
             axes.set_xscale("log")
             axes.minorticks_off()
-        axes.set_xticks(list(places.values()), [level_value(level) for level in places])
+        axes.set_xticks(list(places.values()), column_heads(result))
         axes.set_xlabel(columns_words(result))
         percent = result.table.unit == "percent"
         axes.set_ylabel(measured_words(result) + (" (%)" if percent else ""))
@@ -87,7 +87,7 @@ def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
         values = {level: float(level_value(level)) for level in levels}
     except ValueError:  # words
         values = {}
-    if _far_apart(values.values()):
+    if len({level.partition("=")[0] for level in levels}) == 1 and _far_apart(values.values()):
         return values, True
     return {level: float(place) for place, level in enumerate(levels)}, False
 

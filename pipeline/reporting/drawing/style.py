@@ -66,7 +66,7 @@ def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tupl
 
 def remark(row: RowResult, form: str) -> str:
     """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
-    words = ", ".join(mark.words for mark in row.marks if mark.inconclusive)
+    words = ", ".join(caveat.words for caveat in row.caveats if caveat.inconclusive)
     return form.format(words) if words else ""
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.claim_test import Outcome, Rows
-from pipeline.reporting.papers import Claim
+from pipeline.reporting.papers import Claim, PaperResult
 
 Status = Literal[
     "reproduced",

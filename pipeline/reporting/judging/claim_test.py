@@ -128,5 +128,5 @@ def guarantee_caveat(*rows: RowResult) -> str | None:
     Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
     accounted for like many.
     """
-    marks = (mark for row in rows for mark in row.marks)
-    return next((mark.words for mark in marks if mark.incomparable or mark.seeded), None)
+    caveats = (caveat for row in rows for caveat in row.caveats)
+    return next((caveat.words for caveat in caveats if caveat.incomparable or caveat.seeded), None)

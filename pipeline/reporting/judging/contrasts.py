@@ -15,10 +15,10 @@ from typing import Literal
 from scipy.special import ndtri
 
 from pipeline.params import Row
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, place
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import LineResult, RowResult, TableResult
 
@@ -189,7 +189,7 @@ def _compared(made: PrintedContrast, table: Table) -> PrintedContrast:
         hypot(half, theirs),
         margin,
         all(cell.planned for cell in cells),
-        any(mark.fewer_data for row in (left.row, right.row) for mark in row.marks),
+        any(caveat.fewer_data for row in (left.row, right.row) for caveat in row.caveats),
     )
 
 
@@ -233,9 +233,9 @@ def _why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
     """The reason why two rows' difference decides nothing; '' where it may."""
     cells = one.cells[at], two.cells[other]
     for row in (one, two):
-        for mark in row.marks:
-            if mark.inconclusive and not mark.fewer_data:
-                return "too small a budget" if mark.training else mark.words
+        for caveat in row.caveats:
+            if caveat.inconclusive and not caveat.fewer_data:
+                return "too small a budget" if caveat.training else caveat.words
     if min(len(cell.values) for cell in cells) < FEWEST_SEEDS:
         return f"fewer than {FEWEST_SEEDS} seeds"
     if any(cell.failed for cell in cells):

@@ -39,7 +39,7 @@ class Slowdown:
         if self.threshold is None or self.epochs is None or self.ratio is None:
             return [*levels, "", "", f"unknown: {self.problem}"]
         before, after = self.epochs
-        # a mark of the whole row stands beside its name
+        # a caveat of the whole row stands beside its name
         unresolved = f" [{self.unresolved}]" if self.unresolved else ""
         ratio = with_interval(self.ratio, 2) + unresolved
         return [*levels, f"{100 * self.threshold:.2f} %", f"{before:.1f} → {after:.1f}", ratio]

@@ -1,15 +1,14 @@
 """The one place where a printed value is judged, by the rule of `judging.rule`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from math import sqrt
 from statistics import fmean
 
 from pipeline.params import Row
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.reporting.results import (
     Cell,
@@ -17,7 +16,6 @@ from pipeline.reporting.results import (
     LineResult,
     RowResult,
     Status,
-    TableResult,
     Value,
     Values,
 )
@@ -26,23 +24,9 @@ from pipeline.reporting.wording import verdict_words
 JUDGED: tuple[Status, ...] = ("agrees", "above", "below", "inconclusive")
 
 
-def judged(tables: Sequence[TableResult]) -> Iterator[TableResult]:
-    """A paper's tables with each printed value judged, by the rows of all parts of its table."""
-    for _, parts in groupby(tables, key=lambda table: table.key):
-        together = list(parts)
-        rows: dict[str, list[RowResult]] = {}
-        for line in (line for part in together for line in part.lines):
-            rows.setdefault(line.label, []).extend(line.rows)
-        whole = {
-            line.label: replace(line, rows=tuple(rows[line.label]))
-            for part in together
-            for line in part.lines
-        }
-        values = {
-            label: _values(line, list(whole.values()), together[0].table) for label, line in whole.items()
-        }
-        for part in together:
-            yield replace(part, lines=tuple(replace(line, values=values[line.label]) for line in part.lines))
+def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:
+    """Lines of a table with each printed value judged."""
+    return tuple(replace(line, values=_values(line, lines, table)) for line in lines)
 
 
 def every(*results: PaperResult) -> list[Value]:
@@ -129,7 +113,7 @@ def _compared(
     )
     if verdict.name not in ("above", "below"):
         return value
-    if any(mark.fewer_data for mark in row.marks):
+    if any(caveat.fewer_data for caveat in row.caveats):
         words = f"{verdict.name}, but on too small a part of the data"
         return replace(value, status="not judged", words=words)
     if found := unfair(row, level, others, margin):
@@ -174,13 +158,13 @@ def _began(cell: Cell) -> float:
 
 def _why_not(row: RowResult, cell: Cell) -> str:
     """The reason why a cell decides nothing about a printed value; '' where it may."""
-    against = [mark for mark in row.marks if mark.inconclusive]
-    if any(mark.training for mark in against):
-        fewer = any(mark.fewer_data for mark in against)
+    against = [caveat for caveat in row.caveats if caveat.inconclusive]
+    if any(caveat.training for caveat in against):
+        fewer = any(caveat.fewer_data for caveat in against)
         return "too small a part of the data" if fewer else "too small a budget"
-    for mark in against:
-        if not mark.fewer_data:
-            return mark.words
+    for caveat in against:
+        if not caveat.fewer_data:
+            return caveat.words
     if cell.untried:
         return "too few step sizes tried"
     n = len(cell.values)

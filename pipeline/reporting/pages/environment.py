@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import tally, vocabulary, wording
+from pipeline.reporting.caveats import ENOUGH_EXAMPLES
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import contrasts, fairness, guarantees, rule, severity, slowdown, verdicts
-from pipeline.reporting.marks import ENOUGH_EXAMPLES
 from pipeline.reporting.pages import summary
 from pipeline.reporting.tables import ledger, reading, released_noise, remarks
 

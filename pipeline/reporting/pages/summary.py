@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.reporting import tally, wording
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.contrasts import PrintedContrast
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, VALUES, Word
 from pipeline.results.schema import Record
@@ -69,7 +69,7 @@ def _contrast(each: PrintedContrast) -> list[str]:
     if each.ours:
         ours = f"{wording.signed(each.ours.value, decimals)} ± {wording.fixed(each.half, decimals)}"
     verdict = CONTRASTS[each.status].text + (f": {each.why}" if each.why else "")
-    return [f"{wording.table_number(each.result)}: {name}", at, theirs, ours, verdict]
+    return [f"{each.result.table.name}: {name}", at, theirs, ours, verdict]
 
 
 def mlflow_link(row: str, experiments: int) -> str:

@@ -13,11 +13,11 @@ import pandas as pd
 from pipeline.params import Row
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.filled import PaperResult
 from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.verdicts import Verdict
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.tables import released_noise
@@ -144,7 +144,7 @@ def _declared(here: LevelResult) -> Columns:
         "metric_unit": result.table.unit,
         "budget": row.budget if row and declared else None,
         "status": "run" if here.cell else wording.NOT_RUN,
-        "marks": "; ".join(mark.words for mark in row.marks) if row else "",
+        "marks": "; ".join(caveat.words for caveat in row.caveats) if row else "",
         "paper_value": theirs.value if theirs else None,
         "paper_error": theirs.error if theirs else None,
         "paper_words": theirs.words if theirs else None,

@@ -1,5 +1,6 @@
 """A filled table for reading: for each printed value one cell, what decides first and variants apart."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,6 +8,13 @@ import pandas as pd
 
 from pipeline.reporting import wording
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
+
+_LATEX = {
+    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"},
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "∞": r"$\infty$"},
+    **{"±": r"$\pm$", "−": "$-$", "≤": r"$\le$", "÷": r"$\div$", "Δ": r"$\Delta$"},
+}
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,22 @@ def wide_variants(result: TableResult) -> pd.DataFrame:
     return _frame(result, (line for reading in variants(result) for line in _ours(reading, result)))
 
 
+def latex(result: TableResult) -> str:
+    """The wide table as a booktabs `tabular`, and a second one of the cells that decide nothing."""
+    frames = [frame for frame in (wide(result), wide_variants(result)) if not frame.empty]
+    shown = (frame.map(escaped).rename(columns=escaped) for frame in frames)
+    tables = "\n".join(frame.to_latex(index=False, escape=False) for frame in shown)
+    return f"% needs \\usepackage{{booktabs}}\n{tables}"
+
+
+def escaped(text: str) -> str:
+    """Text of a cell in LaTeX, its bold included."""
+    signs = "".join(_LATEX.get(sign, sign) for sign in text)
+    return re.sub(r"\*\*(.*?)\*\*", r"\\textbf{\1}", signs)
+
+
 def _frame(result: TableResult, lines: Iterator[list[str]]) -> pd.DataFrame:
-    return pd.DataFrame(lines, columns=["line", "source", *map(wording.level_value, result.levels)])
+    return pd.DataFrame(lines, columns=["line", "source", *wording.column_heads(result)])
 
 
 def _lines(reading: Reading, result: TableResult) -> Iterator[list[str]]:
@@ -90,7 +112,7 @@ def _printed(printed: dict[str, wording.Printed], result: TableResult) -> list[s
 
 def _ours(reading: Reading, result: TableResult) -> Iterator[list[str]]:
     label = reading.line.label
-    source = "; ".join(wording.row_words(row, result.shared_marks) for row in reading.rows)
+    source = "; ".join(wording.row_words(row, result.shared_caveats) for row in reading.rows)
     texts = (_text(reading, level, result) for level in result.levels)
     yield [label, f"ours: {source}" if source else "ours", *texts]
     for metric, words, cells in reading.further(result):

@@ -2,7 +2,7 @@
 
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import words
-from pipeline.reporting.wording import level_value, number, upwards
+from pipeline.reporting.wording import column_heads, number, upwards
 from pipeline.results.schema import Released
 
 # Declared wherever releases are shown.
@@ -24,7 +24,7 @@ def lines(result: TableResult) -> list[list[str]]:
 
 def head(result: TableResult) -> list[str]:
     """Columns' heads."""
-    return ["row", "quantity", *map(level_value, result.levels)]
+    return ["row", "quantity", *column_heads(result)]
 
 
 def protections(result: TableResult) -> list[tuple[list[str], str]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import load
-from pipeline.reporting import budgets
+from pipeline.reporting import caveats
 from pipeline.reporting.printed import Table
 from tests.reporting.made_up import toys
 
@@ -17,7 +17,7 @@ def short(epochs: float) -> dict[str, Any]:
 
 def share(key: str, table: Table = TABLE, **rows: Any) -> str:
     declared = toys.settings(**rows)
-    return budgets.share(key, declared.rows[key], declared, table, declared.rows[key].budget)
+    return caveats.budget_words(key, declared.rows[key], declared, table, declared.rows[key].budget)
 
 
 def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
@@ -38,21 +38,21 @@ def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
     for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
         (row,) = toys.judged(toys.paper(table=said), toys.settings(row={})).tables[0].rows
         assert (row.budget, row.counts) == (budget, True)
-        assert ("own budget: 50 epochs" in [mark.words for mark in row.marks]) == (budget == "own")
+        assert ("own budget: 50 epochs" in [caveat.words for caveat in row.caveats]) == (budget == "own")
 
 
 def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> None:
     declared, key = load(Path(__file__).parents[2] / "params.yaml"), "sander-f5-relu-norm-b8-reduced"
     row = declared.rows[key]
     assert row.simulates == "sander-f5-relu-norm"
-    assert budgets.share(key, row, declared, TABLE, row.budget) == "batch 8 of 4,096"
+    assert caveats.budget_words(key, row, declared, TABLE, row.budget) == "batch 8 of 4,096"
 
 
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
     for changes, needed in (({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)):
         (result,) = toys.judged(toys.paper(), toys.settings(row=changes)).tables[0].rows
         assert result.waits is needed
-        assert ("waits for a GPU" in [mark.words for mark in result.marks]) is needed
+        assert ("waits for a GPU" in [caveat.words for caveat in result.caveats]) is needed
     declared = toys.settings(row={"needs": "gpu"})
     record = toys.record("row", declared, sigma_0=(90.0,) * 3)
     assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits

@@ -1,4 +1,4 @@
-"""Results of laboratories beside this one: read from their reports, drawn in the picture over all papers."""
+"""Results of other laboratories: read from their reports, drawn in the figure over all papers."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.identity.entries import entries
 from pipeline.params import Settings
-from pipeline.reporting import beside
 from pipeline.reporting.drawing import accuracy_privacy
+from pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
 from pipeline.reporting.report import Report
 from pipeline.reporting.tables import flat
 from tests.reporting.made_up import dpsgd
@@ -48,18 +48,18 @@ def summary(tmp_path: Path) -> Path:
 
 def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Path) -> None:
     label = "First et al. 2021, features, run here"
-    assert beside.read(named(), tmp_path) == [beside.Beside(label, "mnist", 2.5, 98.7)]
-    assert beside.read(dpsgd.settings(), tmp_path) == []
+    assert external_results(named(), tmp_path) == [ExternalResult(label, "mnist", 2.5, 98.7)]
+    assert external_results(dpsgd.settings(), tmp_path) == []
 
 
 def test_it_is_drawn_in_its_data_sets_panel(written: Report, tmp_path: Path, summary: Path) -> None:
     without = accuracy_privacy.draw(written.papers)
-    picture = accuracy_privacy.draw(written.papers, beside.read(named(), tmp_path))
+    picture = accuracy_privacy.draw(written.papers, external_results(named(), tmp_path))
     assert without is not None
     assert picture is not None
     assert "First et al. 2021, features, run here" in picture
     assert "First et al." not in without
-    elsewhere = [beside.Beside("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
+    elsewhere = [ExternalResult("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
     assert accuracy_privacy.draw(written.papers, elsewhere) == without
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_summary_is_one_line(tmp_path: Path, summary: Path, content: 
     else:
         summary.write_bytes(content)
     with pytest.raises(UserError, match=r"summary\.csv: .*dprepro report"):
-        beside.read(named(), tmp_path)
+        external_results(named(), tmp_path)
 
 
 def test_a_new_report_there_moves_the_reports_digest_here(

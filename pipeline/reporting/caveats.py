@@ -1,0 +1,138 @@
+"""Caveats of a row: its training budget, its data, and changes since its training."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.identity import provenance
+from pipeline.identity.standing import Standing, measured_otherwise
+from pipeline.params import Account, Row, Settings
+from pipeline.reporting.printed import Table
+from pipeline.reporting.results import Budget, Caveat
+from pipeline.reporting.wording import number
+from pipeline.results import records
+from pipeline.results.schema import Record
+
+REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key of the full one
+Length = Literal["epochs", "steps"]
+LENGTHS: tuple[Length, ...] = ("epochs", "steps")
+OFFICIAL, SYNTHETIC = "official", "synthetic"
+# A row trained on a smaller share of the paper's examples decides nothing.
+ENOUGH_EXAMPLES = 0.9
+# shown rather than hidden: the numbers are real, but of other settings than those declared now
+SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True, inconclusive=True)
+
+
+def budget_of(row: Row | Account, table: Table) -> Budget:
+    """Budget that a row declares; 'own' in a paper's table that prints no budget."""
+    if not isinstance(row, Row):
+        return "full"
+    ours = row.budget == "full" and not table.own and not table.budget
+    return "own" if ours else row.budget
+
+
+def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Table) -> Iterator[Caveat]:
+    """Caveats by params.yaml: a reduced or own budget, or a simulation of another row."""
+    if not isinstance(row, Row):
+        return
+    budget = budget_of(row, table)
+    if budget != "full":
+        short = budget == "reduced"
+        words = budget_words(key, row, settings, table, budget)
+        yield Caveat(words, inconclusive=short, training=short, budget=True)
+    if row.simulates is not None:
+        yield Caveat(f"simulation of {row.simulates}, whose privacy it does not have")
+
+
+def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
+    """Caveats by the record: the data of any replica, and seeded noise."""
+    editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
+    if any(edition == SYNTHETIC for _, edition in editions):
+        yield Caveat("synthetic data", incomparable=True, inconclusive=True)
+    for raw, edition in editions:
+        if edition not in (OFFICIAL, SYNTHETIC):
+            yield Caveat(f"{raw}: {edition} edition")
+    examples = min(origin.examples for origin in record.origins)
+    if table.examples is not None and examples < table.examples:
+        few = examples < ENOUGH_EXAMPLES * table.examples
+        words = f"trained on {examples:,} of {table.examples:,} examples"
+        yield Caveat(words, inconclusive=few, fewer_data=few, examples=True)
+    private = any(replica.ledger.event is not None for replica in record.replicas)
+    if any(origin.reproducible for origin in record.origins) and private:
+        yield Caveat("noise seeded: no guarantee", seeded=True)
+
+
+def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
+    """Caveats by changes since the training: of settings, of versions of the code, of git's history."""
+    if not isinstance(row, Row):
+        if record.provenance.config != settings.account_digest(record.row):
+            yield SETTINGS_CHANGED
+        return
+    run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
+    if run is None or evaluation is None:
+        return
+    stands = Standing(row, None)
+    if any(stands.misdeclared(run, replica) for replica in run.replicas):
+        yield SETTINGS_CHANGED
+    if any(stands.other_version(run, replica) for replica in run.replicas):
+        yield Caveat("trained by other code")
+    if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
+        order = ", and the order of plan and training is not verifiable" if row.plan else ""
+        yield Caveat(f"trained by a commit that is not in this repository{order}")
+    if any(measured_otherwise(replica) for replica in evaluation.replicas):
+        yield Caveat("measured by other code")
+
+
+def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
+    """Words of a budget: ``10 of 50 epochs``, ``batch 8 of 4096``, ``own budget: 8 epochs``.
+
+    A reduced row is a part of the full row of its key, else of the row that it simulates, else of the
+    training that the paper prints.
+    """
+    if budget == "own":
+        return own_budget(row.resolved)
+    full_row = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
+    if full_row is None and row.simulates:
+        full_row = settings.rows[row.simulates]
+    for name, values in _lengths(row.resolved).items():
+        full = _values(full_row.resolved, name) if full_row else [table.budget.get(name, 0.0)]
+        if any(full) and full != values:
+            return f"{_range(values)} of {_counted(full, name)}"
+    batches, full = _values(row.resolved, "batch"), _values(full_row.resolved, "batch") if full_row else []
+    if full and batches != full:
+        return f"batch {_range(batches)} of {_range(full)}"
+    return f"reduced budget: {_trained(row.resolved)}"
+
+
+def own_budget(levels: Sequence[Any]) -> str:
+    """``own budget: 1 to 8 epochs``, of the settings of some levels."""
+    return f"own budget: {_trained(levels)}"
+
+
+@cache
+def _is_lost(revision: str) -> bool:
+    """`provenance.is_lost`, which asks git, once per commit."""
+    return provenance.is_lost(revision)
+
+
+def _trained(levels: Sequence[Any]) -> str:
+    return " and ".join(_counted(values, name) for name, values in _lengths(levels).items())
+
+
+def _lengths(levels: Sequence[Any]) -> dict[Length, list[float]]:
+    return {name: values for name in LENGTHS if (values := _values(levels, name))}
+
+
+def _values(levels: Iterable[Any], name: str) -> list[float]:
+    """Distinct values of a setting over the levels, rising; empty if the method has no such setting."""
+    return sorted({value for level in levels if (value := getattr(level, name, None)) is not None})
+
+
+def _counted(values: list[float], name: str) -> str:
+    return f"{_range(values)} {name.removesuffix('s') if values == [1] else name}"
+
+
+def _range(values: list[float]) -> str:
+    ends = [number(value) for value in (values[0], values[-1])]
+    return ends[0] if len(values) == 1 else " to ".join(ends)
