@@ -27,7 +27,7 @@ class Settings(Strict):
 
     # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
     code: Packages = ()
-    # folders of other laboratories whose results stand in the picture over all papers (`reporting.drawing.accuracy_privacy`)
+    # folders of other laboratories whose results the figure over all papers shows
     beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
