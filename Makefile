@@ -1,4 +1,4 @@
-# Each target sets up what it needs in .venv, once; `make` alone lists them.
+# Each target installs its packages into .venv once; `make` alone lists the targets.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,14 +6,14 @@ STAMP := $(VENV)/.installed
 # DVC runs `dprepro` by name
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# Threads that wait by spinning, OpenMP's default, take ten times as long once anything else runs beside them.
+# OpenMP's default is to wait by spinning, which takes ten times as long beside any other process.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-# The first that is new enough; `make PYTHON=/path/to/python3.12 demo` names another.
+# The first new enough Python; `make PYTHON=/path/to/python3.12 demo` names another.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-# Processes that test, one more than cores: some tests wait, for a server or for a machine to be missed.
+# Test processes, one more than cores: some tests wait for a server or for a machine's timeout.
 TESTERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 .PHONY: help
@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "make: needs Python 3.11 or newer, this is $$($(or $(PYTHON),python3) --version 2>&1);" \
 			"name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@# pip brings uv alone, which unpacks the rest side by side; all of it is compared with the lock's hashes
+	@# pip installs uv alone, and uv installs the rest in parallel; the lock's hashes are checked for all packages
 	@awk '/^[^ ]/ {wanted = /^uv==/} wanted' requirements.lock >$(VENV)/uv.lock
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $(VENV)/uv.lock
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
@@ -33,17 +33,17 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## first run: every method on images it makes itself, two to five minutes
+demo: $(STAMP) ## first run: every method on synthetic images, two to five minutes
 	@echo "One row of every method, from raw files to the report and MLflow: two to five minutes on two cores."
 	$(BIN)/dvc repro demo/dvc.yaml
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 
 .PHONY: test
-test: lint ## everything that is checked: lint, types, tests
+test: lint ## all checks: lint, types, tests
 	$(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 8 --dist loadfile
 
 .PHONY: test-broad
-test-broad: $(STAMP) ## every variant of every method through the whole pipeline, some ten minutes
+test-broad: $(STAMP) ## every variant of every method through the whole pipeline, about ten minutes
 	$(BIN)/python -m pytest -m broad
 
 .PHONY: lint
@@ -57,21 +57,21 @@ lint: $(STAMP) ## style, order of imports, types
 report: $(STAMP) ## the report from the committed records; trains nothing
 	$(BIN)/dvc repro --single-item report
 
-# Not `dvc repro --pull --allow-missing`: that trains rows which nobody has run yet.
+# Not `dvc repro --pull --allow-missing`: that trains rows without results.
 .PHONY: pull-report
 pull-report: $(STAMP) ## data, models and results from the DVC remote, then the report; trains nothing
 	$(BIN)/dvc pull --allow-missing dvc.yaml
 	$(BIN)/dvc repro --single-item publish report
 
-# Weights that nobody has here stay away, a row that fails stops no other, and rows that wait for a GPU are left out.
+# Missing weights of valid rows stay missing, a failing row stops no other, and rows that wait for a GPU are left out.
 .PHONY: repro
-repro: $(STAMP) ## the real thing: says what it will train, then asks and trains it; ROWS="a b" JOBS=2
+repro: $(STAMP) ## list the missing training runs, ask, then train them and render the report; ROWS="a b" JOBS=2
 	$(BIN)/dprepro plan
 	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
 
 .PHONY: bench
-bench: $(STAMP) ## what a training step costs, beside plain SGD and Opacus; ARGS="--only lenet5 --threads 2"
+bench: $(STAMP) ## the cost of a training step beside plain SGD and Opacus; ARGS="--only lenet5 --threads 2"
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ui
@@ -82,12 +82,12 @@ ui: $(STAMP) ## MLflow's page over the committed records
 hooks: $(STAMP) ## check every commit, by pre-commit
 	$(BIN)/pre-commit install
 
-# Not a dependency of the stamp: versions move when somebody decides so.
+# Not a dependency of the stamp: new versions are a decision.
 .PHONY: lock
-lock: $(STAMP) ## write requirements.lock anew, keeping the versions that still fit
+lock: $(STAMP) ## write requirements.lock anew; fitting versions stay
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		$(addprefix --extra ,dev lab cluster text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
 
 .PHONY: upgrade
-upgrade: ## the same with the newest versions; `make test` says whether they do
+upgrade: ## the same with the newest versions; run `make test` afterwards
 	$(MAKE) lock UPGRADE=--upgrade
