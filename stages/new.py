@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,9 +11,10 @@ if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
-# Options of `new data` that one kind of files has
-OF_KIND = dict.fromkeys(("inputs", "labels", "range", "clip"), "npz")
-OF_KIND |= {"size": "images", "text": "texts", "label": "texts"}
+# Options of `new data` and the kinds of files that have them
+OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
+OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
+OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
 Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
 
 
@@ -24,6 +26,9 @@ def data(
         str | None, typer.Option(help="A folder with a folder of images for each class.")
     ] = None,
     texts: Annotated[str | None, typer.Option(help="A CSV file with a text and its class in a line.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="A CSV or Parquet file with an example in each line.")
+    ] = None,
     test: Annotated[
         int | None, typer.Option(min=1, help="Examples for the test part, where there is none; else a sixth.")
     ] = None,
@@ -54,7 +59,19 @@ def data(
         str | None, typer.Option(help="texts: name of the texts' column.", show_default="text")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="texts: name of the classes' column.", show_default="label")
+        str | None, typer.Option(help="texts, table: name of the classes' column.", show_default="label")
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="table: a YAML file with its classes and columns; without it a template is written."
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="table: a public table of the same columns, which the template's ranges come from."
+        ),
     ] = None,
 ) -> None:
     """Declare files of your own in params.yaml, from anywhere, and prepare them: splits and a manifest.
@@ -64,21 +81,31 @@ def data(
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
     from pipeline.data.own.private import placing
+    from pipeline.data.own.schema import read_schema
     from pipeline.data.prepare import prepare
     from pipeline.data.prepared import PREPARED
     from pipeline.errors import UserError
     from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
-    given = {kind: path for kind, path in (("npz", npz), ("images", images), ("texts", texts)) if path}
+    paths = {"npz": npz, "images": images, "texts": texts, "table": table}
+    given = {kind: path for kind, path in paths.items() if path}
     if len(given) != 1:
-        raise UserError("--npz, --images or --texts; needed: one of them")
+        raise UserError(f"{', '.join(f'--{kind}' for kind in paths)}; needed: one of them")
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
+    options |= {"schema": schema, "like": like}
     fields = {key: value for key, value in options.items() if value is not None}
-    if strange := next((key for key in fields if OF_KIND.get(key, kind) != kind), None):
-        raise UserError(f"--{strange}: not allowed with --{kind}; allowed with --{OF_KIND[strange]}")
+    if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
+        kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
+        raise UserError(f"--{strange}: not allowed with --{kind}; allowed with {kinds}")
+    if kind == "table":
+        fields.setdefault("label", "label")
+        if schema is None:
+            _write_template(name, Path(path), fields["label"], like)
+            return
+        fields |= read_schema(fields.pop("schema"))
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
@@ -98,6 +125,21 @@ def data(
         print("none is public: methods that need public examples say so (--public, --public-from)")
     elif described.data.public.raw == name:
         print(f"{unprotected} of them are public from here on, and nothing protects them")
+
+
+def _write_template(name: str, table: Path, label: str, like: Path | None) -> None:
+    """Write a schema to fill, and say so."""
+    from pipeline.data.own.schema import template
+    from pipeline.errors import UserError
+    from pipeline.files import write_text
+
+    path = Path(f"{name}.schema.yaml")
+    if path.exists():
+        raise UserError(f"{path}: is there already; use it with --schema {path}, or delete it")
+    write_text(path, template(table, label, like))
+    source = f"from the public lines of {like}" if like else "from the names of the columns alone"
+    print(f"{path}: written {source}")
+    print(f"next: fill it without a look at the private lines, then the same command with --schema {path}")
 
 
 @new.command()
@@ -200,7 +242,13 @@ def level(
 def _entry(declared: "OwnFiles | Data") -> str:
     """What is declared, a line each."""
     said = declared.model_dump(mode="json", exclude_defaults=True)
-    return "\n".join(f"{key}: {_yaml(value)}" for key, value in said.items())
+    lines = []
+    for key, value in said.items():
+        if key == "columns":  # of a table
+            lines += [f"{key}:", *(f"  {_yaml(name)}: {_yaml(column)}" for name, column in value.items())]
+        else:
+            lines.append(f"{key}: {_yaml(value)}")
+    return "\n".join(lines)
 
 
 def _yaml(value: Any) -> str:

@@ -142,7 +142,8 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     with replacing_folder(folder) as building:
         for name, content in parts.items():
             write_bytes(building / name, content)
-        card = model_card(record, replica, data, settings.split(row.data).raw, statement)
+        columns = exported.preparation.columns
+        card = model_card(record, replica, data, settings.split(row.data).raw, statement, columns)
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html", html(statement, f"{key}, {trained.level}, seed {trained.seed}")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.data.own import images, npz, texts
+from pipeline.data.own import images, npz, tables, texts
 from pipeline.data.own.files import IMAGES, check_regular
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.text import Encoder, VectorEncoder
@@ -13,7 +13,8 @@ from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnTexts, Row, Settings
+from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnTable, OwnTexts, Row, Settings
+from pipeline.params.own import Columns
 from pipeline.params.schema import KnownVectors
 
 VOCABULARY: Final = "vocabulary.txt"
@@ -28,6 +29,7 @@ class Preparation(Strict):
     clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
     vectors: KnownVectors | None = None  # public word vectors that its words become
+    columns: Columns | None = None  # of a table
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
@@ -40,6 +42,8 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
         told["array"] = source.inputs
     if isinstance(source, OwnTexts):
         told["column"] = source.text
+    if isinstance(source, OwnTable):
+        told["columns"] = source.columns
     if (text := settings.split(row.data).text) is not None:
         told |= {"tokens": text.tokens, "vectors": text.vectors}
     return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize)
@@ -67,7 +71,7 @@ def read_inputs(
     """(N, ...) inputs of a file, as they are stored in prepared data.
 
     Args:
-        path: an image, an npz with an array of them, or a CSV with a column of texts.
+        path: an image, an npz with an array of them, a CSV with a column of texts, or a table.
         shape: (C, H, W) of the network's images or features.
         floats: whether it takes features.
         preparation: how files become inputs.
@@ -81,6 +85,8 @@ def read_inputs(
     allowed: tuple[str, ...]
     if preparation.tokens is not None:
         takes, allowed = "texts", (".csv",)
+    elif preparation.columns is not None:
+        takes, allowed = "tables", tuple(tables.FORMATS)
     elif not floats and shape[0] in (1, 3):
         takes, allowed = "images", (*IMAGES, ".npz")
     else:
@@ -100,6 +106,8 @@ def read_inputs(
             return VectorEncoder(preparation.tokens, preparation.vectors)(sentences)
         assert vocabulary is not None, "checked with the other files"
         return Encoder.read(vocabulary, preparation.tokens)(sentences)
+    if preparation.columns is not None:
+        return tables.encode(path, tables.frame(path), preparation.columns)
     if ending != ".npz":
         channels, height, width = shape
         return images.read_image(path, (channels, height, width), preparation.resize)[None]

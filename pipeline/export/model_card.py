@@ -1,5 +1,6 @@
 """A model card as Hugging Face reads them: metadata in YAML, then Markdown for people."""
 
+from collections.abc import Collection
 from io import StringIO
 from typing import Any
 
@@ -16,9 +17,23 @@ ACCURACY = "test_accuracy"
 
 
 def model_card(
-    record: Record, replica: Replica, data: Prepared, raw: str, statement: PrivacyStatement
+    record: Record,
+    replica: Replica,
+    data: Prepared,
+    raw: str,
+    statement: PrivacyStatement,
+    columns: Collection[str] | None = None,
 ) -> str:
-    """README.md of a replica's network, trained on private data of the raw data set ``raw``."""
+    """README.md of a replica's network, trained on private data of the raw data set ``raw``.
+
+    Args:
+        record: its row's.
+        replica: the training run.
+        data: prepared data that it was trained on.
+        raw: key of the private raw data set.
+        statement: its privacy statement.
+        columns: of a table, those that are features; None: the data are no table.
+    """
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
     yaml.allow_unicode = True
@@ -29,6 +44,8 @@ def model_card(
     takes = "an npz of features" if floats else "an image, or an npz of images"
     if "text" in about:
         takes = "a CSV of texts"
+    elif columns is not None:
+        takes = f"a CSV or Parquet table with the columns {', '.join(columns)}"
     return f"""---
 {content.getvalue()}---
 
@@ -67,7 +84,8 @@ No licence was chosen for the model: the metadata above say `unknown`.
 
 
 def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:
-    task = "text-classification" if "text" in about else "image-classification"
+    tabular = "features" in about and len(about["input_shape"]) == 1
+    task = f"{'text' if 'text' in about else 'tabular' if tabular else 'image'}-classification"
     return {
         "license": "unknown",
         "library_name": "dprepro",

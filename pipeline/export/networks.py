@@ -45,7 +45,7 @@ class Architecture(Strict):
     shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
     classes: tuple[str, ...]
     reads: list[Any] = Field(default_factory=list)  # outlines of the files of weights that `build` reads
-    floats: bool = False  # whether inputs of shape (C, H, W) are features, and no bytes of images
+    floats: bool = False  # whether inputs are features, (D,) or (C, H, W), and no bytes of images
 
     @field_validator("method")
     @classmethod
@@ -57,7 +57,7 @@ class Architecture(Strict):
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
         """Shape and type of an input as it is stored: an image's bytes, features, or a text's tokens."""
-        if len(self.shape) == 3:
+        if self.floats or len(self.shape) == 3:
             return self.shape, torch.float32 if self.floats else torch.uint8
         return self.shape[:1], torch.int32
 
@@ -128,12 +128,12 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
     """Architecture of a row's replica, whose `build` read files with the outlines ``reads``.
 
     Raises:
-        UserError: it takes features in one dimension, such as another network makes of images.
+        UserError: its inputs are features that another network makes of images.
     """
-    if len(data.input_shape) == 1:
+    if data.start is not None and len(data.input_shape) == 1:
         raise UserError(
-            f"data/prepared/{data.name}: holds features in one dimension; allowed: rows on images, texts or "
-            "features of shape (C, H, W)"
+            f"data/prepared/{data.name}: holds features that another network makes; allowed: rows on images, "
+            "texts, tables or features of your own"
         )
     return Architecture(
         model=row.model,
@@ -222,7 +222,8 @@ def size_of(architecture: Architecture) -> int:
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:
     """(PROBES, K) logits of made-up inputs, which are the same everywhere."""
     shape, kind = architecture.stored
-    size, most = (PROBES, *shape), 256 if len(shape) == 3 else architecture.shape[1]
+    bytes_or_features = architecture.floats or len(shape) == 3
+    size, most = (PROBES, *shape), 256 if bytes_or_features else architecture.shape[1]
     # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
     numbers = np.random.PCG64(0).random_raw(int(np.prod(size))) % most
     inputs = torch.from_numpy(numbers.reshape(size).astype(np.int32)).to(kind)

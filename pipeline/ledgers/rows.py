@@ -11,7 +11,7 @@ from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
 from pipeline.ledgers.ledger import ledger_of
 from pipeline.params import Settings
-from pipeline.params.own import OWN
+from pipeline.params.own import OWN, OwnTable
 from pipeline.privacy.statements import Statement, statement
 from pipeline.results import records
 from pipeline.results.histories import read_history
@@ -89,4 +89,5 @@ def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]
     if settings.split(run.data).public.count:
         yield statement("passed_over")
     if OWN in run.origin(replica).edition.values():
-        yield statement("own_description")
+        declared = isinstance(settings.own.get(settings.split(run.data).raw), OwnTable)
+        yield statement("declared_description" if declared else "own_description")

@@ -72,6 +72,7 @@ class Model(Strict):
     trainable: Literal["all", "linear"] = "all"
     # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
+    hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
 
     @model_validator(mode="after")
     def _check_known(self) -> "Model":
@@ -81,6 +82,9 @@ class Model(Strict):
         ordered = [name for name, defined in models.items() if "ORDERED" in defined]
         if self.order != "norm_relu" and self.name not in ordered:
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")
+        sized = [name for name, defined in models.items() if "HIDDEN_SIZES" in defined]
+        if self.hidden and self.name not in sized:
+            raise ValueError(f"hidden: is for {', '.join(sized)}; allowed: none for {self.name}")
         return self
 
     def differing(self, other: "Model") -> str | None:
@@ -88,7 +92,7 @@ class Model(Strict):
 
         Kinds of batch norm are one layer; they differ in where its statistics come from.
         """
-        for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order"):
+        for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order", "hidden"):
             value, other_value = getattr(self, key), getattr(other, key)
             batch_norms = key == "normalization" and value.endswith("_bn") and other_value.endswith("_bn")
             if value != other_value and not batch_norms:

@@ -1,7 +1,7 @@
 """params.yaml -> frozen, strict models."""
 
 from pipeline.models.model import Model
-from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
+from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
 from pipeline.params.reading import load, parse, use_code
 from pipeline.params.schema import (
     Account,

@@ -9,11 +9,20 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from pipeline.errors import shown
 from pipeline.fields import Count, Key, Strict
-from pipeline.limits import OWN_CLASSES
+from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
 from pipeline.params.problems import Inside, problem_lines
 
 OWN = "own"  # the edition that these files are of
@@ -39,6 +48,7 @@ def _low_first(ends: tuple[float, float]) -> tuple[float, float]:
     return ends
 
 
+Range = Annotated[tuple[float, float], AfterValidator(_low_first)]
 Below = Annotated[str, AfterValidator(_inside)]  # params.yaml: a path
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
@@ -110,7 +120,7 @@ class OwnFeatures(OwnArrays):
     shape: tuple[Count] | tuple[Count, Count, Count]  # (D,) or (C, H, W) of one example
     # Between which all values lie, known without looking at these data. None: nobody says so, and the ledger
     # lists the features' scale among what no epsilon covers.
-    range: Annotated[tuple[float, float], AfterValidator(_low_first)] | None = None
+    range: Range | None = None
     clip: bool = False  # whether values beyond the range are moved to its end; otherwise they are refused
 
     @property
@@ -141,11 +151,84 @@ class OwnTexts(OwnFiles):
     label: str = "label"
 
 
+class Numeric(Strict):
+    """A numeric column, scaled from its declared range to [-1, 1]; values beyond it move to its end."""
+
+    range: Range
+    fill: float | None = (
+        None  # in place of a missing value; None: `indicator` must be true, or none may be missing
+    )
+    indicator: bool = False  # a further feature that is 1 where the value is missing
+
+    @property
+    def width(self) -> int:
+        """Number of features that it becomes."""
+        return 1 + self.indicator
+
+
+class Categorical(Strict):
+    """A column of declared values, one feature each, 0 or 1."""
+
+    values: Annotated[list[Class], Field(min_length=1, max_length=OWN_CLASSES), AfterValidator(_differ)]
+    fill: str | None = None  # in place of a missing value
+    indicator: bool = False  # a missing value is a category of its own
+    other: bool = False  # any other value is a category of its own; otherwise it is refused
+
+    @property
+    def width(self) -> int:
+        """Number of features that it becomes."""
+        return len(self.values) + self.indicator + self.other
+
+    @model_validator(mode="after")
+    def _filled_by_a_value(self) -> "Categorical":
+        if self.fill is not None and self.fill not in self.values:
+            raise ValueError(f"fill: {shown(self.fill)}; allowed: one of `values`")
+        return self
+
+
+def _kind_of_column(column: Any) -> str:
+    fields = column if isinstance(column, dict) else getattr(column, "__dict__", {})
+    return "categorical" if "values" in fields else "numeric"
+
+
+Column = Annotated[
+    Annotated[Numeric, Tag("numeric")] | Annotated[Categorical, Tag("categorical")],
+    Discriminator(_kind_of_column),
+]
+Columns = Annotated[
+    dict[Annotated[str, Field(min_length=1)], Column], Field(min_length=1, max_length=OWN_COLUMNS)
+]
+
+
+class OwnTable(OwnFiles):
+    """A table with a line for each example: columns become features by a declared encoding.
+
+    Classes, ranges and values are declared, and no statistic of the private lines is read.
+    """
+
+    kind: Literal["table"]
+    file: Literal["csv", "parquet"] = "csv"
+    label: str  # name of the classes' column
+    columns: Columns  # those that are features, in their order; others are left out
+
+    @property
+    def example_shape(self) -> tuple[int, ...]:
+        """(D,) of one example's features."""
+        return (sum(column.width for column in self.columns.values()),)
+
+    @model_validator(mode="after")
+    def _label_is_no_feature(self) -> "OwnTable":
+        if self.label in self.columns:
+            raise ValueError(f"columns: {shown(self.label)} is the label; allowed: other columns")
+        return self
+
+
 KINDS: dict[str, type[OwnFiles]] = {
     "npz": OwnNpz,
     "features": OwnFeatures,
     "images": OwnImages,
     "texts": OwnTexts,
+    "table": OwnTable,
 }
 
 

@@ -29,6 +29,8 @@ RUN_BY = {
     ("docs/own-model.md", "python", 1): "tests/test_contributing.py",
     ("docs/own-model.md", "yaml", 1): "tests/test_contributing.py",
     ("docs/private-model.md", "python", 2): "tests/docs/test_private_model.py",
+    ("docs/tables.md", "python", 1): "tests/docs/test_tables_page.py",
+    ("docs/tables.md", "yaml", 1): "tests/docs/test_tables_page.py",
     ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
     ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
 }

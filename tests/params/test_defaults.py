@@ -28,7 +28,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
         (
             params.Model,
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
-             "order": "norm_relu"},
+             "order": "norm_relu", "hidden": ()},
         ),
         (
             DpsgdSettings,

@@ -96,8 +96,8 @@ def test_data_and_a_row_of_them(project: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["data", "mine"], "--npz, --images or --texts; needed: one of them"),
-        (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images or --texts; needed: one of them"),
+        (["data", "mine"], "--npz, --images, --texts, --table; needed: one of them"),
+        (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images, --texts, --table; needed: one of them"),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
             "--size: not allowed with --npz; allowed with",

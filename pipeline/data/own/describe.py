@@ -18,11 +18,12 @@ TEST, VALIDATION = 6, 10  # one example in so many
 PUBLIC = 128  # taken of another raw data set where nobody says how many: as many as Davody et al. take
 LEAST = 40  # examples
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
-_ENDINGS = {"npz": ".npz", "images": "", "texts": ".csv"}
+_ENDINGS = {"npz": (".npz",), "images": ("",), "texts": (".csv",), "table": (".csv", ".parquet")}
 _LAYOUTS = {
     "npz": "a file, or a folder with train.npz and test.npz",
     "images": "a folder of images for each of two or more classes in it, or train and test with such folders",
     "texts": "a file, or a folder with train.csv and test.csv",
+    "table": "a CSV or Parquet file, or a folder with train and test, both .csv or both .parquet",
 }
 
 
@@ -41,10 +42,10 @@ def describe(
 
     Args:
         name: what the data will be called.
-        kind: npz, images or texts.
-        said: the fields that were told, `path` below ``root`` at least (`private.placed`); of images
-            `shape` may be (None, H, W), the size to scale them to. Where there is no test part, and `test`
-            isn't told, a sixth of the examples is it.
+        kind: npz, images, texts or table.
+        options: given fields, `path` below ``root`` at least (`private.placed`); of images `shape` may be
+            (None, H, W), the size to scale them to; of a table also `classes` and `columns`. Without a test
+            part and without `test`, a sixth of the examples is the test part.
         root: the folder of params.yaml.
         public: which examples lose their protection; None: none do.
 
@@ -52,14 +53,18 @@ def describe(
         UserError: the files are missing, or not what they must be.
     """
     place = root / options["path"]
-    there = [part for part in declared.PARTS if (place / f"{part}{_ENDINGS[kind]}").exists()]
+    parts = {
+        ending: [part for part in declared.PARTS if (place / f"{part}{ending}").exists()]
+        for ending in _ENDINGS[kind]
+    }
+    ending, there = max(parts.items(), key=lambda found: len(found[1]))
     parted = len(there) == len(declared.PARTS)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
     test = options.get("test")
     if parted and test is not None:
         raise UserError(f"--test {test}: not allowed beside the test part of {place}")
-    first = place / f"{there[0]}{_ENDINGS[kind]}" if parted else place
+    first = place / f"{there[0]}{ending}" if parted else place
     if kind != "images":
         declared.check_regular(first)
     read_off, count = _READ[kind](first, options)
@@ -137,4 +142,12 @@ def _texts(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     return {"classes": sorted(set(labels))}, len(labels)
 
 
-_READ = {"npz": _npz, "images": _images, "texts": _texts}
+def _table(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    from pipeline.data.own import tables
+
+    if (file := tables.FORMATS.get(path.suffix.lower())) is None:
+        raise UserError(f"{path}: not as --table takes it; allowed: {_LAYOUTS['table']}")
+    return {"classes": options["classes"], "file": file}, len(tables.frame(path))
+
+
+_READ = {"npz": _npz, "images": _images, "texts": _texts, "table": _table}

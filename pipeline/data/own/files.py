@@ -6,17 +6,19 @@ from pathlib import Path
 from pipeline.errors import UserError, reading
 from pipeline.files import digest_file, digest_json
 from pipeline.limits import OWN_BYTES, OWN_FILES
-from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages
+from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
 FOLDER = Path("data/own")  # links to files that lie elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")
 # of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
-ENDINGS = (*IMAGES, ".npz", ".csv")
+ENDINGS = (*IMAGES, ".npz", ".csv", ".parquet")
 
 
 def ending(declaration: OwnFiles) -> str:
     """Of the names of its files, where there are no images in it."""
+    if isinstance(declaration, OwnTable):
+        return f".{declaration.file}"
     return ".npz" if isinstance(declaration, OwnArrays) else ".csv"
 
 
@@ -64,7 +66,11 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
 
 def digest_of(digests: Mapping[str, str]) -> str:
     """One digest of files by their names; that of the file itself where it is the only one."""
-    return next(iter(digests.values())) if [*digests] in (["all.npz"], ["all.csv"]) else digest_json(digests)
+    return (
+        next(iter(digests.values()))
+        if [*digests] in ([f"all{ending}"] for ending in ENDINGS)
+        else digest_json(digests)
+    )
 
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
 from pipeline.errors import UserError
-from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTexts
+from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
@@ -26,10 +26,15 @@ def entry(name: str, declaration: OwnFiles) -> Entry:
         classes=tuple(declaration.classes),
         shape=declaration.example_shape,
         editions={OWN: Edition((), ())},
-        features=Features(declaration.range, declaration.clip)
-        if isinstance(declaration, OwnFeatures)
-        else None,
+        features=_features(declaration),
     )
+
+
+def _features(declaration: OwnFiles) -> Features | None:
+    """Range of the features; None of images and texts."""
+    if isinstance(declaration, OwnTable):
+        return Features((-1.0, 1.0), True)
+    return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
 
 def parts(name: str, declaration: OwnFiles, place: Path) -> dict[str, Examples]:
@@ -64,6 +69,10 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
         from pipeline.data.own import npz
 
         return npz.read(path, declaration.inputs, declaration.labels)
+    if isinstance(declaration, OwnTable):
+        from pipeline.data.own import tables
+
+        return tables.read(path, declaration.label, declaration.classes, declaration.columns)
     assert isinstance(declaration, OwnTexts)
     from pipeline.data.own import texts
 

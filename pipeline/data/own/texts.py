@@ -4,12 +4,16 @@ import csv
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.data.formats import Examples
 from pipeline.errors import UserError, reading, shown
 from pipeline.limits import OWN_COLUMNS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
@@ -42,11 +46,15 @@ def _check_columns(path: Path) -> None:
         raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns, or their names have {longest:,} bytes")
 
 
-def columns(path: Path, *names: str) -> list[list[str]]:
-    """What stands in the columns called ``names``, such as the texts and the names of their classes.
+def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
+    """All columns of a CSV file as text, by the names in its first line; a missing value is empty.
+
+    Args:
+        path: the file.
+        rows: the most lines to read; None: all.
 
     Raises:
-        UserError: the file is none, lacks a column, or a row has nothing in one.
+        UserError: the file is none, or not UTF-8.
     """
     import pandas  # only here: images would wait for it
 
@@ -55,8 +63,9 @@ def columns(path: Path, *names: str) -> list[list[str]]:
         with reading(path), warnings.catch_warnings():
             # of rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            rows = pandas.read_csv(
+            return pandas.read_csv(
                 path,
+                nrows=rows,
                 dtype=str,
                 keep_default_na=False,
                 index_col=False,
@@ -69,10 +78,20 @@ def columns(path: Path, *names: str) -> list[list[str]]:
         ) from problem
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
+
+
+def columns(path: Path, *names: str) -> list[list[str]]:
+    """Values of the columns called ``names``, such as the texts and the names of their classes.
+
+    Raises:
+        UserError: the file is none, lacks a column, or a row has nothing in one.
+    """
+    rows = csv_frame(path)
     for name in names:
         if name not in rows.columns:
             there = ", ".join(shown(each) for each in rows.columns[:20])
-            raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}")
+            more = f" and {len(rows.columns) - 20} more" if len(rows.columns) > 20 else ""
+            raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}{more}")
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
         raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {' or no '.join(names)}")

@@ -25,6 +25,7 @@ SEVERITY: dict[str, Severity] = {
     "passed_over": "critical",
     "digests": "critical",
     "own_description": "critical",
+    "declared_description": "theoretical",
     "spans": "critical",
     # no training examples: nothing is claimed of them
     "validation": "weakening",
@@ -44,7 +45,7 @@ SEVERITY: dict[str, Severity] = {
 COMMON = frozenset(
     ("curves", "digests", "validation", "examples_public", "timing", "other_choices", "floating_point")
 )
-OWN_DATA = "own_description"  # a use of every training on the laboratory's own data
+OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
 # further trainings on the same examples, which are weighed by what all spend together
 TRAININGS = ("search", "unlinked_search", "all_replicas")
 
@@ -84,7 +85,7 @@ def of_cell(cell: Cell, record: Record) -> list[NotCovered]:
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
     """Uses beyond `COMMON`; all of them where the data are the laboratory's own."""
-    if any(use.key == OWN_DATA for use in uses):
+    if any(use.key in OWN_DATA for use in uses):
         return list(uses)
     return [use for use in uses if use.key not in COMMON]
 

@@ -1,0 +1,96 @@
+"""Schema of a table: a YAML file with its classes and the declared columns that become features."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.data.own import tables
+from pipeline.errors import UserError, reading, shown
+from pipeline.files import digest_file
+
+_HEAD = """\
+# Classes and columns of a table. Everything here is taken as public: don't look at private lines for it.
+# A column is one of
+#   {range: [0, 100]}                a number; values beyond the range move to its end
+#   {values: [a, b]}                 one of these values
+# and may have
+#   fill: 0                          a value in place of a missing one
+#   indicator: true                  a further feature that marks a missing value
+#   other: true                      of values: a category for all others, which are refused otherwise
+# Delete the lines of columns that are no features. Free text is none: `--texts` takes a column of it.
+"""
+
+
+def template(table: Path, label: str, like: Path | None = None) -> str:
+    """Schema to fill, from the names of a table's columns or from a public table of the same columns.
+
+    Raises:
+        UserError: a file is no table or lacks the label, or the public table is the private one.
+    """
+    if not table.exists():
+        raise UserError(f"{table}: missing; allowed: a CSV or Parquet file")
+    if table.suffix.lower() not in tables.FORMATS:
+        raise UserError(f"{table}: not as --table takes it; allowed: {', '.join(tables.FORMATS)}")
+    names = tables.names(table)
+    if label not in names:
+        there = ", ".join(map(shown, names[:20])) + (
+            f" and {len(names) - 20} more" if len(names) > 20 else ""
+        )
+        raise UserError(f"--label {label}: no column of {table}; there are: {there}")
+    content = [f"classes: []  # the values of {shown(label)}, in the order of their labels", "columns:"]
+    content += [f"  {shown(name)}:" for name in names if name != label]
+    if like is not None:
+        if digest_file(like) == digest_file(table):
+            raise UserError(f"--like {like}: is the private table itself; allowed: a public table")
+        found = tables.declared_by(like, label)
+        content = [f"classes: {_flow(found['classes'])}", "columns:"]
+        content += [
+            f"  {shown(name)}: {_flow(found['columns'].get(name))}".rstrip()
+            for name in names
+            if name != label
+        ]
+    return _HEAD + "\n".join(content) + "\n"
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Fields ``classes`` and ``columns`` of a declaration, as a schema has them.
+
+    Raises:
+        UserError: the file is missing, no YAML, has other keys, or a column has no declaration.
+    """
+    with reading(path, "`dprepro new data --table` without --schema writes one"):
+        text = path.read_text(encoding="utf-8")
+    try:
+        content = YAML(typ="safe").load(text)
+    except YAMLError as problem:
+        raise UserError(f"{path}: no YAML: {shown(str(problem))}") from problem
+    if not isinstance(content, dict) or set(content) != {"classes", "columns"}:
+        raise UserError(f"{path}: allowed: the keys classes and columns, and both")
+    if not content["classes"]:
+        raise UserError(f"{path}: classes: empty; allowed: two or more")
+    if not isinstance(content["columns"], dict):
+        raise UserError(f"{path}: columns: allowed: a declaration for each column")
+    if empty := [str(name) for name, column in content["columns"].items() if not column]:
+        more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
+        raise UserError(
+            f"{path}: columns: {', '.join(map(shown, empty[:5]))}{more}: not declared; allowed: a "
+            "range, values, or no line for a column that is no feature"
+        )
+    classes = [str(each) for each in content["classes"]]
+    columns = {str(name): _as_text(column) for name, column in content["columns"].items()}
+    return {"classes": classes, "columns": columns}
+
+
+def _as_text(column: Any) -> Any:
+    """A column whose values are text, as a table's are: YAML reads 1 and true as other types."""
+    if not isinstance(column, dict) or not isinstance(column.get("values"), list):
+        return column
+    fill = {} if column.get("fill") is None else {"fill": str(column["fill"])}
+    return {**column, "values": [str(value) for value in column["values"]], **fill}
+
+
+def _flow(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,192 @@
+"""Tables, CSV or Parquet: a line for each example, and columns that become features as they are declared."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline.data.formats import Examples
+from pipeline.data.own.texts import csv_frame
+from pipeline.errors import UserError, reading, shown
+from pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from pipeline.params.own import Categorical, Column, Numeric
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+FORMATS = {".csv": "csv", ".parquet": "parquet"}
+FEW = 50  # values of a public column that is taken for a categorical one
+
+
+def read(path: Path, label: str, classes: Sequence[str], columns: Mapping[str, Column]) -> Examples:
+    """Features, float32 (N, D), and the numbers of the lines' classes.
+
+    Raises:
+        UserError: the file is no table, lacks a column, or has a value that the declaration doesn't allow.
+    """
+    lines = frame(path)
+    features = encode(path, lines, columns)
+    numbers = {name: number for number, name in enumerate(classes)}
+    names = _strings(_column(path, lines, label))
+    found = names.map(numbers)
+    if (line := _first(found.isna())) is not None:
+        known = ", ".join(map(shown, classes[:10]))
+        raise UserError(f"{path}: line {line + 1}: {label} is {shown(names.iloc[line])}; allowed: {known}")
+    return Examples(features, found.to_numpy(np.int64))
+
+
+def frame(path: Path) -> "DataFrame":
+    """All columns of a table; of a CSV file as text.
+
+    Raises:
+        UserError: the file is none, or too large.
+    """
+    if path.suffix.lower() != ".parquet":
+        return csv_frame(path)
+    import pandas
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with reading(path):
+            about = parquet.ParquetFile(path).metadata
+            if about.num_columns > OWN_COLUMNS:
+                raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns")
+            size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            if size > OWN_BYTES:
+                raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
+            return pandas.read_parquet(path)
+    except (pyarrow.ArrowException, ValueError) as problem:
+        raise UserError(f"{path}: not a Parquet file: {shown(str(problem))}") from problem
+
+
+def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.ndarray:
+    """float32 (N, D) in [-1, 1]: numbers scaled from their ranges, and a 0 or a 1 for each category.
+
+    Raises:
+        UserError: a column is missing, or a value is not as it is declared.
+    """
+    features = []
+    for name, column in columns.items():
+        values = _column(path, lines, name)
+        if isinstance(column, Numeric):
+            features.append(_numbers(path, name, values, column))
+        else:
+            features.append(_categories(path, name, values, column))
+    return np.concatenate(features, axis=1)
+
+
+def names(path: Path) -> list[str]:
+    """Names of a table's columns, read without its lines.
+
+    Raises:
+        UserError: the file is no table.
+    """
+    if path.suffix.lower() != ".parquet":
+        return [*csv_frame(path, rows=0).columns]
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with reading(path):
+            return [*parquet.ParquetFile(path).schema_arrow.names]
+    except (pyarrow.ArrowException, ValueError) as problem:
+        raise UserError(f"{path}: not a Parquet file: {shown(str(problem))}") from problem
+
+
+def declared_by(path: Path, label: str) -> dict[str, Any]:
+    """Classes and columns as a public table has them: ranges of numbers, and values of up to 50 categories.
+
+    Columns of other texts are left out. Private lines may lack values and have others than the public ones.
+
+    Raises:
+        UserError: the file is no table, lacks the label, or a column of numbers has one value alone.
+    """
+    lines = frame(path)
+    columns: dict[str, Any] = {}
+    for name in lines.columns:
+        if name == label:
+            continue
+        texts = _strings(lines[name])
+        texts = texts[texts != ""]
+        numbers = _as_numbers(texts)
+        if len(texts) and not np.isnan(numbers).any():
+            low, high = float(numbers.min()), float(numbers.max())
+            if low < high:
+                columns[name] = {"range": [low, high], "indicator": True}
+        elif 0 < texts.nunique() <= FEW:
+            columns[name] = {"values": sorted(texts.unique()), "indicator": True, "other": True}
+    classes = _strings(_column(path, lines, label))
+    return {"classes": sorted(classes[classes != ""].unique()), "columns": columns}
+
+
+def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
+    if name not in lines.columns:
+        there = ", ".join(map(shown, lines.columns[:20]))
+        more = f" and {len(lines.columns) - 20} more" if len(lines.columns) > 20 else ""
+        raise UserError(f"{path}: no column {name!r}; there are: {there}{more}")
+    return lines[name]
+
+
+def _strings(column: "Series") -> "Series":
+    """Values as text; a missing one is empty."""
+    return column.astype(object).where(column.notna(), "").map(str)
+
+
+def _as_numbers(texts: "Series") -> np.ndarray:
+    """float64 (N,); NaN for what is no number."""
+    import pandas
+
+    return pandas.to_numeric(texts, errors="coerce").to_numpy(np.float64)
+
+
+def _first(where: "Series") -> int | None:
+    """Place of the first line that is true."""
+    places = np.flatnonzero(where.to_numpy())
+    return int(places[0]) if len(places) else None
+
+
+def _refuse_missing(path: Path, name: str, missing: "Series", column: Column) -> None:
+    if column.fill is None and not column.indicator and (line := _first(missing)) is not None:
+        raise UserError(
+            f"{path}: line {line + 1}: {name} is missing; allowed: a value, or `fill` or `indicator` in the "
+            "column's declaration"
+        )
+
+
+def _numbers(path: Path, name: str, values: "Series", column: Numeric) -> np.ndarray:
+    texts = _strings(values)
+    missing, numbers = texts.eq("") | texts.str.lower().eq("nan"), _as_numbers(texts)
+    wrong = ~missing & np.isnan(numbers)
+    if (line := _first(wrong)) is not None:
+        raise UserError(
+            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: numbers, or `values` in "
+            "place of `range` in the column's declaration"
+        )
+    _refuse_missing(path, name, missing, column)
+    low, high = column.range
+    numbers = np.where(missing, low if column.fill is None else column.fill, numbers)
+    scaled = 2 * (np.clip(numbers, low, high) - low) / (high - low) - 1
+    parts = [scaled, missing.to_numpy(np.float64)] if column.indicator else [scaled]
+    return np.stack(parts, axis=1).astype(np.float32)
+
+
+def _categories(path: Path, name: str, values: "Series", column: Categorical) -> np.ndarray:
+    texts = _strings(values)
+    missing = texts.eq("") & ("" not in column.values)
+    _refuse_missing(path, name, missing, column)
+    if column.fill is not None and not column.indicator:
+        texts = texts.mask(missing, column.fill)
+        missing = missing & False
+    known = texts.isin(column.values)
+    other = ~known & ~missing
+    if not column.other and (line := _first(other)) is not None:
+        allowed = ", ".join(map(shown, column.values[:10]))
+        raise UserError(
+            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: {allowed}, or `other: "
+            "true` in the column's declaration"
+        )
+    parts = [texts.eq(value) for value in column.values]
+    parts += [missing] * column.indicator + [other] * column.other
+    return np.stack([part.to_numpy(np.float32) for part in parts], axis=1)

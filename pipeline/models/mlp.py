@@ -1,0 +1,23 @@
+"""Multilayer perceptron: linear layers with ReLU, of sizes that the row sets (`hidden`)."""
+
+from math import prod
+
+from torch import nn
+
+from pipeline.models.model import Model
+from pipeline.models.normalization import normalization
+
+VERSION = 1  # raised where the same settings would give other numbers
+HIDDEN_SIZES = (64, 32)  # sizes of the hidden layers where the row sets none
+
+
+def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Linear layers from inputs of ``shape`` over the hidden sizes to ``classes`` outputs.
+
+    Normalisation, where the row asks for it, stands between a linear layer and its ReLU.
+    """
+    hidden = model.hidden or HIDDEN_SIZES
+    layers: list[nn.Module] = [nn.Flatten()]
+    for place, (inputs, outputs) in enumerate(zip((prod(shape), *hidden), hidden, strict=False)):
+        layers += [nn.Linear(inputs, outputs), normalization(model, outputs, len(hidden) - place), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(hidden[-1], classes), normalization(model, classes, 0))

@@ -1,0 +1,213 @@
+"""Tables: columns become features as they are declared, from a file to predictions."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from ruamel.yaml import YAML
+from sklearn.datasets import load_breast_cancer
+from typer.testing import CliRunner
+
+from pipeline.data.own import schema, tables
+from pipeline.data.own.describe import describe
+from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.base import Execution
+from pipeline.params import Model
+from pipeline.params.own import Categorical, Column, Numeric
+from pipeline.privacy.statements import statement
+from pipeline.results import records
+from pipeline.training import evaluation, rows
+from pipeline.training.not_covered import data_uses
+from stages.app import app
+from tests.conftest import forgetting
+from tests.data.own_files import ROW, declare, made, settings_of
+from tests.refusal import refusal_of
+from tests.there import there
+from tests.training.running import quiet
+
+COLUMNS: dict[str, Column] = {
+    "age": Numeric(range=(0, 100), indicator=True),
+    "income": Numeric(range=(-1, 3), fill=1),
+    "city": Categorical(values=["a", "b"], other=True, indicator=True),
+}
+LINES = "age,income,city,note,sick\n50,1,a,x,no\n,9,c,y,yes\n-3,,b,z,no\n100,-1,,,yes\n"
+# by hand: age / 50 - 1 and whether it is missing; (income + 1) / 2 - 1; a, b, missing, other
+FEATURES = [
+    [0, 0, 0, 1, 0, 0, 0],
+    [-1, 1, 1, 0, 0, 0, 1],
+    [-1, 0, 0, 0, 1, 0, 0],
+    [1, 0, -1, 0, 0, 1, 0],
+]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_are_encoded_as_declared(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "t.csv").write_text(LINES)
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":  # numbers and missing values have types of their own there
+        pandas.read_csv(tmp_path / "t.csv").to_parquet(path)
+    read = tables.read(path, "sick", ["no", "yes"], COLUMNS)
+    assert read.inputs.tolist() == FEATURES
+    assert read.inputs.dtype == np.float32
+    assert read.labels.tolist() == [0, 1, 0, 1]
+    assert sum(column.width for column in COLUMNS.values()) == 7
+    assert tables.names(path) == ["age", "income", "city", "note", "sick"]
+
+
+def test_a_line_moves_its_own_features_alone(tmp_path: Path) -> None:
+    """No statistic of the table enters a feature: the rest of the lines may be anything."""
+    (tmp_path / "t.csv").write_text(LINES)
+    lines = tables.frame(tmp_path / "t.csv")
+    together = tables.encode(tmp_path, lines, COLUMNS)
+    for place in range(len(lines)):
+        alone = tables.encode(tmp_path, lines.iloc[[place]], COLUMNS)
+        assert alone.tolist() == together[[place]].tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (
+            {"age": Numeric(range=(0, 1))},
+            "line 2: age is missing; allowed: a value, or `fill` or `indicator`",
+        ),
+        ({"note": Numeric(range=(0, 1), fill=0)}, "line 1: note is 'x'; allowed: numbers, or `values`"),
+        (
+            {"city": Categorical(values=["a", "b"], fill="a")},
+            "line 2: city is 'c'; allowed: 'a', 'b', or `other",
+        ),
+        ({"weight": Numeric(range=(0, 1))}, "no column 'weight'; there are: 'age', 'income', 'city'"),
+    ],
+)
+def test_a_value_that_is_not_declared_is_a_line(tmp_path: Path, columns: Any, line: str) -> None:
+    (tmp_path / "t.csv").write_text(LINES)
+    assert line in refusal_of(lambda: tables.read(tmp_path / "t.csv", "sick", ["no", "yes"], columns))
+
+
+def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(LINES)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1" + bytes(100))
+    assert "line 2: sick is 'yes'; allowed: 'no', 'maybe'" in refusal_of(
+        lambda: tables.read(tmp_path / "t.csv", "sick", ["no", "maybe"], COLUMNS)
+    )
+    assert "not a Parquet file" in refusal_of(lambda: tables.frame(tmp_path / "t.parquet"))
+    assert "not a Parquet file" in refusal_of(lambda: tables.names(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"range": [1, 1]}, "the lower end first"),
+        ({"values": ["a", "a"]}, "'a' stands there twice"),
+        ({"values": ["a"], "fill": "b"}, "fill: 'b'; allowed: one of `values`"),
+        ({"range": [0, 1], "other": True}, "other"),
+    ],
+)
+def test_a_wrong_declaration_names_its_column(tmp_path: Path, column: dict[str, Any], message: str) -> None:
+    (tmp_path / "t.csv").write_text(LINES * 20)
+    options = {"path": "t.csv", "label": "sick", "classes": ["no", "yes"], "columns": {"age": column}}
+    line = refusal_of(lambda: describe("mine", "table", options, tmp_path))
+    assert "own.mine" in line
+    assert "age" in line
+    assert message in line
+
+
+def test_a_template_has_the_names_of_the_columns_alone(tmp_path: Path) -> None:
+    private, public = tmp_path / "private.csv", tmp_path / "public.csv"
+    private.write_text(LINES)
+    public.write_text("age,income,city,note,sick\n20,1,a,,no\n30,2,b,,yes\n")
+    content = YAML(typ="safe").load(schema.template(private, "sick"))
+    assert content == {"classes": [], "columns": dict.fromkeys(("age", "income", "city", "note"))}
+    filled = YAML(typ="safe").load(schema.template(private, "sick", public))
+    assert filled["classes"] == ["no", "yes"]
+    assert filled["columns"]["age"] == {"range": [20, 30], "indicator": True}
+    assert filled["columns"]["city"] == {"values": ["a", "b"], "indicator": True, "other": True}
+    assert filled["columns"]["note"] is None
+    assert "is the private table itself" in refusal_of(lambda: schema.template(private, "sick", private))
+    assert "no column" in refusal_of(lambda: schema.template(private, "healthy"))
+    (tmp_path / "s.yaml").write_text("classes: [no, yes]\ncolumns: {age: {range: [0, 1]}, note: }\n")
+    assert "columns: 'note': not declared" in refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
+
+
+def test_hidden_sizes_are_the_multilayer_perceptrons_alone() -> None:
+    assert Model(name="mlp", hidden=(8, 4)).hidden == (8, 4)
+    with pytest.raises(ValueError, match="hidden: is for mlp; allowed: none for logistic"):
+        Model(name="logistic", hidden=(8,))
+
+
+def test_from_a_real_table_to_a_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
+) -> None:
+    """Wisconsin's breast cancer data, with ranges of 100 public lines that aren't trained on."""
+    monkeypatch.chdir(tmp_path)
+    whole = load_breast_cancer(as_frame=True).frame
+    whole["target"] = whole["target"].map({0: "malignant", 1: "benign"})
+    whole[:100].to_csv("public.csv", index=False)
+    whole[100:].to_parquet("mine.parquet")
+    found = tables.declared_by(Path("public.csv"), "target")
+    declared = declare(tmp_path, "table", "mine.parquet", label="target", **found)
+    settings = settings_of(
+        declared | {"rows": {"row": ROW | {"model": {"name": "mlp", "hidden": [8]}, "reproducible": False}}}
+    )
+    data = made(tmp_path, settings)
+    assert data.input_shape == (60,)  # thirty numbers, each with an indicator
+    assert list(data_uses(data, settings.rows["row"].resolved[0])) == []
+    rows.train("row", settings, data, cpu, quiet, 1e9)
+    evaluation.evaluate("row", settings, data, cpu)
+    row_ledgers("row", settings)
+    assert there(records.read_evaluation("row")).replicas[0].metrics["test_accuracy"] > 0.75
+    ledger = there(records.read_ledgers("row")).replicas[0].ledger
+    assert ledger.epsilon_upper is not None
+    # classes and columns are declared, and not read off the private lines
+    assert statement("declared_description") in ledger.not_covered
+    assert statement("own_description") not in ledger.not_covered
+
+
+def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: str) -> str:
+        with forgetting():
+            result = CliRunner().invoke(app, words.split())
+        assert result.exit_code == 0, (words, result.output, result.exception)
+        return result.output
+
+    numbers = np.random.default_rng(0).uniform(0, 10, (200, 2)).round(3)
+    with open("table.csv", "w", newline="") as file:
+        lines = [(left, right, "more" if left > right else "less") for left, right in numbers]
+        csv.writer(file).writerows([("left", "right", "which"), *lines])
+    run("init lab")
+    monkeypatch.chdir("lab")
+    new = "new data mine --table ../table.csv --label which"
+    assert "--schema mine.schema.yaml" in run(new)
+    filled = Path("mine.schema.yaml").read_text().replace("[]", "[less, more]")
+    Path("mine.schema.yaml").write_text(
+        filled.replace(":\n", ": {range: [0, 10]}\n").replace("columns: {range: [0, 10]}", "columns:")
+    )
+    run(f"{new} --schema mine.schema.yaml")
+    run("new row first --data mine --model logistic --method dpsgd --epsilon 8 --epochs 10")
+    for stage in ("train", "evaluate", "ledger"):
+        run(f"{stage} first")
+    run("export first out")
+    run("predict out ../table.csv --out found.csv")
+    with open("found.csv") as file:
+        predicted = list(csv.DictReader(file))
+    assert [*predicted[0]] == [
+        "left",
+        "right",
+        "which",
+        "class",
+        "probability of less",
+        "probability of more",
+    ]
+    assert np.mean([line["class"] == line["which"] for line in predicted]) > 0.8
+    assert all(
+        float(line["probability of less"]) + float(line["probability of more"]) == pytest.approx(1, abs=2e-4)
+        for line in predicted
+    )
+    card = Path("out/README.md").read_text()
+    assert "tabular-classification" in card
+    assert "a CSV or Parquet table with the columns left, right" in card

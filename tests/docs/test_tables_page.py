@@ -1,0 +1,39 @@
+"""docs/tables.md, typed as it stands: from a CSV file to predictions."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.results import records
+from tests.docs.blocks import begin, blocks
+
+PAGE = [*blocks("docs/tables.md")]
+
+
+def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: Path) -> None:
+    begin(tmp_path)
+    schema = tmp_path / "patients.schema.yaml"
+    for block in PAGE:
+        if block.language == "python":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(tmp_path)
+                exec(block.text, {})
+        elif block.language == "yaml":
+            columns = YAML(typ="safe").load(schema.read_text())["columns"]
+            assert columns == dict.fromkeys(YAML(typ="safe").load(block.text)["columns"])
+            schema.write_text(block.text)
+        else:
+            for line in block.commands:
+                typed(line, tmp_path, tmp_path)
+    measured, ledgers = records.read_evaluation("risk", tmp_path), records.read_ledgers("risk", tmp_path)
+    assert measured is not None
+    assert ledgers is not None
+    assert measured.replicas[0].metrics["test_accuracy"] > 0.9  # six of ten are well
+    assert 0.9 < (ledgers.replicas[0].ledger.epsilon_upper or 0) <= 1
+    with open(tmp_path / "predicted.csv") as file:
+        predicted = [*csv.DictReader(file)]
+    assert len(predicted) == 50_000
+    assert [*predicted[0]][:5] == ["age", "pressure", "ward", "outcome", "class"]
