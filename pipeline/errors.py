@@ -14,6 +14,15 @@ class UserError(Exception):
     """
 
 
+class Unproven(UserError):
+    """A private training stopped, since what it found breaks its guarantee."""
+
+    def __init__(self, message: str, trainings: int):
+        """``trainings``: replicas that it stopped."""
+        super().__init__(message)
+        self.trainings = trainings
+
+
 class Stopped(Exception):
     """A command that ended early because a signal asked it to; the text says how to go on."""
 

@@ -6,11 +6,20 @@ one, there is another like the others. The attacker knows every example and sees
 the end, with all that is kept in it: he asks how far it went where the record alone would have moved it. A
 step takes all examples, and the guarantee is accounted for as it is here. What canaries behind the clipping
 can't catch, examples that move each other's gradients and statistics that leave without noise, this can.
+
+A hundred trainings can't tell whether half of the exact sum is in the model beside the noisy sum. Two
+comparisons without chance can:
+
+* A model after some steps with the record must equal the model without it if both sides' mechanisms release
+  the same numbers: then all that depends on the record is in the releases.
+* The mechanism's releases of both sides' sums with the same noise must be as far apart as the sums.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +43,8 @@ RUNS, FEWEST, NUMBERS = 100, 24, 2e7  # on either side; fewer where networks are
 DRAWS = 300  # of the noise that is measured; fewer likewise
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 FLOOR = 1e-8  # of a tensor's noise: what nothing is added to differs by float32's rounding alone
+REPLAYED = 3  # steps with the releases of the other side
+ROUNDED = 1.005  # by how much rounding may move releases further apart than sums: five times its share
 
 
 class Absent(Streams):
@@ -45,20 +56,40 @@ class Absent(Streams):
 
 
 @dataclass(frozen=True)
+class Overheard:
+    """A step's sums, and the mechanism that released them."""
+
+    mechanism: Any
+    sums: Tensors
+    bounds: Bounds
+    streams: Streams
+
+    def released(self, streams: Streams, step: int) -> Tensors:
+        """The release of these sums with a step's noise."""
+        released: Tensors = self.mechanism.release(self.sums, self.bounds, streams, step)
+        return released
+
+
+@dataclass(frozen=True)
 class PairAttack:
     """What the pair of data sets shows."""
 
     scores: Scores
-    # how far the record moved each tensor of the sums of a step, and how many entries it has
+    # how far the record moved each tensor of the sums of a step, or of the releases if these moved further
+    # than rounding explains; and the tensor's number of entries
     moved: list[tuple[float, int]]
     noise: list[float]  # variances of what the mechanism adds to the entries of each, as measured
     draws: int  # of it
+    beside: bool  # whether the record moved the model where the releases were the same
 
     def mu(self, alpha: float) -> float:
         """Of the Gaussian that a step releases of this very pair, at least, at significance ``alpha``.
 
-        The noise is at most as large as chi-squared has it, tensor by tensor.
+        The noise is at most as large as chi-squared has it, tensor by tensor. What leaves beside the release
+        has no noise, and no finite mu.
         """
+        if self.beside:
+            return inf
         total = 0.0
         for (moved, entries), variance in zip(self.moved, self.noise, strict=True):
             freedom = entries * (self.draws - 1)
@@ -77,25 +108,28 @@ def audit_pair(
         for within in (False, True)
     }
     spent: list[tuple[SampledGaussian, float]] = []
-    # the sums of either side, and the mechanism's release of them at any step
-    exact: list[tuple[Tensors, Callable[[int], Tensors]]] = []
+    exact: list[Overheard] = []  # of either side
 
-    def moved(within: bool, count: int, silent: bool = False) -> Tensor:
-        """(R, P) how far everything kept has moved from the start; ``silent``: without noise."""
-        members = [Replica(f"{name}/{within}/{run}", 0, small) for run in range(count)]
+    def method_of(within: bool, names: list[str], shortened: MethodSettings) -> Method:
+        """The row's method on one side's data."""
+        members = [Replica(name, 0, shortened) for name in names]
         task = make_task(members, row.model, True, data[within], CPU, noise)
         if not within and small.poisson:
             streams = Absent(task.streams.names, True, CPU.device, noise)
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
-        method = build_method(row.method, task, [small] * count, row.model.normalization)
+        return build_method(row.method, task, [shortened] * len(names), row.model.normalization)
+
+    def moved(within: bool, count: int, silent: bool = False) -> Tensor:
+        """(R, P) how far everything kept has moved from the start; ``silent``: without noise."""
+        method = method_of(within, [f"{name}/{within}/{run}" for run in range(count)], small)
         spent.append(spent_by(method))
         if not silent:
             return _way(method)
         mechanism = method.mechanism  # type: ignore[attr-defined]
 
         def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
-            exact.append((sums, lambda step: mechanism.release(sums, bounds, streams, step)))
+            exact.append(Overheard(mechanism, sums, bounds, streams))
             return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
         method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]
@@ -112,10 +146,48 @@ def audit_pair(
     )
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
     scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
-    (sums, release), (others, _) = exact
-    apart = {name: (value - others[name])[0] for name, value in sums.items()}
-    moves = [(float(value.double().norm()), value.numel()) for value in apart.values()]
-    return PairAttack(scored, moves, measured(release, draws), draws)
+    there, absent = exact
+    variances_of_noise = measured(partial(there.released, there.streams), draws)
+    # with the same noise on both sides
+    renewed = [Streams(there.streams.names, True, CPU.device, noise) for _ in exact]
+    releases = [side.released(streams, 0) for side, streams in zip(exact, renewed, strict=True)]
+    moves, released = _apart(there.sums, absent.sums), _apart(*releases)
+    if _multiples(released, variances_of_noise) > ROUNDED * _multiples(moves, variances_of_noise):
+        moves = released
+    longer = config.shortened(BATCH, REPLAYED)
+    sides = [method_of(within, [f"{name}/replayed"], longer) for within in (False, True)]
+    # what a method says of itself is in its replicas' ledgers, and needs no attack
+    beside = not any(side.guarantee(0).broken for side in sides) and _differs(*sides)
+    return PairAttack(scored, moves, variances_of_noise, draws, beside)
+
+
+def _apart(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
+    """Of each tensor of the only replica the distance, and the number of entries."""
+    apart = [(value.double() - others[name].double())[0] for name, value in sums.items()]
+    return [(float(value.norm()), value.numel()) for value in apart]
+
+
+def _multiples(moves: list[tuple[float, int]], variances: list[float]) -> float:
+    """The distance of all tensors in standard deviations of their noise."""
+    return sum(moved**2 / max(of, FLOOR**2) for (moved, _), of in zip(moves, variances, strict=True)) ** 0.5
+
+
+def _differs(without: Method, within: Method) -> bool:
+    """Whether the models of both sides differ after steps that released the same numbers."""
+    said: list[Tensors] = []
+
+    def says(sums: Tensors, *others: Any) -> Tensors:
+        said.append(released := mechanisms[0].release(sums, *others))
+        return {name: value.clone() for name, value in released.items()}
+
+    def repeats(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+        mechanisms[1].release(sums, bounds, streams, step)  # with its effects, if it has any
+        return said[step]
+
+    mechanisms = [side.mechanism for side in (without, within)]  # type: ignore[attr-defined]
+    without.mechanism = Tapped(mechanisms[0], says)  # type: ignore[attr-defined]
+    within.mechanism = Tapped(mechanisms[1], repeats)  # type: ignore[attr-defined]
+    return not torch.equal(_way(without, REPLAYED), _way(within, REPLAYED))
 
 
 def measured(release: Callable[[int], Tensors], draws: int) -> list[float]:
@@ -142,10 +214,10 @@ def _levelled(noise: Tensor, sizes: list[int]) -> Tensor:
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 
-def _way(method: Method) -> Tensor:
+def _way(method: Method, steps: int = STEPS) -> Tensor:
     state = method.init()
     start = method.model(state)
-    for step in range(STEPS):
+    for step in range(steps):
         with torch.no_grad():
             state, _ = method.step(state, step)
     after = method.model(state)

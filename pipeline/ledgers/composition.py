@@ -48,7 +48,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         root: folder of params.yaml.
 
     Returns:
-        The composition, or None where at most one training has a bound.
+        The composition, or None where at most one training has a bound and no replaced one lacks it.
     """
     trainings = trainings_of_run(run)
     names = {search} if search else set()
@@ -59,7 +59,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
     composition = composed(trainings)
     if composition is None or not composition.trainings:
         return None
-    return composition if composition.total > 1 else None
+    return composition if composition.total > 1 or None in trainings.replaced else None
 
 
 def trainings_of_run(run: Run) -> Trainings:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.errors import UserError
+from pipeline.errors import Unproven
 from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded, parts_of
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
@@ -169,7 +169,7 @@ class PrivateSteps(Method):
         """Compare what one example, or mini-set, adds to a pass with what it gives alone.
 
         Raises:
-            UserError: they differ by more than rounding. That training stops is a release of its own.
+            Unproven: they differ by more than rounding. That training stops is a release of its own.
         """
         inputs, labels, mask = batch
         place = step // CHECKED_EVERY % labels.shape[1]
@@ -198,11 +198,12 @@ class PrivateSteps(Method):
             (difference > DIFFERENT * size).any()
             or ((part.losses[:, place] - loss).abs() > DIFFERENT * loss.abs().clamp_min(1)).any()
         ):
-            raise UserError(
+            raise Unproven(
                 f"step {step}: an example's part of a clipped sum differs from the one that it has alone by "
                 f"{float((difference / size).max()):.2g} of its size: the network mixes examples, or keeps "
                 "something of them between calls; nothing is proven of this training, and that it stops here "
-                "tells something of its private data"
+                "tells something of its private data",
+                len(self.settings),
             )
 
     @property

@@ -116,8 +116,8 @@ class KeptState(NamedTuple):
     tried: bool  # whether variables change that its functions refer to, which nothing keeps apart
 
 
-def refuse_memory(net: nn.Module, example: Tensor) -> None:
-    """Refuse a network that keeps something of its inputs, where its examples may see each other.
+def renews_state(net: nn.Module, example: Tensor) -> bool:
+    """Whether a network's state must be renewed before each mini-set, whose examples may see each other.
 
     Raises:
         UserError: see `kept_state`; or it changes variables that nothing keeps apart.
@@ -129,6 +129,7 @@ def refuse_memory(net: nn.Module, example: Tensor) -> None:
             "the network changes variables outside of itself from call to call, which may carry something "
             "from one mini-set to another; allowed: its own attributes"
         )
+    return state.resets
 
 
 def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:

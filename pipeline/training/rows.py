@@ -6,6 +6,7 @@ then a checkpoint lies under a name made of the row, the digests of everything t
 which replicas it is of.
 """
 
+import json
 import platform
 import shutil
 import sys
@@ -18,8 +19,8 @@ import numpy as np
 import torch
 
 from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.files import digest_file, digest_json, write_bytes, write_text, writing
+from pipeline.errors import Unproven, UserError
+from pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
 from pipeline.identity import provenance, versions
 from pipeline.identity.standing import Standing, frozen_here
 from pipeline.methods.base import Execution
@@ -28,7 +29,7 @@ from pipeline.params import Row, Settings
 from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained
+from pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
 from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Group, Replica, Show
@@ -68,6 +69,8 @@ def train(
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, or the weights to
             start from or the relevances that come with them, don't fit.
+        Unproven: examples meet in a step. The trainings that it stopped have no bound, and count among the
+            replaced ones of the row's next record.
     """
     check_joined(data, settings)
     row = settings.row(key)
@@ -95,9 +98,15 @@ def train(
         )
         if not missing:
             _write(key, row, None, source, data, {}, root)
-        with closing(train_replicas(missing, context, workers)) as groups:
-            for group in groups:
-                _write(key, row, group, source, data, frozen, root)
+        try:
+            with closing(train_replicas(missing, context, workers)) as groups:
+                for group in groups:
+                    _write(key, row, group, source, data, frozen, root)
+        except Unproven as problem:
+            write_json(_stopped_path(key, root), _stopped(key, root) + problem.trainings)
+            if standing:
+                _write(key, row, None, source, data, {}, root)
+            raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
     return TrainedRow(records.run_path(key, root), len(missing), len(standing))
 
@@ -132,6 +141,16 @@ def check_inputs(data: Prepared, method: str) -> None:
         )
 
 
+def _stopped_path(key: str, root: Path) -> Path:
+    """Number of the row's stopped trainings that no record has yet."""
+    return root / CHECKPOINTS / key / "stopped.json"
+
+
+def _stopped(key: str, root: Path) -> int:
+    path = _stopped_path(key, root)
+    return int(json.loads(path.read_bytes())) if path.exists() else 0
+
+
 def _write(
     key: str,
     row: Row,
@@ -148,12 +167,15 @@ def _write(
     previous = records.read_run(key, root)
     standing = Standing(row, data.layout).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
-    replaced: tuple[Replaced, ...] = ()
+    earlier: tuple[Replaced, ...] = ()
+    gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * _stopped(key, root)
     if previous:  # what no longer stands was seen nevertheless
-        gone = [replica for replica in previous.replicas if replica.key not in trained]
-        replaced = records.with_replaced(
-            previous.replaced, ((replica.identity, previous.spent(replica)) for replica in gone)
-        )
+        earlier = previous.replaced
+        gone += [
+            (replica.identity, previous.spent(replica))
+            for replica in previous.replicas
+            if replica.key not in trained
+        ]
     history = records.history_path(key, root)
     lines = [line for line in read_history(history) if line[:2] in trained] if previous else []
     if group is not None:
@@ -175,7 +197,7 @@ def _write(
         replicas=all_trained,
         origins=origins,
         history=digest_file(history),
-        replaced=replaced,
+        replaced=records.with_replaced(earlier, gone),
     )
     try:
         records.write(run, root)
@@ -186,6 +208,7 @@ def _write(
         else:
             write_bytes(history, history_before)
         raise
+    _stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 

@@ -35,6 +35,7 @@ from pipeline.methods import private_steps
 from pipeline.methods.base import each
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
+from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum, Sample
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
@@ -141,7 +142,7 @@ def once(self: GaussianMechanism, bounds: Bounds) -> Tensor:
     return REAL(self, bounds) / self.distance
 
 
-RELEASE = GaussianMechanism.release
+RELEASE, RELEASED = GaussianMechanism.release, PrivateSteps.released
 
 
 def halved_in_secret(
@@ -150,6 +151,24 @@ def halved_in_secret(
     """Half the noise that `deviations` declares."""
     released = RELEASE(self, sums, bounds, streams, step)
     return {name: (value + sums[name]) / 2 for name, value in released.items()}
+
+
+def leaking(share: float) -> Callable[..., Tensors]:
+    """A mechanism's release with a share of the exact sum added."""
+
+    def release(self: GaussianMechanism, sums: Tensors, *others: Any) -> Tensors:
+        return {name: value + share * sums[name] for name, value in RELEASE(self, sums, *others).items()}
+
+    return release
+
+
+def leaking_beside(share: float) -> Callable[..., Tensors]:
+    """A step's noisy sum with a share of the exact sum added behind the mechanism."""
+
+    def released(self: PrivateSteps, sums: Tensors, *others: Any) -> Tensors:
+        return {name: value + share * sums[name] for name, value in RELEASED(self, sums, *others).items()}
+
+    return released
 
 
 def exact_statistics(
@@ -289,6 +308,12 @@ BUGS: dict[str, Bug] = {
     "the same noise in all layers": Bug(GaussianMechanism, "release", same_in_layers, singles()),
     "the same noise in all clipped parts": Bug(GaussianMechanism, "release", same_in_layers, crowd),
     "less noise than is declared": Bug(GaussianMechanism, "release", halved_in_secret, computed(LAYER_NORM)),
+    "a tenth of the exact sum in the release": Bug(
+        GaussianMechanism, "release", leaking(0.1), computed(LAYER_NORM)
+    ),
+    "a hundredth of the exact sum beside the release": Bug(
+        PrivateSteps, "released", leaking_beside(0.01), computed(LAYER_NORM)
+    ),
     "statistics without noise": Bug(GaussianMechanism, "release", exact_statistics, computed(PUBLIC_BN)),
     "noise reused across replicas": Bug(Streams, "rounded_normal", same_for_all, singles("replicas")),
     "a sum that isn't rounded": Bug(mechanisms, "_on_grid", unrounded, floats),
@@ -480,9 +505,33 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+def power() -> Iterator[str]:
+    """Lines of a table: a share of the exact sum that a step leaks, and the bounds of the pair attack."""
+    row = SETTINGS.rows[LAYER_NORM]
+    largest = next(config for config in row.resolved if config.private)  # its largest epsilon
+    for share in (0.0, 0.1, 0.25, 0.5, 1.0):
+        leaks = (
+            Planted(GaussianMechanism, "release", leaking(share)),
+            Planted(PrivateSteps, "released", leaking_beside(share)),
+        )
+        shown = []
+        for leak in leaks:
+            with leak.there():
+                attack = pair.audit_pair(row, largest, SETTINGS, "planted")
+            shown += [told(attack.scores, (attack.scores.without, attack.scores.within))[0]]
+            shown += [bounds.of_mu(attack.mu(ALPHA), DELTA)]
+        yield f"{share:4.2f} " + " ".join(f"{epsilon:10.4g}" for epsilon in shown)
+    yield f"accounted {epsilon_upper(attack.scores):.4g}"
+
+
 def main() -> None:
-    """Try each bug and print what its audit shows."""
+    """Try each bug and print what its audit shows; with the argument ``power`` leaks of growing size."""
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["power"]:
+        print("share, in the release: gaussian, computed; beside it: gaussian, computed")
+        for line in power():
+            print(line, flush=True)
+        return
     missed = []
     for name, bug in BUGS.items():
         begun = time.monotonic()

@@ -1,8 +1,8 @@
 """Commands killed, started again, and compared with what an unbroken run leaves, MLflow's store included.
 
 A child process runs the command under an audit hook, which counts operations that change files below the
-current folder and kills the process, with no chance to tidy up, before one of them. What libraries written in
-C do to files, SQLite above all, no hook sees: there a clock kills.
+current folder and kills the process, with no chance to tidy up, before one of them. No hook sees what SQLite
+does to files: its writing statements and its commits count as changes, and a clock kills besides.
 """
 
 import json
@@ -56,6 +56,8 @@ def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tu
             os.dup2(nothing, 2)
             sys.addaudithook(_counting(counted, str(folder.resolve()), kill.before_change))
             os.fsync = _counted(os.fsync, counted, kill.before_change)  # type: ignore[assignment]
+            if "sqlalchemy" in sys.modules:
+                _count_statements(counted, kill.before_change)
             clear_leftovers()
             work()
             status = 0
@@ -77,13 +79,31 @@ def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tu
     return os.waitstatus_to_exitcode(ended[1]), int(changes or 0)
 
 
+def _count_statements(counted: list[int], kill_at: int | None) -> None:
+    """Count what SQLAlchemy writes to a database as changes of a file."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def change(*arguments: Any) -> None:
+        statement = arguments[2] if len(arguments) > 2 else "COMMIT"
+        if statement.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE", "COMMIT")):
+            _change(counted, kill_at)
+
+    event.listen(Engine, "before_cursor_execute", change)
+    event.listen(Engine, "commit", change)
+
+
+def _change(counted: list[int], kill_at: int | None) -> None:
+    counted[0] += 1
+    if counted[0] == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _counted(sync: Callable[[Any], None], counted: list[int], kill_at: int | None) -> Callable[[Any], None]:
     """``sync``, which no audit hook sees, as a change of a file."""
 
     def counting(file: Any) -> None:
-        counted[0] += 1
-        if counted[0] == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        _change(counted, kill_at)
         sync(file)
 
     return counting
@@ -98,9 +118,7 @@ def _counting(counted: list[int], folder: str, kill_at: int | None) -> Callable[
             return
         if not os.path.abspath(os.fsdecode(arguments[0])).startswith(folder):
             return
-        counted[0] += 1
-        if counted[0] == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        _change(counted, kill_at)
 
     return hook
 
@@ -113,7 +131,7 @@ class Unbroken:
         self.work, self.begun, self.scratch = work, begun, scratch
         began = time.monotonic()
         status, self.changes = in_child(work, shutil.copytree(begun, scratch / "unbroken"))
-        assert status == 0
+        assert status == 0, f"ended with {status}"
         self.seconds = time.monotonic() - began
         self.left = left_in(scratch / "unbroken")
 

@@ -17,11 +17,13 @@ from typer.testing import CliRunner
 from pipeline import verification
 from pipeline.data import prepared
 from pipeline.data.prepare import prepare
-from pipeline.errors import UserError
+from pipeline.errors import Unproven, UserError
 from pipeline.files import beside, clear_leftovers, digest_file, write_text
 from pipeline.identity import entries, provenance
 from pipeline.ledgers.rows import row_ledgers
+from pipeline.methods.private_steps import PrivateSteps
 from pipeline.params import Settings
+from pipeline.reporting import wording
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import dvclock
@@ -413,3 +415,34 @@ def test_what_was_being_replaced_comes_back(workspace: Path) -> None:
 def test_changed_data_are_told(workspace: Path) -> None:
     (prepared.PREPARED / "mnist/train.indices.npy").write_bytes(b"other")
     assert wrong().keys() == {"data/prepared/mnist"}
+
+
+def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was secret and broke off: what it spent has no bound, also where the row had no record yet."""
+    params_file = Path("params.yaml")
+    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
+
+    def stop(*_: object) -> None:
+        raise Unproven("step 0: examples meet", 1)
+
+    def train_and_stop() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(PrivateSteps, "_compare_with_alone", stop)
+            project.train()
+
+    shutil.rmtree("reports")
+    with pytest.raises(Unproven):
+        train_and_stop()
+    assert not RUN.exists()
+    project.train()
+    params_file.write_text(params_file.read_text().replace("seeds: 1", "seeds: 2"))
+    with pytest.raises(Unproven):
+        train_and_stop()
+    (replaced,) = there(records.read_run(ROW)).replaced
+    assert (replaced.trainings, replaced.spent) == (2, None)
+    row_ledgers(ROW, settings())
+    composition = there(there(records.read_ledgers(ROW)).composition)
+    assert (composition.trainings, composition.left_out) == (1, 2)
+    assert "2 more have no bound" in wording.composition(composition)

@@ -194,6 +194,38 @@ def test_a_network_that_keeps_something_of_its_inputs_is_refused(tiny: Prepared,
         method.init()
 
 
+class Rarely(nn.Module):
+    """A layer that adds the inputs of an earlier call from its twentieth call on, which no trial reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.earlier = 0, torch.zeros(())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.calls += 1
+        earlier = self.earlier
+        self.earlier = inputs.detach().mean()
+        return inputs + 100 * earlier if self.calls > 20 else inputs
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_state_that_matters_late_is_renewed_before_each_mini_set(tiny: Prepared, together: bool) -> None:
+    """One by one, and under `vmap` as replicas together take them."""
+    how = replace(CPU, replicas_at_once=4) if together else CPU
+    sums = []
+    for layer in (nn.Identity(), Rarely()):
+        method = make(tiny, PLAIN, settings(mini_set=4), how=how)
+        net = nn.Sequential(nn.Flatten(), layer, nn.Linear(1024, 10))
+        parameters = {name: torch.ones(1, *value.shape) / 100 for name, value in net.named_parameters()}
+        method.task = replace(method.task, net=net, parameters=parameters)
+        bounds = method.bounds(torch.ones(1))
+        sums += [
+            method.clipped_sums(parameters, method.sample(step), bounds, step).sums for step in range(9)
+        ][-1:]
+    for name, value in sums[0].items():
+        torch.testing.assert_close(sums[1][name], value)
+
+
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     private = dpsgd(batch=12, clip=0.2, learning_rate=0.3, epsilon=4.0)
     members = [Replica("replica 0", 0, private)]

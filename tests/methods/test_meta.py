@@ -64,7 +64,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(clippers, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "Trial", Untried)
-    monkeypatch.setattr(batch_clipping, "refuse_memory", lambda *_: None)
+    monkeypatch.setattr(batch_clipping, "renews_state", lambda *_: False)
     monkeypatch.setattr(PrivateSteps, "_compare_with_alone", lambda *_: None)
 
 

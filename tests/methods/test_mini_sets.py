@@ -78,7 +78,7 @@ def test_an_empty_poisson_sample_has_a_set_with_nobody_in_it(how: Execution) -> 
     sets = draw_mini_sets(streams(), configured, step, EXAMPLES)
     assert sets.mask.sum() == 0
     net, parameters, inputs, labels = example()
-    nobody = mini_sets.gradient(net, how, inputs, labels, torch.zeros(12), parameters)
+    nobody = mini_sets.gradient(net, how, False, inputs, labels, torch.zeros(12), parameters)
     assert nobody.loss == 0
     assert all(bool((value == 0).all()) for value in nobody.values.values())
 
@@ -101,7 +101,7 @@ def in_torch() -> nn.Module:
 @pytest.mark.parametrize("how", WAYS)
 def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how: Execution) -> None:
     net, parameters, inputs, labels = example()
-    actual = mini_sets.gradient(net, how, inputs, labels, torch.ones(12), parameters)
+    actual = mini_sets.gradient(net, how, False, inputs, labels, torch.ones(12), parameters)
     theirs = in_torch()
     loss = F.cross_entropy(theirs(inputs), labels)
     loss.backward()
@@ -115,7 +115,7 @@ def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how:
 def test_who_is_not_there_leaves_no_trace(how: Execution) -> None:
     net, parameters, inputs, labels = example()
     mask = torch.tensor([1.0] * 8 + [0.0] * 4)
-    padded = mini_sets.gradient(net, how, inputs * mask[:, None], labels, mask, parameters)
-    alone = mini_sets.gradient(net, how, inputs[:8], labels[:8], mask[:8], parameters)
+    padded = mini_sets.gradient(net, how, False, inputs * mask[:, None], labels, mask, parameters)
+    alone = mini_sets.gradient(net, how, False, inputs[:8], labels[:8], mask[:8], parameters)
     for name, value in alone.values.items():
         torch.testing.assert_close(padded.values[name], value, rtol=1e-4, atol=1e-6)

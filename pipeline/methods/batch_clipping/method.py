@@ -22,7 +22,7 @@ from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import BatchStatistics, initial_statistics, measured
-from pipeline.privacy.clippers import Trial, refuse_memory
+from pipeline.privacy.clippers import Trial, renews_state
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
@@ -85,7 +85,18 @@ class BatchClipping(PrivateSteps):
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
         """Of mini-sets of one example as in DP-SGD; of others by their own mean gradients."""
-        return self.of_examples if self.single else self._of_mini_sets
+        return self.of_examples if self.single else partial(self._of_mini_sets, self.resets)
+
+    @cached_property
+    def resets(self) -> bool:
+        """Whether the network's state is renewed before each mini-set.
+
+        Raises:
+            UserError: it keeps something of a mini-set all the same.
+        """
+        if not self.first.private or self.single:
+            return False
+        return renews_state(self.task.net, self.views.plain(self.task.public[:1]))
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
@@ -106,10 +117,9 @@ class BatchClipping(PrivateSteps):
         if self.first.private and not self.single:
             # the examples of a set may see each other; but the sets of a Poisson sample are padded to the
             # longest, and a network that mixes by itself would see by how much
-            example = self.views.plain(self.task.public[:1])
             if self.first.sampling == "poisson":
-                Trial.of(self.task.net, example)
-            refuse_memory(self.task.net, example)
+                Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
+            _ = self.resets  # which refuses some networks
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
@@ -230,14 +240,20 @@ class BatchClipping(PrivateSteps):
         return {**parameters, **over_replicas(measure, sequential, shared=1)(parameters, self.public[0])}
 
     def _of_mini_sets(
-        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self,
+        resets: bool,
+        parameters: Tensors,
+        inputs: Tensor,
+        labels: Tensor,
+        mask: Tensor,
+        bounds: Bounds,
     ) -> ClippedSum:
         """Clipped sum over K mini-sets of one replica, and beside it the sums of their statistics.
 
         Inputs are (K, S, ...), labels and mask (K, S).
         """
         execution = self.task.execution
-        gradient = partial(mini_sets.gradient, self.task.net, execution)
+        gradient = partial(mini_sets.gradient, self.task.net, execution, resets)
         # `over_replicas` takes the mini-sets of a replica one by one or together, as it does replicas
         set_gradients = over_replicas(gradient, execution, shared=1)(inputs, labels, mask, parameters)
         present = (mask.sum(1) > 0).float()

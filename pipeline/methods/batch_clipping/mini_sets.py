@@ -1,5 +1,6 @@
 """The mini-sets of a batch: who is in which, and the gradient of one (Nguyen et al. 2023, Eqs. 6 and 7)."""
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from pipeline.methods.base import Execution
 from pipeline.methods.base import gradient as differentiated
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.samples import Sample, padded
-from pipeline.models.functional import functional_call
+from pipeline.models.functional import fresh_state, functional_call
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
@@ -65,16 +66,24 @@ class Gradient(NamedTuple):
 
 
 def gradient(
-    net: nn.Module, execution: Execution, inputs: Tensor, labels: Tensor, mask: Tensor, parameters: Tensors
+    net: nn.Module,
+    execution: Execution,
+    resets: bool,
+    inputs: Tensor,
+    labels: Tensor,
+    mask: Tensor,
+    parameters: Tensors,
 ) -> Gradient:
     """g(w; S) of one mini-set by its own batch statistics: a function of w and of its examples alone.
 
     ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples whose mask is 0 have no part in it.
+    ``resets``: the network's state is as new, and nothing else sees it.
     """
 
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
         example_weights = None if execution.single_replica and bool(mask.all()) else mask
-        with measuring(net, example_weights) as statistics:
+        renewed = fresh_state(net) if resets else nullcontext()
+        with renewed, measuring(net, example_weights) as statistics:
             losses = F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="none")
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, statistics)
