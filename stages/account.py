@@ -1,4 +1,4 @@
-"""`dprepro account KEY`: what settings would spend, with nothing trained."""
+"""`dprepro account KEY`: epsilon of settings, without training."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from stages.answers import accounted
 
 
 def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
-    """Account for a training without training it: its privacy ledger, as a record."""
+    """Compute the privacy ledger of an entry under `accounts`, without training."""
     from pipeline import params
     from pipeline.ledgers import accounts
 

@@ -1,4 +1,4 @@
-"""`dprepro adopt`: rows trained on another machine come home."""
+"""`dprepro adopt`: import rows from another machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,9 +7,9 @@ import typer
 
 
 def adopt(
-    file: Annotated[Path, typer.Argument(help="A file that `dprepro pack` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file written by `dprepro pack`.")],
 ) -> None:
-    """Take in rows trained elsewhere, if settings, data and versions are the same as here."""
+    """Import rows from another machine, if its settings, data and versions are equal to those here."""
     from pipeline.params import load
     from pipeline.transport import adopt as run
 

@@ -1,4 +1,4 @@
-"""What a command found, in lines for whoever ran it."""
+"""Lines with a command's result."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def answering(width: int = 100) -> "Console":
-    """Where answers are printed: as wide as the terminal, where there is none ``width`` letters."""
+    """Console for answers, as wide as the terminal; ``width`` letters without a terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -21,7 +21,7 @@ def answering(width: int = 100) -> "Console":
 
 
 def measured(row: str) -> Iterator[str]:
-    """``epsilon = 3: test accuracy 96.92 ± 0.82 % (n = 3)``, a line for each level."""
+    """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 % (n = 3)``, one per level."""
     from pipeline.reporting.judging.intervals import mean
     from pipeline.reporting.wording import with_interval
     from pipeline.results import records
@@ -87,7 +87,7 @@ def accounted(line: str) -> Iterator[str]:
 
 
 def buys(ledger: "Ledger") -> str:
-    """What a ledger comes to."""
+    """Lines that summarise a ledger."""
     from pipeline.reporting.vocabulary import joined
     from pipeline.reporting.wording import claim, downwards, upwards
 

@@ -1,4 +1,4 @@
-"""The `dprepro` command: one sub-command a stage. Heavy libraries are imported inside the commands."""
+"""The `dprepro` command: one sub-command per stage. Heavy libraries are imported inside the commands."""
 
 import io
 import os
@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reproduce papers on differentially private deep learning, with a privacy ledger.",
+    help="Reproduce papers on differentially private deep learning, with a privacy ledger of every result.",
 )
 # by their panels of `--help`; each is a function, or a `Typer`, of its name in the module of its name
 COMMANDS = {
@@ -55,12 +55,12 @@ def before_any_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Clear what commands that were killed left half written."""
+    """Delete half-written files of killed commands."""
     clear_leftovers()
 
 
 def main() -> None:
-    """Run the command line. What a person should know is a line each, and the status tells which.
+    """Run the command line. An error is one line, and the exit status is its kind.
 
     1: a `UserError`, or a file that the system refuses. 130 and 143: Ctrl-C or TERM ended the command.
     """
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _lacking(problem: ModuleNotFoundError) -> str:
-    """Which extra brings a package that isn't installed.
+    """Name of the extra with a missing package.
 
     Raises:
         ModuleNotFoundError: none does.

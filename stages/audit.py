@@ -6,7 +6,7 @@ import typer
 
 
 def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")]) -> None:
-    """Attack the code of a row: the epsilon that it spends at least. Needs neither weights nor data."""
+    """Attack a row's code: lower bounds on its epsilon. Needs neither weights nor data."""
     from pipeline import params
     from pipeline.audits.rows import audit_row
     from pipeline.reporting.wording import downwards, upwards

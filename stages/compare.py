@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that was run.")],
-    second: Annotated[str, typer.Argument(help="Another.")],
+    first: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with results.")],
+    second: Annotated[str, typer.Argument(help="Another such key.")],
 ) -> None:
-    """Set the accuracies of two rows side by side where they spend the same proven epsilon."""
+    """Compare the accuracies of two rows at equal proven epsilons."""
     from pipeline import params
     from pipeline.reporting.compare import compared
     from stages.answers import answering
@@ -36,7 +36,7 @@ def compare(
 
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
-    """What the second row lacks to be compared at the same epsilon, and the command that adds it."""
+    """Levels that the second row lacks for a comparison at the same epsilon, and the command for them."""
     from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import upwards
 
@@ -57,7 +57,7 @@ def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"])
 
 
 def _composition(*rows: str) -> Iterator[str]:
-    """What each row and its search spend in all."""
+    """Composition of each row and its search."""
     from pipeline.reporting.wording import composition
     from pipeline.results import records
 

@@ -1,4 +1,4 @@
-"""`dprepro epsilon`: what settings spend, by every accountant, and how much noise an epsilon takes."""
+"""`dprepro epsilon`: epsilon of settings by every accountant, or the noise for an epsilon."""
 
 import threading
 from collections.abc import Iterator
@@ -15,38 +15,38 @@ SELECTION = "an upper bound for the best alone of a drawn number of such trainin
 
 
 def epsilon(
-    examples: Annotated[int, typer.Option(help="N: private examples to train on.")],
-    batch: Annotated[int, typer.Option(help="Of one step; of Poisson samples, expected.")],
+    examples: Annotated[int, typer.Option(help="N: number of private training examples.")],
+    batch: Annotated[int, typer.Option(help="Batch size; the expected one for Poisson samples.")],
     sigma: Annotated[
         float | None,
         typer.Option(
             help="Noise multiplier: the noise's deviation over the clipping bound C; or --for-epsilon. "
-            "Replacing an example, which 'fixed' and 'shuffled' are accounted for, moves a sum by 2 C."
+            "With 'fixed' and 'shuffled', neighbours replace one example, which moves a sum by 2 C."
         ),
     ] = None,
     for_epsilon: Annotated[
-        float | None, typer.Option(help="Find the noise that keeps this epsilon; or --sigma.")
+        float | None, typer.Option(help="Compute the noise for this epsilon; or --sigma.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the examples; or --steps.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of the training; or --epochs.")] = None,
-    delta: Annotated[float, typer.Option(help="Of the guarantee; below 1/N.")] = 1e-5,
+    steps: Annotated[int | None, typer.Option(help="Number of steps; or --epochs.")] = None,
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee; below 1/N.")] = 1e-5,
     sampling: Annotated[
         Literal["poisson", "fixed", "shuffled"],
         typer.Option(
-            help="How a batch is drawn: each example by a coin, so many different ones, or in order."
+            help="Sampling: each example with one probability, a fixed number, or a new order per epoch."
         ),
     ] = "poisson",
     best_of: Annotated[
         float | None,
         typer.Option(
-            help="Also of a search that releases the best alone of so many such trainings on average: their "
-            "number is drawn by a geometric law, and each one's candidate too; judged on other data than the "
-            "training examples."
+            help="Also compute epsilon of a search over this many runs on average that releases only the "
+            "best. The number of runs has a geometric law, each run's candidate is random, and the choice "
+            "uses no training examples."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The whole ledger, for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,
 ) -> None:
-    """Epsilon of DP-SGD with these settings, by every accountant that needs no torch; or the noise for it."""
+    """Compute epsilon of DP-SGD by every accountant, or the noise for an epsilon."""
     from pipeline.errors import UserError
     from pipeline.ledgers.accountants import fast_accountants
     from pipeline.ledgers.accounts import dpsgd_settings, spending_of

@@ -9,11 +9,11 @@ from stages.train import Device, Physical
 
 
 def evaluate(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with trained weights.")],
     device: Device = "auto",
     physical: Physical = 0,
 ) -> None:
-    """Measure the replicas of a trained row, on validation and test data, that nobody has measured yet."""
+    """Measure accuracies of a trained row on validation and test data, for runs without them."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.rerun import replaced

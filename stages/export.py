@@ -7,14 +7,16 @@ import typer
 
 
 def export(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, measured and accounted for.")],
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with accuracies and ledger.")],
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
     level: Annotated[
-        str | None, typer.Option(help="One of the row's, such as epsilon=3, where it has several.")
+        str | None, typer.Option(help="A level of the row, such as epsilon=3; needed if the row has several.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the training; else the level's first.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the run; default: the level's first.")
+    ] = None,
 ) -> None:
-    """Write a trained network for others: its weights, and a model card with a privacy statement."""
+    """Export a trained network: its weights, and a model card with a privacy statement."""
     from pipeline import params
     from pipeline.export.folder import export as write
     from pipeline.export.privacy_statement import headline

@@ -12,12 +12,12 @@ def fetch(
         Path | None,
         typer.Option(
             envvar="DPREPRO_MIRROR",
-            help="A folder holding the official files, used instead of the network. Checksums decide "
-            "what is taken, so results don't depend on it.",
+            help="A folder with the official files, used instead of the network. Checksums are compared, "
+            "so results don't depend on it.",
         ),
     ] = None,
 ) -> None:
-    """Download, copy or make the raw files of a data set, checked against the catalogue; copy one's own."""
+    """Download, copy or make the raw files of a data set, with checksums; copy your own files."""
     from pipeline.data.fetch import fetch as run
     from pipeline.params import load
 

@@ -1,8 +1,8 @@
-"""`dprepro identity`: what decides every stage's results."""
+"""`dprepro identity`: a digest of settings and versions per stage."""
 
 
 def identity() -> None:
-    """Write a digest of the settings and versions behind each stage; DVC runs those whose digest moved."""
+    """Write a digest of settings and versions for each stage; DVC runs stages with a new digest."""
     from pipeline import params
     from pipeline.identity import entries
 

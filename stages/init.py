@@ -1,4 +1,4 @@
-"""`dprepro init`: a laboratory of one's own."""
+"""`dprepro init`: a new laboratory."""
 
 import shlex
 import shutil
@@ -25,9 +25,9 @@ NAMES = {
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Empty, or to be made.")],
+    folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
 ) -> None:
-    """Begin a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
+    """Create a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
     files = _files()
     if folder.exists() and not (folder.is_dir() and _begun(folder, files)):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")
@@ -44,7 +44,7 @@ def init(
 
 
 def _make(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the files and make a checkout of the folder; what a killed try left is completed."""
+    """Write the files and make a git checkout of the folder; complete a killed try."""
     for path in [path for path in folder.rglob("*") if is_temporary(path)]:
         path.unlink()
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""`dprepro ledger ROW`: what a trained row really buys."""
+"""`dprepro ledger ROW`: bounds on epsilon for a trained row."""
 
 from typing import Annotated
 
@@ -8,9 +8,9 @@ from stages.answers import accounted
 
 
 def ledger(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml, trained before.")],
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with training records.")],
 ) -> None:
-    """Account for what ran of a row: bounds on what each replica spends. Needs no weights."""
+    """Compute the privacy ledger of a row: bounds on epsilon for each training run. Needs no weights."""
     from pipeline import params
     from pipeline.ledgers.data_budget import budget_of
     from pipeline.ledgers.rows import row_ledgers

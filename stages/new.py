@@ -15,22 +15,20 @@ new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a leve
 OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
 OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
 OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
-Name = Annotated[str, typer.Argument(help="Of the new entry: small letters, digits and hyphens.")]
+Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
 
 
 @new.command()
 def data(
     name: Name,
     npz: Annotated[str | None, typer.Option(help="A file of arrays: images or features, and labels.")] = None,
-    images: Annotated[
-        str | None, typer.Option(help="A folder with a folder of images for each class.")
-    ] = None,
-    texts: Annotated[str | None, typer.Option(help="A CSV file with a text and its class in a line.")] = None,
+    images: Annotated[str | None, typer.Option(help="A folder with one folder of images per class.")] = None,
+    texts: Annotated[str | None, typer.Option(help="A CSV file with a text and its class per line.")] = None,
     table: Annotated[
-        str | None, typer.Option(help="A CSV or Parquet file with an example in each line.")
+        str | None, typer.Option(help="A CSV or Parquet file with one example per line.")
     ] = None,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Examples for the test part, where there is none; else a sixth.")
+        int | None, typer.Option(min=1, help="Test examples, if the files have none; default: a sixth.")
     ] = None,
     inputs: Annotated[
         str | None, typer.Option(help="npz: name of the images' array.", show_default="inputs")
@@ -40,20 +38,18 @@ def data(
     ] = None,
     public: Annotated[
         int | None,
-        typer.Option(min=0, help="Examples that lose their protection, for methods that need some."),
+        typer.Option(min=0, help="Number of examples that become public, for methods that need some."),
     ] = None,
     public_from: Annotated[
-        str | None, typer.Option(help="A key of `raw` or `own` that these are taken from; else the files.")
+        str | None, typer.Option(help="Their source: a key of `raw` or `own`; default: these files.")
     ] = None,
     span: Annotated[
         tuple[float, float] | None,
-        typer.Option("--range", help="npz of floats: between which all lie, known without these data."),
+        typer.Option("--range", help="npz of floats: bounds of all values, known without these data."),
     ] = None,
-    clip: Annotated[
-        bool, typer.Option("--clip", help="npz of floats: move what is beyond the range to its end.")
-    ] = False,
+    clip: Annotated[bool, typer.Option("--clip", help="npz of floats: clip values to the range.")] = False,
     size: Annotated[
-        int | None, typer.Option(min=1, help="images: cut and scale them to so many pixels.")
+        int | None, typer.Option(min=1, help="images: crop and scale them to this many pixels.")
     ] = None,
     text: Annotated[
         str | None, typer.Option(help="texts: name of the texts' column.", show_default="text")
@@ -64,19 +60,17 @@ def data(
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="table: a YAML file with its classes and columns; without it a template is written."
+            help="table: a YAML file of classes and columns; without it the command writes a template."
         ),
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(
-            help="table: a public table of the same columns, which the template's ranges come from."
-        ),
+        typer.Option(help="table: a public table with the same columns, for the template's ranges."),
     ] = None,
 ) -> None:
-    """Declare files of your own in params.yaml, from anywhere, and prepare them: splits and a manifest.
+    """Declare your own files in params.yaml and prepare them: splits and a manifest.
 
-    Git ignores them before the first is read. None becomes public unless you say so.
+    Git ignores the files before the first is read. No example becomes public without --public.
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
@@ -147,20 +141,20 @@ def row(
     name: Name,
     data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
     model: Annotated[str, typer.Option(help="A file of pipeline/models/ or your lab/models/, without .py.")],
-    method: Annotated[str, typer.Option(help="Of pipeline/methods/, such as dpsgd, or yours.")],
+    method: Annotated[str, typer.Option(help="A method, such as dpsgd, or your own.")],
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
-    epsilon: Annotated[float | None, typer.Option(help="To spend, of methods that are told it.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise, of methods that are told it.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon, for methods with this setting.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise, for methods with this setting.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Examples of a step; else by the number there are.")
+        int | None, typer.Option(help="Batch size; default: from the number of examples.")
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the examples.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Number of passes over the examples.")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Step size; search your own on validation data.")
+        float | None, typer.Option(help="Step size; search it on validation data.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings at each level.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Training runs at each level.")] = 1,
 ) -> None:
-    """Declare a row in params.yaml: a model, trained on data by a method; what is left out is suggested."""
+    """Declare a row in params.yaml, with suggested values for missing options."""
     from pipeline.errors import UserError
     from pipeline.methods.rooms import method_settings
     from pipeline.params import PARAMS, load, pick
@@ -210,10 +204,10 @@ levels: [{_yaml(level)}]  # one entry for each value to compare
 @new.command()
 def level(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
-    epsilon: Annotated[float | None, typer.Option(help="Of a row whose levels are epsilons.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Of a row whose levels are noise.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="New level, if levels are epsilons.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="New level, if levels are noise.")] = None,
 ) -> None:
-    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it, and what stands stays."""
+    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it and keeps valid results."""
     from pipeline.errors import UserError
     from pipeline.params import PARAMS, load
     from pipeline.params.adding import Adding
@@ -240,7 +234,7 @@ def level(
 
 
 def _entry(declared: "OwnFiles | Data") -> str:
-    """What is declared, a line each."""
+    """Lines of the declaration."""
     said = declared.model_dump(mode="json", exclude_defaults=True)
     lines = []
     for key, value in said.items():

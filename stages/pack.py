@@ -1,4 +1,4 @@
-"""`dprepro pack`: rows trained here, to be adopted elsewhere."""
+"""`dprepro pack`: export rows for another machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +15,11 @@ def pack(
         bool,
         typer.Option(
             "--without-weights",
-            help="Leave the models out: a smaller file, whose rows can be adopted but not evaluated again.",
+            help="Leave the models out: a smaller file; its rows can be adopted but not evaluated again.",
         ),
     ] = False,
 ) -> None:
-    """Put records, curves and models of rows into one file, to be adopted in another checkout."""
+    """Write records, curves and models of rows into one file, for `dprepro adopt` in another checkout."""
     from pipeline.params import load
     from pipeline.transport import pack as run
 

@@ -18,10 +18,10 @@ SOURCES = {
 
 def plan(
     rows: Annotated[
-        list[str] | None, typer.Argument(help="Keys of 'rows' in params.yaml; none: all.")
+        list[str] | None, typer.Argument(help="Keys of 'rows' in params.yaml; default: all.")
     ] = None,
 ) -> None:
-    """List the rows that would be trained here, the reasons, and how long they take."""
+    """List the missing training runs, the reasons, and estimates of their duration."""
     from pipeline.identity import plan as planning
     from pipeline.params import load
 

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="A folder that `dprepro export` wrote.")],
+    folder: Annotated[Path, typer.Argument(help="A folder written by `dprepro export`.")],
     files: Annotated[
         list[Path],
         typer.Argument(help="Images, npz with images or features, CSV with texts, CSV or Parquet tables."),
     ],
-    out: Annotated[Path | None, typer.Option(help="A CSV file to write, in place of printing.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
 ) -> None:
-    """Classify new images, texts or lines of a table, prepared as the training data were.
+    """Classify new images, texts or lines of a table, prepared like the training data.
 
-    The answer is a CSV with the class of each input and its probability; of a table the probability of each
-    class, behind the table's own columns.
+    The result is a CSV with the class of each input and its probability. For a table, it has the table's own
+    columns and then the probability of each class.
     """
     from pipeline import params
     from pipeline.errors import UserError, printable

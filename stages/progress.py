@@ -1,4 +1,4 @@
-"""How work is shown while it goes on: a live line on a terminal, lines now and then elsewhere."""
+"""Progress of work: a live line on a terminal, occasional lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ COUNTED_EVERY = 5.0  # and between lines that count what is done
 
 
 def describe(state: "State") -> str:
-    """Where training stands, in one line."""
+    """Progress of a training in one line."""
     judged = ""
     if state.validation_accuracy is not None:
         judged = f"validation {100 * state.validation_accuracy:.2f} %  "
@@ -32,7 +32,7 @@ def describe(state: "State") -> str:
 
 
 def _spent(state: "State") -> str:
-    """Least and most that the replicas have spent, rounded up."""
+    """Smallest and largest epsilon spent by the training runs, rounded up."""
     from pipeline.ledgers.spending import spent_so_far
 
     spent = [spent_so_far(each, state.reproducible, state.step) for each in state.guarantees]
@@ -45,7 +45,7 @@ def _spent(state: "State") -> str:
 
 @contextmanager
 def _telling(every: float) -> Iterator[Callable[[str, bool], None]]:
-    """A function that shows a line: live on a terminal, else where it is due or ``every`` seconds passed."""
+    """Function that shows a line: live on a terminal, else if it is due or ``every`` seconds passed."""
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status("") as live:
@@ -64,14 +64,14 @@ def _telling(every: float) -> Iterator[Callable[[str, bool], None]]:
 
 @contextmanager
 def showing(title: str) -> Iterator["Show"]:
-    """A function that shows training's progress while the block runs."""
+    """Function that shows a training's progress while the block runs."""
     with _telling(PLAIN_EVERY) as tell:
         yield lambda state: tell(f"{title}: {describe(state)}", state.logged)
 
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A function that is told of each of ``total`` pieces of work when it is done."""
+    """Function to call after each of ``total`` pieces of work."""
     number = count(1)
     with _telling(COUNTED_EVERY) as tell:
         yield lambda name: tell(f"{title}: {next(number)}/{total}  {name}", False)

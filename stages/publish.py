@@ -1,4 +1,4 @@
-"""`dprepro publish`: records into MLflow."""
+"""`dprepro publish`: records in MLflow."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def publish() -> None:
-    """Bring MLflow up to date with the records; run twice, the second changes nothing.
+    """Update MLflow from the records; a second run changes nothing.
 
     One publisher writes at a time; a second one waits.
     """

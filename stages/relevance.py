@@ -11,7 +11,7 @@ def relevance(
     name: Annotated[str, typer.Argument(help="A key of 'relevances' in params.yaml.")],
     device: Device = "auto",
 ) -> None:
-    """Join a prepared data set with how relevant each feature is to a trained row, on average."""
+    """Join a prepared data set with each feature's mean relevance to a trained row's network."""
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.relevance import make_relevance

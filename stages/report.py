@@ -37,7 +37,7 @@ def report(
 
 
 def tell_left_out(settings: "Settings") -> None:
-    """Say which replicas aren't shown, because what was measured are not the weights that they ran to."""
+    """Print the training runs without accuracies of their final weights; the report omits them."""
     from pipeline.results import records
 
     for row in settings.rows:

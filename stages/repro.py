@@ -1,4 +1,4 @@
-"""`dprepro repro`: everything that rows lack, many at once."""
+"""`dprepro repro`: all missing results of rows, many rows at once."""
 
 import sys
 import time
@@ -20,26 +20,27 @@ ASKED_FROM = 3600.0  # seconds of training that nobody starts by mistake
 
 def repro(
     rows: Annotated[
-        list[str] | None, typer.Argument(help="Keys of 'rows' in params.yaml; none: all, and all accounts.")
+        list[str] | None,
+        typer.Argument(help="Keys of 'rows' in params.yaml; default: all rows and accounts."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many rows at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of rows at once.")] = 1,
     on: Annotated[
         str,
         typer.Option(
-            help="Where: 'local', this machine; 'slurm', a Slurm job for each of --jobs; or a Python file "
-            "that holds a Parsl Config named 'config'. See docs/clusters.md."
+            help="Place: 'local', this machine; 'slurm', one Slurm job for each of --jobs; or a Python file "
+            "with a Parsl Config named 'config'. See docs/clusters.md."
         ),
     ] = "local",
     audit: Annotated[bool, typer.Option("--audit", help="Attack the rows' code too.")] = False,
     push: Annotated[
-        bool, typer.Option("--push", help="Push what was trained to the DVC remote at the end.")
+        bool, typer.Option("--push", help="Push new results to the DVC remote at the end.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask before hours of training.")] = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Do all that rows lack: data, training, evaluation, ledger, several rows at once; note them in dvc.lock.
+    """Make all missing results of rows: data, training, evaluation and ledger, with dvc.lock.
 
-    Stopped or killed, the same command goes on. A row that fails stops no other; the end names all that did.
+    The same command continues after a stop or kill. A failing row stops no other; the last lines name it.
     """
     from pipeline import params
     from pipeline.cluster import coordinator, executors, tasks, worker
@@ -80,7 +81,7 @@ def repro(
 
 
 def _longer(work: "Todo", jobs: int) -> timedelta | None:
-    """How long it will take without rows that need a GPU, where that is more than `ASKED_FROM`."""
+    """Duration without rows that need a GPU, if it is above `ASKED_FROM`."""
     known = sum(task.seconds for task in work.tasks if task.needs == "cpu") / jobs
     return timedelta(seconds=round(known, -2)) if known > ASKED_FROM else None
 

@@ -8,10 +8,11 @@ from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers
 
 
 def rerun(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml that has a record.")],
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with a record.")],
     level: Annotated[str | None, typer.Option(help="The only level to train, such as epsilon=3.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="The first seeds of each level; default: all in the record.")
+        int | None,
+        typer.Option(min=1, help="The first N seeds of each level; default: all recorded ones."),
     ] = None,
     device: Device = "auto",
     physical: Physical = 0,
@@ -19,7 +20,7 @@ def rerun(
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train a row again beside its record and compare the two; records and weights stay as they are."""
+    """Train a row again and compare it with its record; records and weights stay unchanged."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared

@@ -1,4 +1,4 @@
-"""`dprepro search NAME`: hyper-parameters judged on validation data."""
+"""`dprepro search NAME`: hyper-parameter search on validation data."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ def search(
     replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
 ) -> None:
-    """Try a grid of settings on validation data and write down how each did."""
+    """Train a grid of settings and record their validation accuracies."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared

@@ -8,7 +8,7 @@ import typer
 def start(
     name: Annotated[str, typer.Argument(help="A key of 'starts' in params.yaml.")],
 ) -> None:
-    """Join a prepared data set with the weights of a row that was trained on public data."""
+    """Join a prepared data set with the weights of a row trained on public data."""
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.starts import make_start

@@ -1,8 +1,8 @@
-"""`dprepro status`: what stands, what waits, what is to be done and why."""
+"""`dprepro status`: valid results, missing results and the reasons."""
 
 
 def status() -> None:
-    """Say what stands, what waits for a GPU, what there is to do and why, in a few lines."""
+    """Summarise valid results, missing results with their reasons, and rows that wait for a GPU."""
     from pipeline.identity import status as standing
     from pipeline.identity.plan import gpu_here
     from pipeline.ledgers.data_budget import data_budgets

@@ -18,22 +18,23 @@ EPSILONS = ("eps\nTAN", "eps\nRDP", "eps\nPLD")
 
 @tan.command()
 def plan(
-    examples: Annotated[int, typer.Option(help="N: private examples to train on.")],
-    delta: Annotated[float, typer.Option(help="Of the guarantee; below 1/N.")],
-    epsilon: Annotated[float, typer.Option(help="Of the guarantee.")],
-    steps: Annotated[int | None, typer.Option(help="S: steps of the training; or --compute.")] = None,
+    examples: Annotated[int, typer.Option(help="N: number of private training examples.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee; below 1/N.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the guarantee.")],
+    steps: Annotated[int | None, typer.Option(help="S: number of steps; or --compute.")] = None,
     compute: Annotated[
         float | None,
-        typer.Option(help="Examples that can be differentiated in all, copies counted; or --steps."),
+        typer.Option(help="Total number of per-example gradients, including copies; or --steps."),
     ] = None,
-    copies: Annotated[int, typer.Option(help="K: augmented copies of an example.")] = 1,
+    copies: Annotated[int, typer.Option(help="K: number of augmented copies per example.")] = 1,
     accountant: Annotated[
-        Literal["rdp", "pld"], typer.Option(help="That keeps epsilon: rdp, as the paper, or pld, tighter.")
+        Literal["rdp", "pld"],
+        typer.Option(help="Accountant: rdp, as in the paper, or pld, which is tighter."),
     ] = "rdp",
-    simulate: Annotated[int, typer.Option(help="Batch size of the simulation to tune with.")] = 256,
-    as_json: Annotated[bool, typer.Option("--json", help="The same numbers for scripts.")] = False,
+    simulate: Annotated[int, typer.Option(help="Batch size of the simulation for tuning.")] = 256,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Batch sizes and noise that spend epsilon, where the privacy wall is, and which of them to take."""
+    """List batch sizes and noise for an epsilon, find the privacy wall, and recommend one of them."""
     from rich.console import Console
 
     from pipeline.planning.budget import plan as library

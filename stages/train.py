@@ -1,4 +1,4 @@
-"""`dprepro train ROW`: the replicas that a row lacks."""
+"""`dprepro train ROW`: missing training runs of a row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from pipeline.methods.base import Execution
     from pipeline.params import Row
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto takes a GPU when there is one.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses a GPU if there is one.")]
 Physical = Annotated[
     int,
-    typer.Option(min=0, help="Examples of one pass, all replicas together; 0: 256 on a CPU, 4096 on a GPU."),
+    typer.Option(min=0, help="Examples per pass over all runs; 0 means 256 on a CPU and 4096 on a GPU."),
 ]
 AtOnce = Annotated[
     int,
-    typer.Option(min=0, help="Replicas that are trained together; 0: one on a CPU, all on a GPU."),
+    typer.Option(min=0, help="Training runs in one pass; 0 means one on a CPU and all on a GPU."),
 ]
 Workers = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Processes that train replicas side by side on a CPU; 0: one for each thread torch may use.",
+        help="Processes on a CPU, with one training run each; 0 means one per thread of torch.",
     ),
 ]
 CheckpointEvery = Annotated[
-    float, typer.Option(min=0, help="Seconds between checkpoints: what a kill loses at most.")
+    float, typer.Option(min=0, help="Seconds between checkpoints; a kill loses at most this much work.")
 ]
 
 
@@ -66,7 +66,7 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
 
 
 def side_by_side(workers: int) -> int:
-    """How many processes ``--workers`` asks for."""
+    """Number of processes for ``--workers``."""
     import torch
 
     return workers or torch.get_num_threads()
@@ -107,7 +107,7 @@ def train(
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the replicas (seeds of levels) that a row lacks; a killed run keeps those that were done."""
+    """Train the missing runs (seeds of levels) of a row; a killed command keeps finished runs."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared

@@ -17,7 +17,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 5000,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
-    """Publish what is new, then serve MLflow's page, ready to compare runs; Ctrl-C ends it."""
+    """Publish new results, then serve MLflow's page; Ctrl-C stops it."""
     from pipeline.tracking import views
     from pipeline.tracking.experiments import ARTIFACTS
     from pipeline.tracking.store import address, address_without_password

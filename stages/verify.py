@@ -1,4 +1,4 @@
-"""`dprepro verify`: whether what is written down can be trusted."""
+"""`dprepro verify`: comparison of all records with their digests and sources."""
 
 from typing import Annotated
 
@@ -8,15 +8,14 @@ import typer
 def verify(
     rows: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Rows of params.yaml to compare; without any, all that is here, which takes minutes."
-        ),
+        typer.Argument(help="Rows of params.yaml to compare; default: everything here, which takes minutes."),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Also measure weights that are here again; minutes.")
+        bool,
+        typer.Option("--measure", help="Also measure local weights again; takes minutes."),
     ] = False,
 ) -> None:
-    """Compare all that lies here with all that vouches for it; status 1 where something is wrong."""
+    """Compare records, weights and data with their digests and sources; status 1 if something differs."""
     from pipeline import params
     from pipeline.errors import printable
     from pipeline.verification import verify as run

@@ -66,7 +66,7 @@ def test_the_worst_comes_first_with_how_much_it_takes() -> None:
     assert [use.key for use in uses] == ["vocabulary", "all_replicas", "timing", "floating_point"]
     assert "at most ε 7.21" in uses[1].words  # rounded up
     assert sentence(uses).startswith(
-        "What no ε covers, at worst, breaks the claim for whoever sees it: the voc"
+        "The worst use that no ε covers breaks the claim for an observer: the voc"
     )
 
 

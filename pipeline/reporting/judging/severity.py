@@ -100,7 +100,7 @@ def at_worst(uses: Sequence[NotCovered]) -> str:
 
 def sentence(uses: Sequence[NotCovered]) -> str:
     """The worst use, in a sentence."""
-    return f"What no ε covers, at worst, {SEVERITIES[uses[0].severity].counted}: {uses[0].words}."
+    return f"The worst use that no ε covers {SEVERITIES[uses[0].severity].counted}: {uses[0].words}."
 
 
 def _graded(use: Statement, composition: Composition | None) -> NotCovered:
