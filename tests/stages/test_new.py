@@ -97,7 +97,10 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     ("arguments", "line"),
     [
         (["data", "mine"], "--npz, --images, --texts, --table; needed: one of them"),
-        (["data", "mine", "--npz", "a", "--texts", "b"], "--npz, --images, --texts, --table; needed: one of them"),
+        (
+            ["data", "mine", "--npz", "a", "--texts", "b"],
+            "--npz, --images, --texts, --table; needed: one of them",
+        ),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
             "--size: not allowed with --npz; allowed with",
