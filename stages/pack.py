@@ -1,4 +1,4 @@
-"""`dprepro pack`: export rows for another machine."""
+"""`dprepro pack`: export rows for another machine, or as an artefact."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +18,22 @@ def pack(
             help="Leave the models out: a smaller file; its rows can be adopted but not evaluated again.",
         ),
     ] = False,
+    crate: Annotated[
+        Path | None,
+        typer.Option(help="A new folder for an RO-Crate instead: records, claims, commands and metadata."),
+    ] = None,
 ) -> None:
-    """Write records, curves and models of rows into one file, for `dprepro adopt` in another checkout."""
+    """Write records, curves and models of rows into one file, for `dprepro adopt` in another checkout.
+
+    With --crate, write an RO-Crate for the evaluators of an artefact (docs/artefact.md).
+    """
     from pipeline.params import load
     from pipeline.transport import pack as run
+    from pipeline.transport.crate import write_crate
 
+    if crate is not None:
+        write_crate(rows, crate, load())
+        print(f"{crate}: an RO-Crate of {len(set(rows))} rows")
+        return
     run(load(), rows, output, weights=not without_weights)
     print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")

@@ -1,0 +1,297 @@
+"""RO-Crate of rows: records, printed values with the commands that rebuild them, and metadata of the data.
+
+`ro-crate-metadata.json` is RO-Crate 1.1 and `croissant/NAME.json` Croissant 1.0, both as plain JSON-LD. The
+same records give the same bytes: dates are those of the training runs.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pipeline.data import catalog
+from pipeline.data.catalog import Entry
+from pipeline.errors import UserError
+from pipeline.files import digest_file, replacing_folder, write_text
+from pipeline.identity import provenance
+from pipeline.params import PARAMS, Settings
+from pipeline.reporting import papers
+from pipeline.reporting.printed import Table
+from pipeline.results import records
+from pipeline.results.schema import Record, Run
+from pipeline.transport import archive
+
+PROFILE, CROISSANT = "https://w3id.org/ro/crate/1.1", "http://mlcommons.org/croissant/1.0"
+METADATA, CLAIMS = "ro-crate-metadata.json", "claims.json"
+# files of the laboratory that belong to every crate, where they are there
+COMMON = (PARAMS, *map(Path, ("requirements.lock", "pyproject.toml", "LICENSE", "CITATION.cff")))
+TYPES = {
+    ".json": "application/json",
+    ".csv": "text/csv",
+    ".yaml": "application/yaml",
+    ".gz": "application/gzip",
+}
+LICENSES = {"Apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0"}
+_PLAIN = (
+    "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes "
+    "isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "
+    "samplingRate separator source subField transform"
+)
+# the standard context of Croissant, written out so that readers need no network
+CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{name: f"cr:{name}" for name in _PLAIN.split()},
+}
+
+
+def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
+    """Write an RO-Crate of measured rows to a new folder.
+
+    Args:
+        rows: keys of rows.
+        folder: the new folder.
+        settings: params.yaml.
+
+    Raises:
+        UserError: a row has no complete record, or the folder is there.
+    """
+    if folder.exists():
+        raise UserError(f"{folder}: is there already; allowed: a new folder")
+    rows = list(dict.fromkeys(rows))
+    found = {key: _record(key, settings) for key in rows}
+    with replacing_folder(folder) as building:
+        files = [path for path in COMMON if path.exists()]
+        files += [path for key in rows for path in _files(key)]
+        for path in files:
+            (building / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, building / path)
+        claims = [claim for key in rows for claim in _claims(key, found[key][0], found[key][1], settings)]
+        write_text(building / CLAIMS, _json(claims))
+        sets = sorted({raw for _, run in found.values() for origin in run.origins for raw in origin.edition})
+        public = [catalog.get(settings.raw_set(raw)) for raw in sets if raw not in settings.own]
+        for entry in public:
+            (building / "croissant").mkdir(exist_ok=True)
+            write_text(building / _croissant_path(entry), _json(croissant(entry, _date(found))))
+        written = [path.relative_to(building) for path in sorted(building.rglob("*")) if path.is_file()]
+        write_text(building / METADATA, _json(_metadata(building, written, found, public, claims)))
+
+
+def croissant(entry: Entry, published: str) -> dict[str, Any]:
+    """Croissant metadata of a catalogue's data set, whose files are named with addresses and checksums."""
+    official = entry.edition(catalog.OFFICIAL)
+    distribution = []
+    for file in official.files:
+        algorithm, _, checksum = file.checksum.partition(":")
+        address = f"{official.bases[0]}{file.name}" if official.bases else official.archives[0].addresses[0]
+        distribution.append(
+            {
+                "@type": "cr:FileObject",
+                "@id": file.name,
+                "name": file.name,
+                "contentUrl": address,
+                "contentSize": f"{file.size} B",
+                "encodingFormat": TYPES.get(Path(file.name).suffix, "application/octet-stream"),
+                algorithm: checksum,
+            }
+        )
+    what = "texts" if entry.shape is None else f"examples of shape {'x'.join(map(str, entry.shape))}"
+    return {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": CROISSANT,
+        "name": entry.key,
+        "description": f"{entry.title}: {what} in {len(entry.classes)} classes.",
+        "url": distribution[0]["contentUrl"],
+        "license": entry.licence,
+        "creator": {"@type": "sc:Organization", "name": f"The authors of {entry.title}"},
+        "datePublished": published,
+        "version": "1.0.0",
+        "citeAs": entry.title,
+        "distribution": distribution,
+    }
+
+
+def _record(key: str, settings: Settings) -> tuple[Record, Run]:
+    record, run = records.read(key, settings.row(key)), records.read_run(key)
+    if record is None or run is None:
+        raise UserError(
+            f"{key}: not trained, measured and accounted for; run `dvc repro evaluate@{key} ledger@{key}`"
+        )
+    return record, run
+
+
+def _files(key: str) -> Iterator[Path]:
+    """Record files of a row, those that are there."""
+    yield from map(Path, archive.always(key))
+    for path in (records.ledger_path(key), records.audit_path(key)):
+        if Path(path).exists():
+            yield Path(path)
+
+
+def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
+    """Each level of a row: printed and measured value, tolerance, privacy, command and time."""
+    row = settings.rows[key]
+    paper = papers.load(row.paper)
+    table = paper.tables.get(row.table)
+    # replicas that were trained together have the seconds of all; processor time is each one's share
+    together = {(each.started, each.ended): each.seconds for each in run.replicas if each.cpu_seconds is None}
+    seconds = sum(together.values()) + sum(each.cpu_seconds or 0.0 for each in run.replicas)
+    for level in dict.fromkeys(replica.level for replica in record.replicas):
+        here = [replica for replica in record.replicas if replica.level == level]
+        metric = table.metric if table else "test_accuracy"
+        measured = [replica.metrics[metric] for replica in here if metric in replica.metrics]
+        bounds = [replica.ledger.epsilon_upper for replica in here]
+        proven = None if None in bounds else max(bound for bound in bounds if bound is not None)
+        yield {
+            "row": key,
+            "level": level,
+            "paper": paper.title if paper.published else None,
+            "table": table.name if table else None,
+            **_printed(table, row.line or key, level),
+            "metric": metric,
+            "measured": measured,
+            "seeds": [replica.seed for replica in here],
+            "epsilon_at_most": proven,
+            "delta": here[0].ledger.delta,
+            "command": f"dprepro repro {key}",
+            "verify": f"dprepro verify {key}",
+            "expected_seconds_of_one_core": round(seconds),
+            "device": record.origins[here[0].origin].device,
+        }
+
+
+def _printed(table: Table | None, line: str, level: str) -> dict[str, Any]:
+    """Printed value and tolerance of a line at a level, in the unit of the metric."""
+    lines = {each.key: each for each in table.lines} if table else {}
+    printed = lines[line].values.get(level) if line in lines else None
+    if table is None or printed is None or printed.value is None:
+        return {"printed": None, "tolerance": None}
+    scale = table.scale_of(table.metric)
+    tolerance = table.judged_margin(level, printed)
+    return {"printed": round(printed.value / scale, 6), "tolerance": round(tolerance / scale, 6)}
+
+
+def _metadata(
+    building: Path,
+    written: list[Path],
+    found: dict[str, tuple[Record, Run]],
+    public: list[Entry],
+    claims: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Graph of the crate: the root with its files, the software, and one action for each row."""
+    commit, _ = provenance.revision()
+    named = YAML(typ="safe").load(Path("CITATION.cff").read_text()) if Path("CITATION.cff").exists() else {}
+    license_id = LICENSES.get(named.get("license", ""), "https://spdx.org/licenses/NOASSERTION")
+    authors = [str(each.get("name")) for each in named.get("authors", [])] or [
+        "the authors of this laboratory"
+    ]
+    data = [_dataset(entry) for entry in public]
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"dprepro: {', '.join(found)}",
+        "description": (
+            "Training runs with differential privacy: settings, records, privacy ledgers and commands that "
+            f"rebuild them. {CLAIMS} compares each level with the printed value."
+        ),
+        "datePublished": _date(found),
+        "license": {"@id": license_id},
+        "author": [{"@id": f"#author-{number}"} for number, _ in enumerate(authors)],
+        "citation": sorted({claim["paper"] for claim in claims if claim["paper"]}),
+        "hasPart": [{"@id": path.as_posix()} for path in written] + [{"@id": each["@id"]} for each in data],
+        "mentions": [{"@id": f"#train-{key}"} for key in found],
+    }
+    software = {
+        "@id": "#dprepro",
+        "@type": "SoftwareApplication",
+        "name": "dprepro",
+        "version": commit or "no commit",
+        "softwareRequirements": "requirements.lock"
+        if Path("requirements.lock") in written
+        else "pyproject.toml",
+    }
+    licence = {"@id": license_id, "@type": "CreativeWork", "name": named.get("license", "not stated")}
+    descriptor = {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "conformsTo": {"@id": PROFILE},
+        "about": {"@id": "./"},
+    }
+    files = [
+        {
+            "@id": path.as_posix(),
+            "@type": "File",
+            "name": path.name,
+            "contentSize": str((building / path).stat().st_size),
+            "encodingFormat": TYPES.get(path.suffix, "text/plain"),
+            "sha256": digest_file(building / path).removeprefix("sha256:"),
+        }
+        for path in written
+    ]
+    people = [
+        {"@id": f"#author-{number}", "@type": "Organization", "name": name}
+        for number, name in enumerate(authors)
+    ]
+    actions = [_action(key, run, {each["name"] for each in data}) for key, (_, run) in found.items()]
+    graph = [descriptor, root, licence, software, *people, *files, *data, *actions]
+    return {"@context": f"{PROFILE}/context", "@graph": graph}
+
+
+def _dataset(entry: Entry) -> dict[str, Any]:
+    """A public data set, which the crate describes and doesn't contain."""
+    address = croissant(entry, "")["url"]
+    return {
+        "@id": address,
+        "@type": "Dataset",
+        "name": entry.key,
+        "description": entry.title,
+        "license": entry.licence,
+        "subjectOf": {"@id": _croissant_path(entry).as_posix()},
+    }
+
+
+def _action(key: str, run: Run, described: set[str]) -> dict[str, Any]:
+    """Training runs of a row: command, inputs, times and results."""
+    origin = run.origins[-1]
+    sets = [catalog.get(raw) for raw in sorted({*origin.edition}) if raw in described]
+    return {
+        "@id": f"#train-{key}",
+        "@type": "CreateAction",
+        "name": f"Training of {key}",
+        "description": f"`{origin.command}` at commit {origin.revision} on {origin.device}",
+        "instrument": {"@id": "#dprepro"},
+        "object": [{"@id": croissant(entry, "")["url"]} for entry in sets],
+        "result": [{"@id": path.as_posix()} for path in _files(key)],
+        "startTime": _time(min(replica.started for replica in run.replicas)),
+        "endTime": _time(max(replica.ended for replica in run.replicas)),
+    }
+
+
+def _croissant_path(entry: Entry) -> Path:
+    return Path("croissant") / f"{entry.key}.json"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _date(found: dict[str, tuple[Record, Run]]) -> str:
+    """Day on which the last training run ended."""
+    return _time(max(replica.ended for _, run in found.values() for replica in run.replicas))[:10]
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
