@@ -1,7 +1,7 @@
-"""What a paper's rows found, in sentences whose numbers are read from the records.
+"""Findings of a paper: sentences of its file, filled with numbers of the records.
 
-A sentence stands in the paper's file and names the cells it speaks of, and what must be so for it to be said.
-It is said with its seeds, intervals and budget; not where a cell has not been run, or can carry no sentence.
+A finding names the cells that it quotes and the conditions that it needs. It is left out where a cell has not
+been run or a condition fails.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,59 +10,75 @@ from itertools import islice, zip_longest
 
 from pipeline.params import Row
 from pipeline.reporting import caveats, wording
+from pipeline.reporting.facts import Fact, table_facts
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.papers import Finding
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.papers import Finding, PaperResult
+from pipeline.reporting.results import Cell, RowResult
 
 FIRST = 8  # on the first page at most, so that they stand in the first screen
 
 
 @dataclass(frozen=True)
 class Quote:
-    """A cell's numbers as a sentence has them."""
+    """Numbers of a cell, as a sentence quotes them."""
 
-    cell: Cell
+    fact: Fact
     row: RowResult
-    line: LineResult
-    table: TableResult
+    cell: Cell
 
     @property
     def ours(self) -> str:
-        """``97.65 ± 0.40 % (n = 3)``; what was computed stands alone."""
-        text = wording.with_interval(self.cell.mean, self.table.table.decimals)
-        return text.replace(" (n", " % (n") if self.table.table.unit == "percent" else text
+        """``97.65 ± 0.40 % (n = 3)``; a computed number stands alone."""
+        table = self.fact.table.table
+        text = wording.with_interval(self.cell.mean, table.decimals)
+        return text.replace(" (n", " % (n") if table.unit == "percent" else text
 
     @property
     def paper(self) -> str:
-        """As printed."""
+        """The printed value."""
         printed = self.cell.printed
-        return wording.printed(printed, self.table.table.decimals) if printed else "no value"
+        return wording.printed(printed, self.fact.table.table.decimals) if printed else "no value"
 
     @property
     def verdict(self) -> str:
-        """On the printed value."""
-        value = self.line.value(self.cell.level)
+        """Verdict on the printed value."""
+        value = self.fact.value
         return value.words if value and value.row is self.row else "a variant, which decides nothing"
 
     @property
     def proven(self) -> str:
-        """The upper bound on epsilon, rounded up."""
+        """Upper bound on epsilon, rounded up."""
         epsilon_upper = self.cell.guarantee.ledger.epsilon_upper
         return "no bound" if epsilon_upper is None else wording.upwards(epsilon_upper)
 
     @property
     def claimed(self) -> str:
-        """The epsilon that the paper's accounting gives."""
+        """Epsilon by the paper's accounting."""
         return wording.claim(self.cell.guarantee.ledger)
+
+    @property
+    def conditions(self) -> str:
+        """``own budget: 8 epochs, exploratory``: training budget, and whether it was planned."""
+        declared = self.row.declared
+        if not isinstance(declared, Row):
+            return "accounting, nothing trained"
+        if self.row.budget == "own":
+            levels = [level for level in declared.resolved if declared.level(level) == self.cell.level]
+            budget = caveats.own_budget(levels)
+        else:
+            budget = next((caveat.words for caveat in self.row.caveats if caveat.budget), "")
+        own = self.fact.table.table.own
+        budget = "an experiment of our own" if own else budget or "at the paper's settings"
+        return f"{budget}, {'planned' if self.cell.planned else 'exploratory'}"
 
 
 @dataclass(frozen=True)
 class Differences:
-    """A contrast at several levels as a sentence has it."""
+    """Contrast of two lines at several levels, as a sentence quotes it."""
 
     contrasts: tuple[PrintedContrast, ...]
 
@@ -70,52 +86,69 @@ class Differences:
     def differences(self) -> str:
         """``+0.33 ± 0.54 (paper +0.34) at ε = 7, ...``, level by level."""
         return ", ".join(
-            f"{wording.signed(each.ours.value, decimals)} ± {wording.fixed(each.half, decimals)} (paper "
-            f"{wording.signed(each.theirs, decimals)}) at {wording.level_words(each.left.level)}"
-            for each in self.contrasts
-            for decimals in [each.result.table.decimals]
-            if each.ours
+            f"{wording.signed(made.ours.value, decimals)} ± {wording.fixed(made.half, decimals)} (paper "
+            f"{wording.signed(made.theirs, decimals)}) at {wording.level_words(made.left.level)}"
+            for made in self.contrasts
+            for decimals in [made.result.table.decimals]
+            if made.ours
         )
 
 
 @dataclass(frozen=True)
-class Said:
-    """A finding with its numbers."""
+class Sentence:
+    """Finding with its numbers."""
 
     text: str
-    guarantee: Guarantee | None  # of its first cell; None of one that claims carry
-    paper: str  # whose page has the evidence
-    table: str  # the section of it
+    guarantee: Guarantee | None  # of its first cell; None without cells
+    paper: str  # key
+    table: str  # name of the evidence's section
 
 
-def said(
-    findings: Sequence[Finding],
-    tables: Sequence[TableResult],
-    claims: Sequence[ClaimResult],
-    contrasts: Sequence[PrintedContrast],
-) -> list[Said]:
-    """Those of a paper's findings that its records carry, in its order."""
-    statuses = {result.claim.key: result.status for result in claims}
-    return [
-        _filled(finding, quotes, differences, tables)
-        for finding in findings
-        for quotes in [_quotes(finding, tables)]
-        for differences in [_differences(finding, contrasts)]
-        if len(quotes) == len(finding.cells)
-        and len(differences) == len(finding.contrasts)
-        and all(statuses.get(key) == status for key, status in finding.claims.items())
-        and not any(problems(finding, quotes))
-    ]
+def render_findings(
+    result: PaperResult, claims: Sequence[ClaimResult], contrasts: Sequence[PrintedContrast]
+) -> list[Sentence]:
+    """Sentences of the findings that a paper's records support, in the order of its file."""
+    statuses = {claim.claim.key: claim.status for claim in claims}
+    quotable = {
+        (fact.row.key, fact.level): Quote(fact, fact.row, fact.cell)
+        for table in result.tables
+        for fact in table_facts(table)
+        if fact.row and fact.cell and not fact.metric
+    }
+    judged = {
+        (*(f"{made.result.key}/{side.line.key}" for side in (made.left, made.right)), made.left.level): made
+        for made in contrasts
+        if made.judged and made.of_lines
+    }
+    sentences = []
+    for finding in result.paper.findings:
+        places = {name: (place.row, place.at) for name, place in finding.cells.items()}
+        pairs = {
+            name: [(pair.left, pair.right, level) for level in pair.at]
+            for name, pair in finding.contrasts.items()
+        }
+        if not quotable.keys() >= set(places.values()):
+            continue
+        if not judged.keys() >= {pair for named in pairs.values() for pair in named}:
+            continue
+        quotes = {name: quotable[place] for name, place in places.items()}
+        supported = all(statuses.get(key) == status for key, status in finding.claims.items())
+        if supported and not any(problems(finding, quotes)):
+            differences = {
+                name: Differences(tuple(judged[pair] for pair in named)) for name, named in pairs.items()
+            }
+            sentences.append(_sentence(finding, quotes, differences, result))
+    return sentences
 
 
-def first(findings: Sequence[Sequence[Said]]) -> list[Said]:
-    """Each paper's most important one, then each one's second, as many as fit."""
-    in_turn = (said for place in zip_longest(*findings) for said in place if said)
+def first(findings: Sequence[Sequence[Sentence]]) -> list[Sentence]:
+    """First findings of all papers, then the second ones, up to `FIRST`."""
+    in_turn = (sentence for place in zip_longest(*findings) for sentence in place if sentence)
     return list(islice(in_turn, FIRST))
 
 
 def problems(finding: Finding, quotes: Mapping[str, Quote]) -> Iterator[str]:
-    """Why the records can't carry a sentence that they have all cells of."""
+    """Reasons why the quoted cells can't support a finding."""
     for name, quote in quotes.items():
         if not quote.row.counts:
             yield f"{name}: on a reduced budget"
@@ -133,58 +166,15 @@ def problems(finding: Finding, quotes: Mapping[str, Quote]) -> Iterator[str]:
             yield f"{needs.left} - {needs.right} is not {needs.needs}"
 
 
-def _quotes(finding: Finding, tables: Sequence[TableResult]) -> dict[str, Quote]:
-    rows = {row.key: (row, line, table) for table in tables for line in table.lines for row in line.rows}
-    quotes = {}
-    for name, place in finding.cells.items():
-        if place.row in rows and place.at in rows[place.row][0].cells:
-            row, line, table = rows[place.row]
-            quotes[name] = Quote(row.cells[place.at], row, line, table)
-    return quotes
-
-
-def _differences(finding: Finding, contrasts: Sequence[PrintedContrast]) -> dict[str, Differences]:
-    """The contrasts that were judged at all of their levels."""
-    judged = {
-        (*(f"{each.result.key}/{side.line.key}" for side in (each.left, each.right)), each.left.level): each
-        for each in contrasts
-        if each.judged and each.of_lines
-    }
-    asked = {
-        name: [(wanted.left, wanted.right, level) for level in wanted.at]
-        for name, wanted in finding.contrasts.items()
-    }
-    return {
-        name: Differences(tuple(judged[place] for place in places))
-        for name, places in asked.items()
-        if judged.keys() >= set(places)
-    }
-
-
-def _filled(
+def _sentence(
     finding: Finding,
     quotes: Mapping[str, Quote],
     differences: Mapping[str, Differences],
-    tables: Sequence[TableResult],
-) -> Said:
-    where = next(table for table in tables if table.key == finding.table)
-    first = next(iter(quotes.values()), None)
+    result: PaperResult,
+) -> Sentence:
+    table = next(table for table in result.tables if table.key == finding.table)
+    quote = next(iter(quotes.values()), None)
     text = finding.says.format(**quotes, **differences)
-    if stands := "; ".join(dict.fromkeys(_stands_on(quote) for quote in quotes.values())):
-        text += f" ({stands[0].upper()}{stands[1:]}.)"
-    return Said(text, first.cell.guarantee if first else None, where.paper, where.name)
-
-
-def _stands_on(quote: Quote) -> str:
-    """The budget of a cell, and whether it was planned: ``own budget: 8 epochs, exploratory``."""
-    declared = quote.row.declared
-    if not isinstance(declared, Row):
-        return "accounting, nothing trained"
-    if quote.row.budget == "own":
-        budget = caveats.own_budget(
-            [each for each in declared.resolved if declared.level(each) == quote.cell.level]
-        )
-    else:
-        budget = next((caveat.words for caveat in quote.row.caveats if caveat.budget), "")
-    stands = "an experiment of our own" if quote.table.table.own else budget or "at the paper's settings"
-    return f"{stands}, {'planned' if quote.cell.planned else 'exploratory'}"
+    if conditions := "; ".join(dict.fromkeys(quote.conditions for quote in quotes.values())):
+        text += f" ({conditions[0].upper()}{conditions[1:]}.)"
+    return Sentence(text, quote.cell.guarantee if quote else None, table.paper, table.name)

@@ -154,6 +154,11 @@ class Table(Strict):
         half = (max(column) - min(column)) / 2 if column else 0.0
         return min(margin, half) if self.close and half > 0 else margin
 
+    def prints_at(self, key: str, level: str) -> bool:
+        """Return True if the paper prints a number for a line at a level."""
+        printed = next(line for line in self.lines if line.key == key).values.get(level)
+        return printed is not None and printed.value is not None
+
     def column(self, level: str, besides: str = "") -> list[float]:
         """The numbers printed at a level, but for those of the line ``besides``."""
         cells = (line.values.get(level) for line in self.lines if line.key != besides)

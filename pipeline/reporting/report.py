@@ -1,65 +1,28 @@
-"""The whole report: tables, figures and pages, written under `reports/`."""
+"""Write the report: tables, figures and pages, under `reports/`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, findings, tally
+from pipeline.reporting import figures, tally
 from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
-from pipeline.reporting.drawing.forest import Panel
-from pipeline.reporting.findings import Said
+from pipeline.reporting.facts import paper_facts, table_facts
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.pages.views import PaperView, TableView, index_view, paper_view, result_view
+from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.tables import flat, ledger
+from pipeline.reporting.tables import csv, ledger
 from pipeline.reporting.tables.reading import latex
 
 REPORTS = Path("reports")
 
 
 @dataclass(frozen=True)
-class Section:
-    """A filled table with what is drawn from it."""
-
-    result: TableResult
-    files: Mapping[str, str]  # tables and figures, by their paths under `reports/`
-
-    def figure(self, name: str) -> str | None:
-        """As SVG; None where there was nothing to draw."""
-        return self.files.get(f"figures/{name}.svg")
-
-    @property
-    def figures(self) -> dict[str, ModuleType]:
-        """By their names those that the paper's file asks for and that there is something to draw for."""
-        modules = figures.of_table(self.result)
-        return {name: module for name, module in modules.items() if self.figure(name)}
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A paper with all that its page shows."""
-
-    result: PaperResult
-    sections: tuple[Section, ...]
-    claims: tuple[ClaimResult, ...]
-    contrasts: tuple[PrintedContrast, ...]
-    findings: tuple[Said, ...]
-
-    @property
-    def forest(self) -> list[Panel]:
-        """Panels of its judged values and contrasts."""
-        return forest.panels([self.result], self.contrasts)
-
-
-@dataclass(frozen=True)
 class Report:
-    """What was written, and from what."""
+    """Written files and their results."""
 
     papers: tuple[PaperResult, ...]
     files: dict[str, list[Path]]  # by paper: its tables and figures
@@ -68,93 +31,76 @@ class Report:
 
 
 def write(settings: Settings, root: Path = Path()) -> Report:
-    """Show everything that ``settings`` declares from the records under ``root``; trains and changes nothing.
+    """Write the report of everything that ``settings`` declares, from the records under ``root``.
 
-    Files that stay the same aren't touched.
+    Unchanged files keep their modification time.
 
     Raises:
-        UserError: a record, history, search or paper is not one, or a file can't be written.
+        UserError: a record, history, search or paper is invalid, or a file can't be written.
     """
     papers, folder = gather(settings, root), root / REPORTS
-    chapters = [_chapter(result) for result in papers]
+    views: list[PaperView] = []
     files: dict[str, list[Path]] = {}
-    for chapter in chapters:
-        key = chapter.result.key
-        drawn = {name: text for section in chapter.sections for name, text in section.files.items()}
-        files[key] = [folder / name for name in drawn]
-        page = render("paper.html", chapter=chapter, experiments=len(papers), up="../")
-        _put({**drawn, f"papers/{key}.html": page}, folder)
-        write_json(folder / "metrics" / f"{key}.json", tally.metrics(chapter.result))
+    for paper in papers:
+        drawn = {table.name: dict(_figures(table)) for table in paper.tables}
+        view = paper_view(paper, drawn, len(papers))
+        page = {f"papers/{paper.key}.html": render("paper.html", page=view, up="../")}
+        written = {path: text for table in view.tables for path, text in _tables(table)}
+        written |= {path: text for of_table in drawn.values() for path, text in of_table.items()}
+        files[paper.key] = [folder / name for name in written]
+        _put(written | page, folder)
+        write_json(folder / "metrics" / f"{paper.key}.json", tally.metrics(paper))
+        views.append(view)
     picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
-    _put(dict(_overviews(chapters, picture)), folder)
+    _put(dict(_overviews(views, picture)), folder)
     pages = {key: folder / "papers" / f"{key}.html" for key in files}
     return Report(tuple(papers), files, folder / "index.html", pages)
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
-    """Write what is not there as it should be."""
+    """Write the files that are missing or differ."""
     for name, content in files.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != content.encode():
             write_text(path, content)
 
 
-def _chapter(result: PaperResult) -> Chapter:
-    sections = tuple(Section(table, dict(_drawn(table))) for table in result.tables)
-    claims = assess(result)
-    contrasts = of_papers([result])
-    said = findings.said(result.paper.findings, result.tables, claims, contrasts)
-    return Chapter(result, sections, tuple(claims), tuple(contrasts), tuple(said))
-
-
-def _drawn(result: TableResult) -> Iterator[tuple[str, str]]:
-    """(path, text) of a table's files: the table itself, then its figures and its rows' curves."""
-    yield f"tables/{result.name}.md", render("table.md", result=result) + "\n"
-    yield f"tables/{result.name}.csv", flat.csv(flat.of_table(result))
-    yield f"tables/{result.name}.tex", latex(result)
-    yield from _figures(result)
+def _tables(view: TableView) -> Iterator[tuple[str, str]]:
+    """(path, text) of a table as Markdown, CSV and LaTeX."""
+    name = view.result.name
+    yield f"tables/{name}.md", render("table.md", view=view) + "\n"
+    yield f"tables/{name}.csv", csv.facts_csv(table_facts(view.result))
+    yield f"tables/{name}.tex", latex(view.result)
 
 
 def _figures(result: TableResult) -> Iterator[tuple[str, str]]:
-    """(path, SVG) of a table's figures and its rows' curves."""
-    for path, svg in (
+    """(path, SVG) of a table's figures and its rows' training curves."""
+    for name, svg in (
         (result.name, levels.draw(result)),
         *((figure, module.draw(result)) for figure, module in figures.of_table(result).items()),
         *((f"{row.key}-curves", curves.draw(row, result)) for row in result.rows),
     ):
         if svg is not None:
-            yield f"figures/{path}.svg", svg
+            yield f"figures/{name}.svg", svg
 
 
-def _overviews(chapters: list[Chapter], picture: str | None) -> Iterator[tuple[str, str]]:
-    """What is over all papers: the first page, every result, every ledger."""
-    papers = [chapter.result for chapter in chapters]
-    results = flat.of_papers(papers)
-    ran = [result for result in results if result.cell]
-    private = [result for result in ran if result.private]
-    published = [paper for paper in papers if paper.paper.published]  # rows of no paper are none of a paper's
-    first = {
-        "chapters": chapters,
-        "names": {paper.key: short(paper.paper) for paper in papers},
-        "findings": findings.first([chapter.findings for chapter in chapters]),
-        "values": tally.values(*published),
-        "contrast_counts": tally.contrasts(*published),
-        "claim_counts": tally.claims([claim for chapter in chapters for claim in chapter.claims]),
-        "by_chance": tally.by_chance(*published),
-        "privacy": tally.privacy(*(published or papers)),
-    }
+def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[str, str]]:
+    """(path, text) of the files over all papers: first page, all results, all ledgers, contrasts."""
+    facts = [fact for fact in paper_facts(paper.result for paper in papers) if not fact.metric]
+    ran = [fact for fact in facts if fact.cell]
+    private = [fact for fact in ran if fact.private]
+    index = index_view(papers, picture)
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
-    contrasts = [each for chapter in chapters for each in chapter.contrasts]
-    shown = forest.panels(published, contrasts)
-    if (whole := forest.standalone(shown)) is not None:
+    if (whole := forest.standalone(index.panels)) is not None:
         yield f"figures/{forest.NAME}.svg", whole
-    yield "contrasts.csv", flat.of_contrasts(contrasts)
-    yield "index.html", render("index.html", **first, picture=picture, panels=shown, up="")
-    yield "README.md", render("index.md", **first) + "\n"
-    judged_first = sorted(results, key=lambda here: here.value is None)
-    yield "results.html", render("results.html", results=judged_first, up="")
-    yield "summary.csv", flat.csv(ran, flat.SUMMARY)
-    yield "ledger.html", render("ledger.html", results=private, up="")
-    yield "tables/ledger.md", render("ledger.md", lines=map(ledger.cells, private)) + "\n"
-    yield "tables/ledger.csv", flat.csv(private, flat.LEDGER)
+    yield "contrasts.csv", csv.contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
+    yield "index.html", render("index.html", page=index, up="")
+    yield "README.md", render("index.md", page=index) + "\n"
+    shown = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
+    yield "results.html", render("results.html", results=list(map(result_view, shown)), up="")
+    yield "summary.csv", csv.facts_csv(ran, csv.SUMMARY)
+    page = ledger.ledger_view(private)
+    yield "ledger.html", render("ledger.html", page=page, up="")
+    yield "tables/ledger.md", render("ledger.md", page=page) + "\n"
+    yield "tables/ledger.csv", csv.facts_csv(private, csv.LEDGER)

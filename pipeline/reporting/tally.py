@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pipeline.reporting import wording
 from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
+from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.judging.values import every
@@ -97,7 +97,7 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
 def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple[str, ...]]:
     """Contrasts, claims and values in a line each, under `OVERVIEW`."""
     counts = (
-        ("contrasts", Counter[str](each.status for each in of_papers(results))),
+        ("contrasts", Counter[str](each.status for each in paper_contrasts(results))),
         ("claims", Counter[str](claim.status for claim in claims if not claim.own)),
         ("printed values", Counter[str](value.status for value in every(*results))),
     )
@@ -109,7 +109,7 @@ def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple
 
 def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
     """The contrasts of the papers' tables by their verdicts, and how many of each the paper argues."""
-    found = of_papers(results)
+    found = paper_contrasts(results)
     if not found:
         return []
     lines = [("contrasts", found, "differences of a table's lines, and of a line from column to column")]
@@ -154,7 +154,7 @@ def _argued(some: Sequence[PrintedContrast], more: str) -> str:
 
 
 def _contrasts(results: Sequence[PaperResult]) -> Counter[str]:
-    return Counter(each.status for each in of_papers(results))
+    return Counter(each.status for each in paper_contrasts(results))
 
 
 def privacy(*results: PaperResult) -> str:

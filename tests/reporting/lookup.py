@@ -10,6 +10,7 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
+from pipeline.reporting.pages.views import table_view
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
@@ -81,4 +82,4 @@ def curves_of(table: TableResult) -> list[str]:
 
 def markdown(table: TableResult) -> str:
     """The table as `dprepro report` writes it beside the pages."""
-    return render("table.md", result=table)
+    return render("table.md", view=table_view(table, {}, 1))

@@ -10,7 +10,7 @@ from pipeline.params import load
 from pipeline.reporting import findings, tally
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.judging.contrasts import of_papers
+from pipeline.reporting.judging.contrasts import paper_contrasts
 from pipeline.reporting.papers import PaperResult, short
 
 README = Path(__file__).parents[2] / "README.md"
@@ -24,8 +24,7 @@ def generated(results: list[PaperResult]) -> str:
     claims = {result.key: assess(result) for result in results}
     names = {result.key: short(result.paper) for result in results}
     by_paper = [
-        findings.said(result.paper.findings, result.tables, claims[result.key], of_papers([result]))
-        for result in results
+        findings.render_findings(result, claims[result.key], paper_contrasts([result])) for result in results
     ]
     listed = [
         f"- **{names[finding.paper]}.** {finding.text} ([table](reports/tables/{finding.table}.md))"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.drawing import forest
-from pipeline.reporting.judging.contrasts import PrintedContrast, of_papers
-from pipeline.reporting.tables import flat
+from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.tables import csv
 from tests.reporting.made_up import toys
 
 ONE = (90.0, 90.1, 90.2)
@@ -23,7 +23,7 @@ def contrasts(
     declared = toys.settings(one=rows.pop("one", {}), two={"line": "two", **(changes or {})}, **rows)
     ran = [toys.record("one", declared, sigma_0=ONE), toys.record("two", declared, sigma_0=two)]
     ran += [toys.record(key.replace("_", "-"), declared, sigma_0=two) for key in rows]
-    return of_papers([toys.judged(paper, declared, *ran)])
+    return paper_contrasts([toys.judged(paper, declared, *ran)])
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> No
     assert (made.status, made.argued) == (status, True)
     assert made.ours is not None
     assert made.ours.value == pytest.approx(ours)
-    (line,) = flat.of_contrasts([made]).splitlines()[1:]
+    (line,) = csv.contrasts_csv([made]).splitlines()[1:]
     assert status in line
 
 

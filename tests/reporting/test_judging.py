@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.claims.ledgers import ProvenCurve
+from pipeline.reporting.facts import table_facts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages import summary as page
-from pipeline.reporting.tables import flat
-from pipeline.reporting.tables import ledger as ledgers
+from pipeline.reporting.pages.views import claim_shares
+from pipeline.reporting.tables.ledger import ledger_line
 from pipeline.reporting.wording import convergence_rule
 from tests.keeping import keep
 from tests.reporting import lookup
@@ -59,10 +59,10 @@ def test_every_entry_counts_once_however_many_variants_it_has_and_our_own_nowher
     variants = {"row": {}, "other": OTHERWISE, "third": {"variant": "thirdly"}}
     result = judged(rows={key: (90.0, changes) for key, changes in variants.items()})
     assert len(result.assessments) == 3
-    assert [(share.count, share.word.counted) for share in page.claims_met([result])] == [(1, "reproduced")]
+    assert [(share.number, share.word.counted) for share in claim_shares([result])] == [(1, "reproduced")]
     ours = judged(table={"own": True})
     assert ours.own
-    assert page.claims_met([ours]) == []
+    assert claim_shares([ours]) == []
 
 
 def test_a_claim_without_a_test_says_why() -> None:
@@ -169,6 +169,6 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     assert guarantee.state == "weaker"
     assert guarantee.reason == "what is proven of the mechanism as run is a larger ε than is claimed"
     (cells,) = (
-        ledgers.cells(here) for here in flat.of_table(table) if here.level == "epsilon=1" and here.cell
+        ledger_line(fact).cells for fact in table_facts(table) if fact.level == "epsilon=1" and fact.cell
     )
     assert "optimistic by 1" in cells

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.pages.summary import _pointing
+from pipeline.reporting.pages.views import direction
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from pipeline.reporting.pages.summary import _pointing
     ],
 )
 def test_undecided_comparisons_are_counted(verdicts: list[str], words: str) -> None:
-    assert _pointing([Outcome(verdict, "") for verdict in verdicts]) == words  # type: ignore[arg-type]
+    assert direction([Outcome(verdict, "") for verdict in verdicts]) == words  # type: ignore[arg-type]

@@ -1,13 +1,13 @@
-"""Differences that a paper's table prints, of its lines and of its columns, judged at equal budgets.
+"""Contrasts: differences of a table's lines and columns, judged at equal training budgets.
 
 Every line is compared with the table's baseline at each column, and with itself from one column to the next.
-Further pairs of lines are those that the paper argues (`Table.argues`). Two rows of one training budget judge
-a contrast: the rows that decide the printed values, or else rows that were trained at the other line's budget
+The paper's file names further pairs of lines (`Table.argues`). Two rows of one training budget judge a
+contrast: the rows that decide the printed values, else rows that were trained at the other line's budget
 (`Row.budget_of`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import hypot, sqrt
 from typing import Literal
@@ -19,8 +19,8 @@ from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, place
 from pipeline.reporting.papers import PaperResult
-from pipeline.reporting.printed import Line, Table
-from pipeline.reporting.results import LineResult, RowResult, TableResult
+from pipeline.reporting.printed import Line
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
 Status = Literal[
     "agrees",
@@ -74,7 +74,7 @@ class PrintedContrast:
     left: Side
     right: Side
     argued: bool  # by the paper
-    status: Status
+    status: Status = "not run"
     why: str = ""  # it is not judged
     ours: Mean | None = None
     half: float = 0.0  # half the 95 % interval of ours less the paper's
@@ -98,38 +98,33 @@ class PrintedContrast:
         return self.ours is not None
 
 
-def of_papers(results: Sequence[PaperResult]) -> list[PrintedContrast]:
-    """Every contrast of the papers' own tables."""
+def paper_contrasts(results: Sequence[PaperResult]) -> list[PrintedContrast]:
+    """Contrasts of the papers' own tables."""
     return [
-        found
+        contrast
         for result in results
         for table in result.tables
         if not table.table.own and table.table.unit == "percent"
-        for found in of_table(table)
+        for contrast in table_contrasts(table)
     ]
 
 
-def of_table(result: TableResult) -> Iterator[PrintedContrast]:
-    """Lines against the baseline and in the pairs that are argued, then levels of each line."""
-    table, lines = result.table, {line.line.key: line for line in result.lines if line.line is not None}
+def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
+    """Lines against the baseline and in argued pairs, then each line from one column to the next."""
+    table = result.table
+    lines = {line.line.key: line for line in result.lines if line.line is not None}
+    prints = {key: [level for level in table.columns if table.prints_at(key, level)] for key in lines}
     argued = dict.fromkeys((pair.left, pair.right) for pair in table.argues)
     first = table.baseline or next(iter(lines), "")
-    pairs = dict.fromkeys([*((key, first) for key in lines if key != first), *argued])
-    for left, right in pairs:
+    for left, right in dict.fromkeys([*((key, first) for key in lines if key != first), *argued]):
         if (right, left) in argued and (left, right) not in argued:
             continue
-        for level in table.columns:
-            if _prints(lines[left], level) and _prints(lines[right], level):
+        for level in prints[left]:
+            if level in prints[right]:
                 yield _judged(result, lines[left], level, lines[right], level, (left, right) in argued)
-    for line in lines.values():
-        columns = [level for level in table.columns if _prints(line, level)]
-        for before, after in pairwise(columns):
+    for key, line in lines.items():
+        for before, after in pairwise(prints[key]):
             yield _judged(result, line, after, line, before, table.argues_levels)
-
-
-def _prints(line: LineResult, level: str) -> bool:
-    printed = line.line.values.get(level) if line.line else None
-    return printed is not None and printed.value is not None
 
 
 def _judged(
@@ -138,59 +133,60 @@ def _judged(
     one, two = _rows(left, at, right, other)
     assert left.line is not None
     assert right.line is not None
-    made = PrintedContrast(result, Side(left.line, at, one), Side(right.line, other, two), argued, "not run")
+    contrast = PrintedContrast(result, Side(left.line, at, one), Side(right.line, other, two), argued)
     if one is None or two is None or at not in one.cells or other not in two.cells:
         waits = any(row is not None and row.waits for row in (one, two))
-        return _status(made, "waits for a GPU" if waits else "not run", "")
+        return replace(contrast, status="waits for a GPU") if waits else contrast
     if why := _why_not(one, two, at, other):
-        return _status(made, "not judged", why)
-    return _compared(made, result.table)
+        return replace(contrast, status="not judged", why=why)
+    return _compared(contrast, (one.cells[at], two.cells[other]), (one, two))
 
 
-def _status(made: PrintedContrast, status: Status, why: str) -> PrintedContrast:
-    return PrintedContrast(made.result, made.left, made.right, made.argued, status, why)
-
-
-def _compared(made: PrintedContrast, table: Table) -> PrintedContrast:
-    left, right = made.left, made.right
-    assert left.row is not None
-    assert right.row is not None
-    cells = left.row.cells[left.level], right.row.cells[right.level]
-    ours = contrast([(1.0, left.row.key, cells[0]), (-1.0, right.row.key, cells[1])])
-    theirs = NORMAL * hypot(left.error, right.error)
+def _compared(
+    made: PrintedContrast, cells: tuple[Cell, Cell], rows: tuple[RowResult, RowResult]
+) -> PrintedContrast:
+    """Apply the rule to a contrast of two cells."""
+    table, sides = made.result.table, (made.left, made.right)
+    ours = contrast([(1.0, rows[0].key, cells[0]), (-1.0, rows[1].key, cells[1])])
+    if ours.half is None:
+        return replace(made, status="not judged", why="no seeds in common")
+    theirs = NORMAL * hypot(made.left.error, made.right.error)
     share = sum(cell.mean.value for cell in cells) / 200
     test = NORMAL * 100 * sqrt(max(0.0, share * (1 - share)) / table.tested) if table.tested else 0.0
-    if ours.half is None:
-        return _status(made, "not judged", "no seeds in common")
     half = hypot(ours.half, test)
-    margin = min(table.judged_margin(side.level, side.line.values[side.level]) for side in (left, right))
-    size = place(ours.value - made.theirs, hypot(half, theirs), margin)
+    margin = min(table.judged_margin(side.level, side.line.values[side.level]) for side in sides)
     sign = 0 if abs(made.theirs) <= max(theirs, 10.0**-table.decimals / 2) else 1 if made.theirs > 0 else -1
-    status: Status
-    if sign and sign * ours.value + half < 0:
-        status = "opposite"
-    elif size == "agrees" and (not sign or sign * ours.value - half > 0):
-        status = "agrees"
-    elif size in ("above", "below"):
-        larger = abs(ours.value) > abs(made.theirs)
-        status = "differs" if not sign else "larger" if larger else "smaller"
-    elif sign and sign * ours.value - half > 0:
-        status = "same sign"
-    else:
-        status = "undecided"
-    return PrintedContrast(
-        made.result,
-        left,
-        right,
-        made.argued,
-        status,
-        "",
-        ours,
-        hypot(half, theirs),
-        margin,
-        all(cell.planned for cell in cells),
-        any(caveat.fewer_data for row in (left.row, right.row) for caveat in row.caveats),
+    return replace(
+        made,
+        status=_status(ours.value, made.theirs, half, hypot(half, theirs), margin, sign),
+        ours=ours,
+        half=hypot(half, theirs),
+        margin=margin,
+        planned=all(cell.planned for cell in cells),
+        fewer_data=any(caveat.fewer_data for row in rows for caveat in row.caveats),
     )
+
+
+def _status(ours: float, theirs: float, half: float, whole: float, margin: float, sign: int) -> Status:
+    """Status of a contrast.
+
+    Args:
+        ours: difference of our means.
+        theirs: difference of the printed numbers.
+        half: half the 95 % interval of ``ours``.
+        whole: half the 95 % interval of ``ours`` less ``theirs``.
+        margin: of ``ours`` less ``theirs``.
+        sign: of ``theirs``; 0 within the paper's own error.
+    """
+    size = place(ours - theirs, whole, margin)
+    surely_same = bool(sign) and sign * ours - half > 0
+    if sign and sign * ours + half < 0:
+        return "opposite"
+    if size == "agrees" and (not sign or surely_same):
+        return "agrees"
+    if size in ("above", "below"):
+        return "differs" if not sign else "larger" if abs(ours) > abs(theirs) else "smaller"
+    return "same sign" if surely_same else "undecided"
 
 
 def _rows(
@@ -213,7 +209,7 @@ def _rows(
 
 def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
     """The row that decides a line's value, then those that were trained at the budget of the other line."""
-    names = {each.line.key for each in (line, other) if each.line}
+    names = {named.line.key for named in (line, other) if named.line}
     further = (
         row
         for row in line.rows

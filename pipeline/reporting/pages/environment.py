@@ -1,5 +1,6 @@
-"""The report's pages and texts, rendered from the templates here."""
+"""Rendering of pages and Markdown files from the templates in this folder."""
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,23 +9,44 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
-from pipeline.reporting import tally, vocabulary, wording
+from pipeline.reporting import wording
 from pipeline.reporting.caveats import ENOUGH_EXAMPLES
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.judging import contrasts, fairness, guarantees, rule, severity, slowdown, verdicts
-from pipeline.reporting.pages import summary
-from pipeline.reporting.tables import ledger, reading, released_noise, remarks
+from pipeline.reporting.judging import contrasts, fairness, guarantees, rule
+from pipeline.reporting.tally import roughly
+from pipeline.reporting.vocabulary import PRIVACY, WORDS, words
+
+# formats of numbers, levels and ledgers
+FILTERS = (
+    roughly, words, wording.attack_words, wording.cell_text, wording.claim, wording.column_heads,
+    wording.columns_words, wording.composition, wording.convergence, wording.delta, wording.downwards,
+    wording.duration, wording.examples_words, wording.fixed, wording.guarantee_words, wording.isolation,
+    wording.level_words, wording.margin, wording.measured_words, wording.number, wording.printed,
+    wording.privacy_words, wording.settings_words, wording.shared_words, wording.signed,
+    wording.table_heading, wording.upwards,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules of judgement, as the foot of every page states them."""
+
+    contrasts: str = contrasts.RULE
+    fairness: str = fairness.RULE
+    fewest_seeds: int = rule.FEWEST_SEEDS
+    enough_examples: float = ENOUGH_EXAMPLES
+    vacuous: float = guarantees.VACUOUS
+    weaker: str = guarantees.WEAKER_REASON
 
 
 def render(template: str, **values: Any) -> str:
-    """The template filled with ``values``, its last line unended; those of HTML escape whatever is text."""
+    """Fill a template with view models, without a newline at the end; HTML templates escape text."""
     return _environment().get_template(template).render(values).rstrip("\n")
 
 
 @cache
 def _environment() -> Environment:
-    """Jinja with the modules whose wording tables and pages share."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=select_autoescape(["html"]),
@@ -32,17 +54,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    modules = (
-        contrasts, fairness, guarantees, ledger, reading, released_noise, remarks,
-        rule, severity, slowdown, summary, tally, verdicts, vocabulary, wording,
-    )  # fmt: skip
-    environment.globals |= {module.__name__.rpartition(".")[2]: module for module in modules}
     environment.globals |= {
-        "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
+        "vocabulary": WORDS,
+        "rules": Rules(),
         "RELATION_WORDS": RELATION_WORDS,
-        "privacy_tones": {word.text: word.tone for word in vocabulary.PRIVACY.values()},
+        "privacy_tones": {word.text: word.tone for word in PRIVACY.values()},
+        "forest_style": Markup(forest.STYLE),
     }
-    environment.globals["forest_style"] = Markup(forest.STYLE)
+    environment.filters |= {function.__name__: function for function in FILTERS}
     environment.filters["forest"] = lambda panels, up: Markup(forest.inline(panels, up))
     environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
     return environment

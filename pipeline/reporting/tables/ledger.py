@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pipeline.reporting import wording
+from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging import severity
-from pipeline.reporting.tables.flat import LevelResult
 from pipeline.reporting.vocabulary import LEDGERS, SEVERITIES, Word
 
 HEAD = (
@@ -20,7 +21,6 @@ HEAD = (
     "special uses outside ε, the worst",
 )
 
-TONES = {word.text: word.tone for words in (LEDGERS, SEVERITIES) for word in words.values()}
 READ = (
     "The verdicts judge the released weights of a training run. No verdict says that an ε is small. "
     "Each bound treats floats as real numbers: the column 'floating point' names the noise, float32 "
@@ -39,40 +39,61 @@ COMMON = (
 )
 
 
-def cells(here: LevelResult) -> list[str]:
-    """A level that ran, in words under `HEAD`; beside what an attack shows the ε of what was attacked."""
-    assert here.row is not None
-    assert here.cell is not None
-    assert here.verdict is not None
-    ledger, verdict = here.cell.guarantee.ledger, here.verdict
+class LedgerLine(NamedTuple):
+    """Line of the ledger."""
+
+    paper: str
+    cells: list[str]  # under `HEAD`
+    tone: str  # of the verdict
+    use_tone: str  # of the worst special use; '' without one
+
+
+class LedgerView(NamedTuple):
+    """Page of the ledger."""
+
+    lines: list[LedgerLine]
+    verdicts: list[tuple[Word, int]]  # that levels have, with their numbers
+    grades: list[tuple[Word, int]]  # of each level's worst special use
+    head: tuple[str, ...] = HEAD
+    read: str = READ
+    common: str = COMMON
+
+
+def ledger_view(facts: Sequence[Fact]) -> LedgerView:
+    """Build the page of the ledger from the facts of private levels."""
+    special = (severity.specific(fact.not_covered) for fact in facts)
+    return LedgerView(
+        [ledger_line(fact) for fact in facts],
+        _counted(LEDGERS, (fact.verdict.name for fact in facts if fact.verdict)),
+        _counted(SEVERITIES, (uses[0].severity for uses in special if uses)),
+    )
+
+
+def _counted(words: Mapping[str, Word], keys: Iterable[str]) -> list[tuple[Word, int]]:
+    numbers = Counter(keys)
+    return [(word, numbers[key]) for key, word in words.items() if numbers[key]]
+
+
+def ledger_line(fact: Fact) -> LedgerLine:
+    """Line of a level that ran; an attack's bound has the epsilon of the attacked mechanism behind it."""
+    assert fact.row is not None
+    assert fact.cell is not None
+    assert fact.verdict is not None
+    ledger, verdict = fact.cell.guarantee.ledger, fact.verdict
+    uses, word = severity.specific(fact.not_covered), LEDGERS[verdict.name]
     optimistic = ""
     if verdict.name == "optimistic" and ledger.epsilon_upper is not None and ledger.claimed is not None:
         optimistic = f" by {wording.upwards(ledger.epsilon_upper - ledger.claimed)}"
-    vacuous = ", and no privacy to speak of" if here.cell.guarantee.state == "vacuous" else ""
-    return [
-        here.row.key,
-        wording.level_words(here.level),
+    vacuous = ", and no privacy to speak of" if fact.cell.guarantee.state == "vacuous" else ""
+    cells = [
+        fact.row.key,
+        wording.level_words(fact.level),
         wording.claim(ledger),
         "none" if ledger.epsilon_upper is None else wording.upwards(ledger.epsilon_upper),
         "–" if ledger.epsilon_lower is None else wording.downwards(ledger.epsilon_lower),
-        LEDGERS[verdict.name].text + optimistic + vacuous,
+        word.text + optimistic + vacuous,
         wording.attack_words(verdict.attack),
         verdict.floating_point,
-        severity.at_worst(severity.specific(here.not_covered)),
+        severity.at_worst(uses),
     ]
-
-
-def verdicts(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
-    """Each verdict that levels have, how many have it, and what it means."""
-    return _counted(LEDGERS, (here.verdict.name for here in results if here.verdict))
-
-
-def grades(results: Sequence[LevelResult]) -> list[tuple[str, int, str]]:
-    """Counts of the grades of each level's worst special use that no epsilon covers."""
-    special = (severity.specific(here.not_covered) for here in results)
-    return _counted(SEVERITIES, (uses[0].severity for uses in special if uses))
-
-
-def _counted(words: Mapping[str, Word], keys: Iterable[str]) -> list[tuple[str, int, str]]:
-    numbers = Counter(keys)
-    return [(word.text, numbers[key], word.means) for key, word in words.items() if numbers[key]]
+    return LedgerLine(fact.table.paper, cells, word.tone, SEVERITIES[uses[0].severity].tone if uses else "")

@@ -1,0 +1,95 @@
+"""Facts: the results of rows by level and metric, and printed values that wait for a result.
+
+Tables, pages, CSV files and findings read them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.reporting.judging import severity, verdicts
+from pipeline.reporting.judging.severity import NotCovered
+from pipeline.reporting.judging.verdicts import Verdict
+from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.printed import Printed
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Result of a row at a level by a metric; without a row, a printed value of a line."""
+
+    table: TableResult
+    line: LineResult
+    row: RowResult | None
+    level: str
+    metric: str = ""  # a further metric of the table; '' for the table's own
+
+    @cached_property
+    def cell(self) -> Cell | None:
+        """Measured numbers; None if the row has not been run at the level."""
+        if self.row is None:
+            return None
+        return (self.row.also[self.metric] if self.metric else self.row.cells).get(self.level)
+
+    @cached_property
+    def decides(self) -> bool:
+        """Return True if the line's printed value at the level is judged by this row."""
+        return self.row is not None and self.line.decides(self.row, self.level)
+
+    @property
+    def printed(self) -> Printed | None:
+        """Printed cell of the table's own metric."""
+        return self.line.line.values.get(self.level) if self.line.line else None
+
+    @cached_property
+    def value(self) -> Value | None:
+        """Judged printed value that the row decides, or that waits for a row."""
+        return self.line.value(self.level, self.metric) if self.row is None or self.decides else None
+
+    @property
+    def status(self) -> str:
+        """Status of the printed value, in one to three words."""
+        return self.value.status if self.value else ""
+
+    @property
+    def evidence(self) -> str:
+        """Strength of the evidence: accounting, blind, exploratory, ..."""
+        if self.cell is None:
+            return ""
+        if self.cell.mean.exact:
+            return "accounting"
+        if self.value:
+            return self.value.evidence
+        return "planned" if self.cell.planned else "exploratory"
+
+    @property
+    def private(self) -> bool:
+        """Return True if the result claims or has privacy."""
+        return self.cell is not None and self.cell.guarantee.state != "none"
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """Verdict on the ledger, with the attack that came closest to its bound."""
+        record = self.row.record if self.row else None
+        return verdicts.of_cell(self.cell, record) if self.cell and record else None
+
+    @cached_property
+    def not_covered(self) -> list[NotCovered]:
+        """Uses of private data that no epsilon covers, the worst first."""
+        record = self.row.record if self.row else None
+        return severity.of_cell(self.cell, record) if self.cell and record else []
+
+
+def table_facts(result: TableResult) -> Iterator[Fact]:
+    """Facts of a table: each row or empty line at each level by each metric."""
+    for line in result.lines:
+        for row in line.rows or (None,):
+            for level in result.levels:
+                for metric in ("", *result.table.also):
+                    yield Fact(result, line, row, level, metric)
+
+
+def paper_facts(papers: Iterable[PaperResult]) -> list[Fact]:
+    """Facts of all papers, in the order shown."""
+    return [fact for paper in papers for table in paper.tables for fact in table_facts(table)]

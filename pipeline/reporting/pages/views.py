@@ -1,0 +1,362 @@
+"""View models: typed contents of the pages and Markdown files."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from pipeline.params import Row
+from pipeline.reporting import figures, findings, tally, wording
+from pipeline.reporting.drawing import forest
+from pipeline.reporting.facts import Fact
+from pipeline.reporting.findings import Sentence
+from pipeline.reporting.judging import severity, slowdown, values, verdicts
+from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.judging.severity import NotCovered
+from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from pipeline.reporting.tables import reading, released_noise, remarks
+from pipeline.reporting.tables.reading import Reading
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, VALUES, Word
+
+MLFLOW = "http://127.0.0.1:5000"
+Count = tuple[str, str, str]  # words, number, reasons
+
+
+class Share(NamedTuple):
+    """Part of a bar."""
+
+    number: int
+    word: Word
+
+
+class Texts(NamedTuple):
+    """Table of text."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    rule: str = ""
+
+
+class FigureView(NamedTuple):
+    """Figure that a paper's file asks for; the caption is HTML."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+class LevelView(NamedTuple):
+    """Level of a row: its result and its ledger."""
+
+    cell: Cell
+    verdict: str  # after the printed value
+    attack: str  # that came closest to its bound
+    uses: list[NotCovered]  # special uses of private data outside epsilon
+
+
+class RowView(NamedTuple):
+    """Row with its settings, levels and training curves."""
+
+    row: RowResult
+    common: dict[str, Any]  # settings of all levels
+    special: dict[str, dict[str, Any]]  # further settings by level
+    levels: list[LevelView]
+    curves: str | None  # as SVG
+    mlflow: str  # address of its runs
+
+
+class TableView(NamedTuple):
+    """Section of a table."""
+
+    result: TableResult
+    notes: list[str]
+    alarms: list[tuple[list[str], tuple[str, str]]]  # rows, (verdict, reason)
+    protections: list[tuple[list[str], str]]  # rows, words
+    deciding: list[Reading]
+    variants: list[Reading]
+    wide: list[Texts]  # the same for Markdown
+    releases: Texts
+    slowdowns: Texts
+    plot: str | None  # as SVG
+    figures: list[FigureView]
+    missing: str  # rows that have not been run
+    rows: list[RowView]
+
+
+class ClaimView(NamedTuple):
+    """Claim with its verdict in plain words."""
+
+    result: ClaimResult
+    verdict: str
+    tone: str
+
+
+class PaperView(NamedTuple):
+    """Page of a paper."""
+
+    result: PaperResult
+    name: str  # authors and year
+    tables: list[TableView]
+    claims: list[ClaimView]
+    contrasts: list[PrintedContrast]
+    findings: list[Sentence]
+    agreement: list[Share]  # of printed values
+    privacy: list[Share]  # of cells run as in the paper
+    claim_shares: list[Share]
+    counts: list[Count]  # of printed values
+    contrast_counts: list[Count]
+    contrast_lines: Texts
+    panels: list[forest.Panel]
+
+
+class IndexView(NamedTuple):
+    """First page."""
+
+    papers: list[PaperView]
+    sections: list[tuple[str, list[PaperView]]]  # under titles: papers, and rows of no paper
+    published: int  # papers
+    findings: list[tuple[str, Sentence]]  # with the paper's name
+    counts: list[Count]  # of printed values
+    contrast_counts: list[Count]
+    claim_counts: list[Count]
+    waiting: list[tuple[str, int]]  # status, number of printed values
+    by_chance: str
+    privacy: str
+    panels: list[forest.Panel]
+    picture: str | None  # as SVG
+
+
+class ResultView(NamedTuple):
+    """Line of the page of all results."""
+
+    fact: Fact
+    paper: str
+    row: str
+    data: str
+    method: str
+    ours: float | None
+    half: float | None  # half the 95 % interval
+    claimed: float | None
+    proven: float | None
+    privacy: str
+
+
+def result_view(fact: Fact) -> ResultView:
+    """Build the line of a result, or of a printed value that waits for one."""
+    declared = fact.row.declared if fact.row and isinstance(fact.row.declared, Row) else None
+    mean, guarantee = (fact.cell.mean, fact.cell.guarantee) if fact.cell else (None, None)
+    return ResultView(
+        fact,
+        paper=fact.table.paper,
+        row=fact.row.key if fact.row else "",
+        data=declared.data if declared else "",
+        method=declared.method if declared else "",
+        ours=round(mean.value, 9) if mean else None,
+        half=mean.half if mean else None,
+        claimed=guarantee.ledger.claimed if guarantee else None,
+        proven=guarantee.ledger.epsilon_upper if guarantee else None,
+        privacy=PRIVACY[guarantee.state].text if guarantee else "",
+    )
+
+
+def table_view(result: TableResult, files: Mapping[str, str], experiments: int) -> TableView:
+    """Build the section of a table from its results and its ``files``, by their paths under `reports/`."""
+    name = result.table.name
+    svgs = {path.removeprefix("figures/").removesuffix(".svg"): text for path, text in files.items()}
+    frames = reading.wide(result), reading.wide_variants(result)
+    releases = released_noise.head(result), released_noise.lines(result), released_noise.RULE
+    return TableView(
+        result=result,
+        notes=remarks.notes(result),
+        alarms=remarks.reasons(result),
+        protections=released_noise.protections(result),
+        deciding=reading.deciding(result),
+        variants=reading.variants(result),
+        wide=[Texts("", list(frame.columns), frame.to_numpy().tolist()) for frame in frames],
+        releases=Texts(f"What rows of {name} release once", *releases),
+        slowdowns=Texts(f"Slow-down in {name}", slowdown.HEAD, slowdown.lines(result), slowdown.RULE),
+        plot=svgs.get(result.name),
+        figures=[
+            FigureView(figure, kind.TITLE.format(name), kind.CAPTION, svgs[figure])
+            for figure, kind in figures.of_table(result).items()
+            if figure in svgs
+        ],
+        missing=_missing(result),
+        rows=[
+            _row_view(row, line, result, svgs.get(f"{row.key}-curves"), experiments)
+            for line in result.lines
+            for row in line.rows
+        ],
+    )
+
+
+def _row_view(
+    row: RowResult, line: LineResult, result: TableResult, curves: str | None, experiments: int
+) -> RowView:
+    levels = [_level_view(cell, row, line, result.table.decimals) for cell in row.cells.values()]
+    return RowView(row, *_settings(row), levels, curves, mlflow_link(row.key, experiments))
+
+
+def _level_view(cell: Cell, row: RowResult, line: LineResult, decimals: int) -> LevelView:
+    value, attacks, record = line.value(cell.level), cell.replicas[0].attacks, row.record
+    verdict = "" if cell.difference is None else f" ({wording.signed(cell.difference, decimals)})"
+    if value and value.verdict and line.decides(row, cell.level):
+        verdict = f": {value.words}"
+    attack = wording.attack_words(verdicts.closest(verdicts.on_mechanism(attacks))) if attacks else ""
+    return LevelView(
+        cell, verdict, attack, severity.specific(severity.of_cell(cell, record)) if record else []
+    )
+
+
+def _settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings that all levels of a row share, and the further settings of each level."""
+    replicas = row.record.replicas if row.record else ()
+    by_level = {replica.level: replica.settings for replica in replicas}
+    first, *others = list(by_level.values()) or [{}]
+    common = {
+        name: value for name, value in first.items() if all(level.get(name) == value for level in others)
+    }
+    special = {}
+    for level, settings in by_level.items():
+        known = {*common, level.partition("=")[0]}
+        if further := {name: value for name, value in settings.items() if name not in known}:
+            special[level] = further
+    return common, special
+
+
+def mlflow_link(row: str, experiments: int) -> str:
+    """Address of a row's runs in the MLflow page that `dprepro ui` opens.
+
+    MLflow finds experiments by number alone, and numbers depend on the order of their creation. `publish`
+    creates one for each of the laboratory's papers, so that all numbers together always hold the row.
+    """
+    wanted = "searchFilter=" + quote(f'tags.row = "{row}"')
+    if experiments == 1:  # the page for several would show nothing of a single one's runs
+        return f"{MLFLOW}/#/experiments/1/runs?{wanted}"
+    numbers = json.dumps([str(number) for number in range(1, experiments + 1)])
+    return f"{MLFLOW}/#/compare-experiments/s?experiments={quote(numbers)}&{wanted}"
+
+
+def _missing(result: TableResult) -> str:
+    """Counts of the rows that have not been run, by the machine that they need."""
+    missing = [row for row in result.rows if not row.cells]
+    waiting = [row for row in missing if row.waits]
+    parts = []
+    if waiting:
+        hours = sum(row.gpu_hours or 0.0 for row in waiting)
+        about = f" (about {tally.roughly(hours)} hours of one)" if hours else ""
+        parts.append(f"{tally.of_rows(len(waiting))} for a GPU{about}")
+    if others := len(missing) - len(waiting):
+        parts.append(f"{tally.of_rows(others)} to be trained here")
+    return ", ".join(parts)
+
+
+def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], experiments: int) -> PaperView:
+    """Build the page of a paper from its results and the ``files`` of its tables, by the tables' names."""
+    claims, contrasts = assess(result), paper_contrasts([result])
+    lines = [_contrast_line(contrast) for contrast in sorted(contrasts, key=lambda each: not each.argued)]
+    head = ("contrast", "at", "paper", "ours", "verdict")
+    return PaperView(
+        result=result,
+        name=short(result.paper),
+        tables=[table_view(table, files[table.name], experiments) for table in result.tables],
+        claims=[ClaimView(claim, *claim_verdict(claim)) for claim in claims],
+        contrasts=contrasts,
+        findings=findings.render_findings(result, claims, contrasts),
+        agreement=_shares((value.status for value in values.every(result)), VALUES),
+        privacy=_shares(_states(result), PRIVACY),
+        claim_shares=claim_shares(claims),
+        counts=tally.values(result),
+        contrast_counts=tally.contrasts(result),
+        contrast_lines=Texts("Differences that the tables print, beside ours", head, lines),
+        panels=forest.panels([result], contrasts),
+    )
+
+
+def claim_shares(claims: Sequence[ClaimResult]) -> list[Share]:
+    """Statuses of a paper's claims; claims on experiments of our own don't count."""
+    return _shares((claim.status for claim in claims if not claim.own), CLAIMS)
+
+
+def _states(result: PaperResult) -> Iterable[str]:
+    """Verdicts on the privacy of every cell that was run as in the paper, or that is of no paper."""
+    tables = [table for table in result.tables if not (result.paper.published and table.table.own)]
+    rows = [row for table in tables for row in table.rows if not row.variant]
+    return [cell.guarantee.state for row in rows for cell in row.cells.values()]
+
+
+def _shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
+    counts = Counter(keys)
+    return [Share(counts[key], word) for key, word in words.items() if counts[key]]
+
+
+def _contrast_line(contrast: PrintedContrast) -> list[str]:
+    decimals, left, right = contrast.result.table.decimals, contrast.left, contrast.right
+    at = wording.level_words(left.level)
+    if contrast.of_lines:
+        name = f"{left.line.label} − {right.line.label}"
+    else:
+        name, at = left.line.label, f"{at} − {wording.level_words(right.level)}"
+    theirs = wording.signed(contrast.theirs, decimals)
+    ours = ""
+    if contrast.ours:
+        ours = f"{wording.signed(contrast.ours.value, decimals)} ± {wording.fixed(contrast.half, decimals)}"
+    verdict = CONTRASTS[contrast.status].text + (f": {contrast.why}" if contrast.why else "")
+    return [f"{contrast.result.table.name}: {name}", at, theirs, ours, verdict]
+
+
+def claim_verdict(result: ClaimResult) -> tuple[str, str]:
+    """Verdict on a claim in plain words, and its tone."""
+    word = CLAIMS[result.status]
+    text = word.text
+    if result.status == "not judged":
+        as_in_paper = (assessment for assessment in result.assessments if not assessment.variant)
+        small = next(assessment for assessment in as_in_paper if assessment.status == "not judged")
+        text += f": {direction(small.outcomes)}"
+    if result.status == "only differently":
+        statuses = [assessment.status for assessment in result.assessments]
+        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
+        text += f": holds for {held} of {held + failed}"
+    return text, word.tone
+
+
+def direction(outcomes: Sequence[Outcome]) -> str:
+    """``points to no, in 1 of 3``: direction of outcomes that are not judged."""
+    ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
+    answer, pointing = ("no", ran.count("fails")) if "fails" in ran else ("yes", ran.count("holds"))
+    if not pointing:
+        return "points nowhere"
+    share = "" if pointing == len(ran) else f", in {pointing} of {len(ran)}"
+    return f"points to {answer}{share}"
+
+
+def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
+    """Build the first page from the papers' pages."""
+    # rows of no paper are none of a paper's
+    published = [paper for paper in papers if paper.result.paper.published]
+    own = [paper for paper in papers if not paper.result.paper.published]
+    results = [paper.result for paper in published]
+    counts = tally.metrics(*(paper.result for paper in papers))
+    waiting = {"waits for a GPU": counts["wait_for_gpu"], "not run": counts["not_run"]}
+    names = {paper.result.key: paper.name for paper in papers}
+    first = findings.first([paper.findings for paper in papers])
+    return IndexView(
+        papers=list(papers),
+        sections=[named for named in (("The papers", published), ("Rows of our own", own)) if named[1]],
+        published=len(published),
+        findings=[(names[sentence.paper], sentence) for sentence in first],
+        counts=tally.values(*results),
+        contrast_counts=tally.contrasts(*results),
+        claim_counts=tally.claims(claim.result for paper in papers for claim in paper.claims),
+        waiting=[(status, count) for status, count in waiting.items() if count],
+        by_chance=tally.by_chance(*results),
+        privacy=tally.privacy(*(results or [paper.result for paper in papers])),
+        panels=forest.panels(results, [each for paper in papers for each in paper.contrasts]),
+        picture=picture,
+    )
