@@ -6,13 +6,14 @@ from pathlib import Path
 
 from pipeline.files import write_json, write_text
 from pipeline.params import Settings
-from pipeline.reporting import figures, tally
+from pipeline.reporting import figures
 from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
 from pipeline.reporting.facts import paper_facts, table_facts
 from pipeline.reporting.gather import gather
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.pages.views import PaperView, TableView, index_view, paper_view, result_view
 from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.prose import counts
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import csv, ledger
 from pipeline.reporting.tables.reading import latex
@@ -49,7 +50,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         written |= {path: text for of_table in drawn.values() for path, text in of_table.items()}
         files[paper.key] = [folder / name for name in written]
         _put(written | page, folder)
-        write_json(folder / "metrics" / f"{paper.key}.json", tally.metrics(paper))
+        write_json(folder / "metrics" / f"{paper.key}.json", counts.metrics(paper))
         views.append(view)
     picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
     _put(dict(_overviews(views, picture)), folder)

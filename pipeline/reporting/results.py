@@ -290,11 +290,11 @@ class TableResult:
         first, *others = [row.caveats for row in self.rows if row.cells] or [()]
         return tuple(caveat for caveat in first if others and all(caveat in caveats for caveats in others))
 
-    def alike(self, told: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
-        """(rows, what is told of some cell of theirs), by what is told; nothing of None."""
+    def rows_by(self, remark: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
+        """(rows, remark) of each remark on any cell."""
         rows: dict[T, list[str]] = {}
         for row in self.rows:
-            for words in dict.fromkeys(map(told, row.cells.values())):
+            for words in dict.fromkeys(map(remark, row.cells.values())):
                 if words is not None:
                     rows.setdefault(words, []).append(row.key)
         return [(keys, words) for words, keys in rows.items()]

@@ -37,13 +37,14 @@ class Words(Strict):
     isolation: dict[str, str]
     attacks: dict[str, str]
     bounds: dict[str, str]
+    rules: dict[str, str]
     statements: dict[str, str]  # with places for what a statement names
 
 
 WORDS = Words.model_validate(
     YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 )
-VALUES, CONTRASTS, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
+VALUES, CONTRASTS, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS, RULES = (
     WORDS.values,
     WORDS.contrasts,
     WORDS.privacy,
@@ -51,6 +52,7 @@ VALUES, CONTRASTS, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS = (
     WORDS.severities,
     WORDS.outcomes,
     WORDS.claims,
+    WORDS.rules,
 )
 
 

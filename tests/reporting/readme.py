@@ -7,11 +7,11 @@ import textwrap
 from pathlib import Path
 
 from pipeline.params import load
-from pipeline.reporting import findings, tally
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.judging.contrasts import paper_contrasts
 from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.prose import counts, findings
 
 README = Path(__file__).parents[2] / "README.md"
 FINDINGS = 5  # at most
@@ -31,9 +31,9 @@ def generated(results: list[PaperResult]) -> str:
         for finding in findings.first(by_paper)[:FINDINGS]
     ]
     every = [claim for of_paper in claims.values() for claim in of_paper]
-    head = tally.OVERVIEW
-    lines = [head, ("---",) * len(head), *tally.overview(every, *results)]
-    counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(tally.privacy(*results)))
+    head = counts.OVERVIEW
+    lines = [head, ("---",) * len(head), *counts.overview(every, *results)]
+    counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(*results)))
     return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
 
 

@@ -11,11 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.params import load as load_params
-from pipeline.reporting import findings, papers, wording
+from pipeline.reporting import papers, wording
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.judging.contrasts import paper_contrasts
 from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.prose import findings
 from pipeline.reporting.report import Report
 from tests.reporting import lookup, readme
 from tests.reporting.made_up import dpsgd, toys

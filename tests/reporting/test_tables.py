@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from pipeline.reporting.prose.remarks import alarms
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables.reading import escaped, latex, wide
-from pipeline.reporting.tables.remarks import reasons
 from tests.reporting import lookup
 from tests.reporting.lookup import markdown
 from tests.reporting.made_up import dpsgd
@@ -38,7 +38,7 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
     declared = dpsgd.settings(**{key: {"reproducible": True} for key in (dpsgd.PLAIN, dpsgd.LAYER)})
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
-    alike = [rows for rows, _ in reasons(lookup.table(declared, tmp_path))]
+    alike = [rows for rows, _ in alarms(lookup.table(declared, tmp_path))]
     assert alike == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
 
 

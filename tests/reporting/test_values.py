@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting import tally
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.assess import assess
 from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.prose import counts
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
 
@@ -138,7 +138,7 @@ def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     assert value.row
     assert (value.row.key, value.row.variant, value.status) == ("row-planned", "", "below")
     assert value.planned
-    assert tally.metrics(planned(5))["decided_as_planned"] == 1
+    assert counts.metrics(planned(5))["decided_as_planned"] == 1
 
 
 @pytest.mark.parametrize(("seeds", "decides"), [(8, "again"), (7, "first")])
@@ -199,7 +199,7 @@ def test_why_there_is_no_number() -> None:
     assert [value.words for value in values.every(result)] == reasons
     # which are counted where there are several
     why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
-    assert tally.values(result)[-1] == ("not run", "4", why)
+    assert counts.values(result)[-1] == ("not run", "4", why)
 
 
 def test_a_row_waits_at_its_own_levels_alone() -> None:
@@ -212,7 +212,7 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     result = judged({"row": None}, table={"own": True})
-    assert (values.every(result), tally.values(result)) == ([], [])
+    assert (values.every(result), counts.values(result)) == ([], [])
 
 
 def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
@@ -231,7 +231,7 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     )
     accuracies = {"one": 90.0, "two": 80.0, "three-reduced": 80.0}
     ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, accuracy in accuracies.items()]
-    assert tally.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == [
+    assert counts.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == [
         ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
         (
             "agree",
@@ -253,13 +253,13 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
     ]
-    counts = tally.metrics(result)
-    assert (counts["printed"], counts["agree"], counts["differ"], counts["not_counted"]) == (2, 1, 0, 1)
+    metrics = counts.metrics(result)
+    assert (metrics["printed"], metrics["agree"], metrics["differ"], metrics["not_counted"]) == (2, 1, 0, 1)
     # nor before it was run
     waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
     assert values.every(waiting)[1].words == "still to be trained; not counted: printed twice"
-    counts = tally.metrics(waiting)
-    assert (counts["printed"], counts["not_run"], counts["not_counted"]) == (2, 0, 1)
+    metrics = counts.metrics(waiting)
+    assert (metrics["printed"], metrics["not_run"], metrics["not_counted"]) == (2, 0, 1)
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
@@ -269,9 +269,9 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
         (whole, "decided_at_paper_settings"),
         ({**whole, "examples": 100_000}, "decided_at_own_budget"),  # of which the rows have 55 %
     ):
-        counts = tally.metrics(judged({"row": SURE}, table=table))
-        assert [name for _, name in tally.STRENGTHS.values() if counts[name]] == [strength]
-    grounds = tally.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
+        metrics = counts.metrics(judged({"row": SURE}, table=table))
+        assert [name for _, name in counts.STRENGTHS.values() if metrics[name]] == [strength]
+    grounds = counts.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
     assert grounds.endswith(
         "; 1 at a budget of our own (1 exploratory), 1 of them on a part of the paper's data"
     )

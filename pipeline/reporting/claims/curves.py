@@ -26,7 +26,7 @@ from pipeline.reporting.wording import level_words, with_interval
 
 
 class Slower(Bounded):
-    """Training at level ``end`` takes so many times as many epochs as at ``start``; see `slowdown.RULE`."""
+    """Training at level ``end`` takes so many times as many epochs as at ``start``; see `words.yaml`."""
 
     kind: Literal["slowdown"]
     of: Reference

@@ -35,14 +35,6 @@ Status = Literal[
     "not run",
 ]
 NORMAL = float(ndtri((1 + LEVEL) / 2))
-RULE = (
-    "A contrast is the difference of two printed numbers beside the difference of ours, at equal training "
-    "budgets: the same number of epochs within reach, and the same largest batch. It agrees if the whole "
-    "95 % interval of ours less the paper's lies within the margin and ours has the paper's sign. It is "
-    "larger or smaller than the paper's if the interval lies outside, and opposite if ours surely has the "
-    "other sign. 'Same sign' has the paper's sign surely, and its size is undecided. A difference within the "
-    "paper's own error has no sign. The interval covers seeds, the paper's errors, and the test set once."
-)
 
 
 @dataclass(frozen=True)

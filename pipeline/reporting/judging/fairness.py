@@ -22,13 +22,6 @@ METRIC = "validation_accuracy"
 TENTH = 0.1  # of a training, its last, in which validation accuracy must be flat
 # Flat: at this rate as long a training again would gain less than the margin.
 AGAIN = 1 / TENTH
-RULE = (
-    "A verdict at a budget of our own is fair if four things hold. The line had at least the epochs that "
-    "the table's other lines had. The winner of its search is not at an edge of the grid, or a wider grid "
-    "was tried and lost. Validation accuracy is flat: at the rate of its last tenth, as long a training "
-    "again would gain less than the margin. Seeds don't share one pretrained network of ours. Otherwise a "
-    "value above or below the paper's is not judged."
-)
 
 
 @dataclass(frozen=True)

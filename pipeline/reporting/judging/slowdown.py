@@ -12,11 +12,6 @@ from pipeline.reporting.wording import level_words, row_words, with_interval
 METRIC = "validation_accuracy"
 MARGIN = 0.005  # points below the best, as a share: the last bit of a curve is noise
 HEAD = ("row", "levels", "validation accuracy to reach", "epochs", "slow-down")
-# Declared wherever a slow-down is shown.
-RULE = (
-    "Slow-down: epochs until validation accuracy first reaches the lower of the two levels' best (means "
-    f"over seeds) less {100 * MARGIN:g} points, between epochs by linear interpolation; one ratio a seed."
-)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pipeline.reporting import wording
 from pipeline.reporting.caveats import ENOUGH_EXAMPLES
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.judging import contrasts, fairness, guarantees, rule
-from pipeline.reporting.tally import roughly
+from pipeline.reporting.judging import guarantees, rule
+from pipeline.reporting.prose.counts import roughly
 from pipeline.reporting.vocabulary import PRIVACY, WORDS, words
 
 # formats of numbers, levels and ledgers
@@ -30,10 +30,8 @@ FILTERS = (
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of judgement, as the foot of every page states them."""
+    """Numbers of the rules that the foot of every page states."""
 
-    contrasts: str = contrasts.RULE
-    fairness: str = fairness.RULE
     fewest_seeds: int = rule.FEWEST_SEEDS
     enough_examples: float = ENOUGH_EXAMPLES
     vacuous: float = guarantees.VACUOUS

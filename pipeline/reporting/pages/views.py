@@ -7,20 +7,21 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.params import Row
-from pipeline.reporting import figures, findings, tally, wording
+from pipeline.reporting import figures, wording
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import Fact
-from pipeline.reporting.findings import Sentence
 from pipeline.reporting.judging import severity, slowdown, values, verdicts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.prose import counts, findings, remarks
+from pipeline.reporting.prose.findings import Sentence
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.tables import reading, released_noise, remarks
+from pipeline.reporting.tables import reading
 from pipeline.reporting.tables.reading import Reading
-from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, VALUES, Word
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, RULES, VALUES, Word
 
 MLFLOW = "http://127.0.0.1:5000"
 Count = tuple[str, str, str]  # words, number, reasons
@@ -170,17 +171,20 @@ def table_view(result: TableResult, files: Mapping[str, str], experiments: int) 
     name = result.table.name
     svgs = {path.removeprefix("figures/").removesuffix(".svg"): text for path, text in files.items()}
     frames = reading.wide(result), reading.wide_variants(result)
-    releases = released_noise.head(result), released_noise.lines(result), released_noise.RULE
+    slowdown_rule = RULES["slowdown"].format(points=100 * slowdown.MARGIN)
+    head = ["row", "quantity", *wording.column_heads(result)]
     return TableView(
         result=result,
         notes=remarks.notes(result),
-        alarms=remarks.reasons(result),
-        protections=released_noise.protections(result),
+        alarms=remarks.alarms(result),
+        protections=remarks.protections(result),
         deciding=reading.deciding(result),
         variants=reading.variants(result),
         wide=[Texts("", list(frame.columns), frame.to_numpy().tolist()) for frame in frames],
-        releases=Texts(f"What rows of {name} release once", *releases),
-        slowdowns=Texts(f"Slow-down in {name}", slowdown.HEAD, slowdown.lines(result), slowdown.RULE),
+        releases=Texts(
+            f"What rows of {name} release once", head, remarks.releases(result), RULES["releases"]
+        ),
+        slowdowns=Texts(f"Slow-down in {name}", slowdown.HEAD, slowdown.lines(result), slowdown_rule),
         plot=svgs.get(result.name),
         figures=[
             FigureView(figure, kind.TITLE.format(name), kind.CAPTION, svgs[figure])
@@ -250,10 +254,10 @@ def _missing(result: TableResult) -> str:
     parts = []
     if waiting:
         hours = sum(row.gpu_hours or 0.0 for row in waiting)
-        about = f" (about {tally.roughly(hours)} hours of one)" if hours else ""
-        parts.append(f"{tally.of_rows(len(waiting))} for a GPU{about}")
+        about = f" (about {counts.roughly(hours)} hours of one)" if hours else ""
+        parts.append(f"{counts.of_rows(len(waiting))} for a GPU{about}")
     if others := len(missing) - len(waiting):
-        parts.append(f"{tally.of_rows(others)} to be trained here")
+        parts.append(f"{counts.of_rows(others)} to be trained here")
     return ", ".join(parts)
 
 
@@ -272,8 +276,8 @@ def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], expe
         agreement=_shares((value.status for value in values.every(result)), VALUES),
         privacy=_shares(_states(result), PRIVACY),
         claim_shares=claim_shares(claims),
-        counts=tally.values(result),
-        contrast_counts=tally.contrasts(result),
+        counts=counts.values(result),
+        contrast_counts=counts.contrasts(result),
         contrast_lines=Texts("Differences that the tables print, beside ours", head, lines),
         panels=forest.panels([result], contrasts),
     )
@@ -292,8 +296,8 @@ def _states(result: PaperResult) -> Iterable[str]:
 
 
 def _shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
-    counts = Counter(keys)
-    return [Share(counts[key], word) for key, word in words.items() if counts[key]]
+    numbers = Counter(keys)
+    return [Share(numbers[key], word) for key, word in words.items() if numbers[key]]
 
 
 def _contrast_line(contrast: PrintedContrast) -> list[str]:
@@ -342,8 +346,8 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
     published = [paper for paper in papers if paper.result.paper.published]
     own = [paper for paper in papers if not paper.result.paper.published]
     results = [paper.result for paper in published]
-    counts = tally.metrics(*(paper.result for paper in papers))
-    waiting = {"waits for a GPU": counts["wait_for_gpu"], "not run": counts["not_run"]}
+    metrics = counts.metrics(*(paper.result for paper in papers))
+    waiting = {"waits for a GPU": metrics["wait_for_gpu"], "not run": metrics["not_run"]}
     names = {paper.result.key: paper.name for paper in papers}
     first = findings.first([paper.findings for paper in papers])
     return IndexView(
@@ -351,12 +355,12 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         sections=[named for named in (("The papers", published), ("Rows of our own", own)) if named[1]],
         published=len(published),
         findings=[(names[sentence.paper], sentence) for sentence in first],
-        counts=tally.values(*results),
-        contrast_counts=tally.contrasts(*results),
-        claim_counts=tally.claims(claim.result for paper in papers for claim in paper.claims),
-        waiting=[(status, count) for status, count in waiting.items() if count],
-        by_chance=tally.by_chance(*results),
-        privacy=tally.privacy(*(results or [paper.result for paper in papers])),
+        counts=counts.values(*results),
+        contrast_counts=counts.contrasts(*results),
+        claim_counts=counts.claims(claim.result for paper in papers for claim in paper.claims),
+        waiting=[(status, number) for status, number in waiting.items() if number],
+        by_chance=counts.by_chance(*results),
+        privacy=counts.privacy(*(results or [paper.result for paper in papers])),
         panels=forest.panels(results, [each for paper in papers for each in paper.contrasts]),
         picture=picture,
     )

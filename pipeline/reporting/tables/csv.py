@@ -12,7 +12,7 @@ from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.tables import released_noise
+from pipeline.reporting.prose.remarks import release_line
 from pipeline.reporting.vocabulary import words
 from pipeline.results.schema import AccountantEpsilon
 
@@ -182,7 +182,7 @@ def _attack(fact: Fact) -> Columns:
         "not_covered_at_worst": severity.at_worst(severity.specific(fact.not_covered)),
         **_of(
             ledger,
-            releases=lambda ledger: "; ".join(map(released_noise.text, ledger.releases)),
+            releases=lambda ledger: "; ".join(map(release_line, ledger.releases)),
             protects=lambda ledger: words(ledger.protects) if ledger.protects else None,
         ),
     }

@@ -21,23 +21,6 @@ HEAD = (
     "special uses outside ε, the worst",
 )
 
-READ = (
-    "The verdicts judge the released weights of a training run. No verdict says that an ε is small. "
-    "Each bound treats floats as real numbers: the column 'floating point' names the noise, float32 "
-    "numbers or integers on a grid, and the result of an attack on its arithmetic. The attacks run the "
-    "row's own code, often with fewer examples and steps; the brackets then give the ε of that smaller "
-    "run. Each ε holds at its row's δ (`delta` in ledger.csv) for its row's neighbours (the row's "
-    "page). Two ε of different δ or neighbours are not comparable."
-)
-COMMON = (
-    "All data sets of the catalogue are public benchmarks. The project publishes exact training curves, "
-    "validation accuracies and digests of these data for every row, and no ε covers them. If the "
-    "training examples were secret, they would break the claim against an observer of all published "
-    "records. The number of examples, the choice of models, running times and floating-point arithmetic "
-    "are outside every ε, too. The last column leaves out these common uses and grades each row's "
-    "special uses."
-)
-
 
 class LedgerLine(NamedTuple):
     """Line of the ledger."""
@@ -55,8 +38,6 @@ class LedgerView(NamedTuple):
     verdicts: list[tuple[Word, int]]  # that levels have, with their numbers
     grades: list[tuple[Word, int]]  # of each level's worst special use
     head: tuple[str, ...] = HEAD
-    read: str = READ
-    common: str = COMMON
 
 
 def ledger_view(facts: Sequence[Fact]) -> LedgerView:

@@ -1,0 +1,1 @@
+"""Prose of the report: findings, counts and remarks."""
