@@ -19,8 +19,8 @@ from pipeline.reporting import papers
 from pipeline.results import records
 from pipeline.results.schema import Record
 from pipeline.tracking import experiments
-from pipeline.tracking.drawing import Drawn, draw
 from pipeline.tracking.notes import NOTE
+from pipeline.tracking.runs import RunSpec, build_run
 from pipeline.tracking.store import address_without_password, opened
 
 MARKER = Path("published.json")
@@ -77,7 +77,7 @@ def publish_tables(paper: str, files: Sequence[Path], settings: Settings) -> boo
     """
     row = f"{paper}: report"
     note = "The report's tables and figures as files; `dprepro report` writes them."
-    drawn = Drawn(
+    drawn = RunSpec(
         name="report: tables and figures",
         tags={"row": row, "kind": "report", "paper": paper, NOTE: note},
         digests={path.name: digest_file(path) for path in files},
@@ -109,13 +109,13 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     ]
 
 
-def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, Drawn]:
+def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, RunSpec]:
     by_name = {name: papers.load(name) for name in {record.paper for record in recorded}}
-    return {record.row: draw(record, by_name[record.paper], settings) for record in recorded}
+    return {record.row: build_run(record, by_name[record.paper], settings) for record in recorded}
 
 
 def sync_rows(
-    client: MlflowClient, wanted: Mapping[str, tuple[str, Drawn]], show: Show = lambda row: None
+    client: MlflowClient, wanted: Mapping[str, tuple[str, RunSpec]], show: Show = lambda row: None
 ) -> set[str]:
     """Write the rows that are missing or differ.
 
@@ -154,7 +154,7 @@ def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
             return dict(rows)
 
 
-def is_whole(runs: Sequence[Run], drawn: Drawn) -> bool:
+def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
     """Return True if ``runs`` are what was drawn: names, settings, tags and last numbers are equal.
 
     Earlier points of curves aren't compared, as that takes a call for each, nor files, nor notes and further
@@ -189,7 +189,7 @@ def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
         client.delete_run(run.info.run_id)
 
 
-def _write(client: MlflowClient, experiment: str, drawn: Drawn, tags: dict[str, str]) -> str:
+def _write(client: MlflowClient, experiment: str, drawn: RunSpec, tags: dict[str, str]) -> str:
     """Write a run and those below it, in as few calls as possible; returns its id."""
     run = client.create_run(experiment, drawn.started, tags, drawn.name).info.run_id
     params = [Param(name, value) for name, value in drawn.params.items()]

@@ -13,8 +13,8 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 from pipeline.tracking import store
-from pipeline.tracking.drawing import Drawn
 from pipeline.tracking.publishing import DIGEST, is_whole, runs_by_row, sync_rows
+from pipeline.tracking.runs import RunSpec
 
 DATA = {"name": "digits", "digest": "1", "source_type": "local", "source": "{}", "profile": "{}"}
 
@@ -28,11 +28,12 @@ class Row:
             "paper", artifact_location=(path.parent / "files").as_uri()
         )
 
-    def drawn(self, accuracy: float = 0.5) -> Drawn:
+    def drawn(self, accuracy: float = 0.5) -> RunSpec:
         below = tuple(
-            Drawn(name, {"row": "a"}, metrics=(("accuracy", accuracy, 0, 0),), data_set=DATA) for name in "bc"
+            RunSpec(name, {"row": "a"}, metrics=(("accuracy", accuracy, 0, 0),), data_set=DATA)
+            for name in "bc"
         )
-        return Drawn("a", {"row": "a", "kind": "row"}, below=below, digests={"record": accuracy})
+        return RunSpec("a", {"row": "a", "kind": "row"}, below=below, digests={"record": accuracy})
 
     def publish(self, accuracy: float = 0.5) -> bool:
         """Whether it wrote."""

@@ -15,8 +15,8 @@ from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records, schema
 from pipeline.results.schema import Record
 from pipeline.tracking import experiments, store, views
-from pipeline.tracking.names import canonical
 from pipeline.tracking.publishing import declared, publish
+from pipeline.tracking.runs import canonical
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import small

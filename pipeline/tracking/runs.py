@@ -1,7 +1,9 @@
-"""A record as runs: what each is called, says and holds, before MLflow is told of any."""
+"""Runs of MLflow built from a record: their names, tags, settings, metrics and notes."""
 
+import json
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import isfinite
@@ -9,18 +11,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pipeline.data.catalog import catalog
 from pipeline.files import digest_json
 from pipeline.params import Settings
 from pipeline.privacy.risk import Risk
-from pipeline.reporting import vocabulary
+from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging.guarantees import State, guarantee
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.papers import Paper
 from pipeline.results import records
 from pipeline.results.histories import read_history
-from pipeline.results.schema import ACCOUNTING, Record, Replica
+from pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
 from pipeline.rounding import rounded_down, rounded_up
-from pipeline.tracking import data_sets, names, notes
+from pipeline.tracking import notes
 from pipeline.tracking.notes import ACCURACY, NOTE
 
 FORMAT = 3  # part of every digest: raised when runs are written differently, it replaces the older ones
@@ -31,6 +34,7 @@ HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
 MEASURED = (ACCURACY, "validation_accuracy")  # and of an account every metric, as it has few
 WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "holds", "none")
+DIGEST_LENGTH = 16  # of a data set's digest; MLflow takes up to 36 letters, and digests.json has all
 ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
 
 RELATION = {"neighbouring", "delta"}  # without which an epsilon says nothing
@@ -39,7 +43,7 @@ Point = tuple[str, int, float]  # metric, step, value
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RunSpec:
     """A run as it is to be, with those below it."""
 
     name: str
@@ -49,7 +53,7 @@ class Drawn:
     started: int | None = None  # milliseconds of Unix time; None: nothing ran
     ended: int | None = None
     data_set: dict[str, str] | None = None  # the fields of MLflow's `Dataset`
-    below: tuple["Drawn", ...] = ()
+    below: tuple["RunSpec", ...] = ()
     digests: dict[str, Any] = field(default_factory=dict)  # of all that its numbers come from
     files: tuple[Path, ...] = ()  # what is kept beside these
 
@@ -58,7 +62,7 @@ class Drawn:
         """How many, with those below."""
         return sum(1 for _ in self.every())
 
-    def every(self) -> Iterator["Drawn"]:
+    def every(self) -> Iterator["RunSpec"]:
         """This one and those below."""
         yield self
         for run in self.below:
@@ -76,7 +80,7 @@ class Drawn:
         return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
-def draw(record: Record, paper: Paper, settings: Settings) -> Drawn:
+def build_run(record: Record, paper: Paper, settings: Settings) -> RunSpec:
     """The run of a row, with a run for each level and each seed below it."""
     places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
     digests = {
@@ -99,9 +103,9 @@ class _Drawing:
     settings: Settings
     curves: dict[tuple[str, int], list[Point]]  # by level and seed
 
-    def row(self) -> Drawn:
+    def row(self) -> RunSpec:
         levels = _by_level(self.record.replicas)
-        note = notes.of_row(self.record, self.paper, levels, data_sets.title(self.record, self.settings))
+        note = notes.of_row(self.record, self.paper, levels, data_set_title(self.record, self.settings))
         accuracies = {
             f"{name}/{replicas[0].level}": value
             for replicas in levels
@@ -112,9 +116,9 @@ class _Drawing:
             accuracies["epsilon_together"] = _bound(every.epsilon, rounded_up)
         return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
-    def _level(self, replicas: Sequence[Replica], kind: str = "level") -> Drawn:
+    def _level(self, replicas: Sequence[Replica], kind: str = "level") -> RunSpec:
         """A level's run with its seeds' below it; of a level with one seed that seed's own."""
-        note = notes.of_level(self.record, self.paper, replicas, data_sets.title(self.record, self.settings))
+        note = notes.of_level(self.record, self.paper, replicas, data_set_title(self.record, self.settings))
         seeds = tuple(self._level([replica], "seed") for replica in replicas) if len(replicas) > 1 else ()
         return self._run(kind, replicas, note, self._values(replicas), seeds)
 
@@ -124,8 +128,8 @@ class _Drawing:
         replicas: Sequence[Replica],
         note: str,
         values: dict[str, float],
-        below: tuple[Drawn, ...],
-    ) -> Drawn:
+        below: tuple[RunSpec, ...],
+    ) -> RunSpec:
         record, first = self.record, replicas[0]
         made, trained = record.origins[first.origin], record.method != ACCOUNTING
         level = None if kind == "row" else first.level
@@ -142,7 +146,7 @@ class _Drawing:
             "label": record.label,
             "budget": record.budget,
             "privacy": vocabulary.PRIVACY[min(states, key=WORST_FIRST.index)].text.lower(),
-            "reproducible": names.canonical(made.reproducible),
+            "reproducible": canonical(made.reproducible),
             "seeds": str(len(replicas)) if trained and kind == "level" else None,
             "device": made.device if trained else None,
             "adopted": made.adopted,
@@ -155,25 +159,25 @@ class _Drawing:
         params = {
             "method": record.method,
             "data": record.data,
-            **names.flat(record.model, "model."),
-            **_shared(replicas, lambda replica: names.flat(replica.settings)),
+            **flat_settings(record.model, "model."),
+            **_shared(replicas, lambda replica: flat_settings(replica.settings)),
             **_shared(
                 list(filter(_private, replicas)), lambda private: private.ledger.model_dump(include=RELATION)
             ),
         }
-        which["data_set"] = data_sets.tested_on(record, self.settings)
+        which["data_set"] = tested_on(record, self.settings)
         params |= {name: value for name, value in which.items() if value is not None}
         started = min((replica.started for replica in replicas if replica.started), default=0.0)
         ended = max((replica.ended for replica in replicas if replica.ended), default=0.0)
         curves = [] if level is None or below else self._curve(first)
-        return Drawn(
-            name=names.run_name(record, notes.place(record, self.paper), self.settings, level, seed),
+        return RunSpec(
+            name=run_name(record, notes.place(record, self.paper), self.settings, level, seed),
             tags={name: value for name, value in tags.items() if value is not None},
-            params={name: names.canonical(value)[:LONGEST] for name, value in params.items()},
+            params={name: canonical(value)[:LONGEST] for name, value in params.items()},
             metrics=tuple(_timed(curves, values, started, ended)),
             started=round(1000 * started) or None,
             ended=round(1000 * ended) or None,
-            data_set=data_sets.trained_on(record, made, self.settings),
+            data_set=trained_on(record, made, self.settings),
             below=below,
         )
 
@@ -261,7 +265,7 @@ def _timed(
     before = [(name, step, value) for name, step, value in curves if step < last or name not in values]
     for name, step, value in [*before, *((name, last, value) for name, value in values.items())]:
         if isfinite(value):
-            yield names.metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
+            yield metric_name(name), value, round(1000 * (ended - pace * (last - step))), step
 
 
 def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
@@ -272,3 +276,88 @@ def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
         if metric in CURVES:
             curves[level, seed].append((metric, step, value))
     return curves
+
+
+def run_name(record: Record, place: str, settings: Settings, level: str | None, seed: int | None) -> str:
+    """``LN-LeNet-5, ε = 3, seed 0 (Table 5, reduced)``, which no other run of the paper has.
+
+    Without a level it is a row's, without a seed that of a mean. The row's key is added where another row has
+    the same label, table and budget. ``place``: the table's name.
+    """
+    parts = [record.label]
+    if level is not None:
+        parts.append(wording.level_words(level))
+    if seed is not None:
+        parts.append(f"seed {seed}")
+    where = [place, "reduced"] if record.budget == "reduced" else [place]
+    wanted = (record.paper, record.table, record.label, record.budget)
+    same = {
+        key
+        for key, line in settings.lines.items()
+        if (line.paper, line.table, line.label, getattr(line, "budget", "full")) == wanted
+    }
+    if same - {record.row}:
+        where.append(record.row)
+    return f"{', '.join(parts)} ({', '.join(where)})"
+
+
+def metric_name(name: str) -> str:
+    """``name`` without signs that MLflow refuses."""
+    return re.sub(r"[^\w\-./: ]", " ", name)
+
+
+def canonical(value: Any) -> str:
+    """A setting as one would type it: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``, ``none``."""
+    if isinstance(value, str):  # records are JSON, and have infinity as a text
+        return {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
+    if isinstance(value, float):
+        return re.sub(r"e([+-])0*", lambda sign: f"e{sign[1].strip('+')}", repr(value).removesuffix(".0"))
+    return "none" if value is None else json.dumps(value)
+
+
+def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings in one level, ``{'a': {'b': 1}}`` as ``{'a.b': 1}``."""
+    entries: dict[str, Any] = {}
+    for name, inner in value.items():
+        entries |= (
+            flat_settings(inner, f"{prefix}{name}.")
+            if isinstance(inner, dict)
+            else {f"{prefix}{name}": inner}
+        )
+    return entries
+
+
+def tested_on(record: Record, settings: Settings) -> str | None:
+    """The raw data set whose test part a row is measured on, such as 'mnist'; None: on none."""
+    if record.data not in settings.derived and record.data not in settings.data:
+        return None  # params.yaml has no such one any more
+    raw = settings.split(record.data).raw
+    return settings.raw_set(raw) if raw in settings.raw else None
+
+
+def data_set_title(record: Record, settings: Settings) -> str:
+    """That data set's name for people, such as 'MNIST'."""
+    raw = tested_on(record, settings)
+    return catalog()[raw].title if raw in catalog() else raw or record.data
+
+
+def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str, str] | None:
+    """The fields of MLflow's `Dataset`: the arrays' digest, and where the raw files are published."""
+    if not made.data:
+        return None
+    raw = tested_on(record, settings)
+    addresses: list[str] = []
+    if raw in catalog():  # else it is somebody's own
+        name = made.edition.get(settings.split(record.data).raw, "")
+        if edition := catalog()[raw].editions.get(name):  # else the images were made up
+            addresses += [
+                *edition.bases,
+                *(address for archive in edition.archives for address in archive.addresses),
+            ]
+    return {
+        "name": record.data,
+        "digest": digest_json(made.data).removeprefix("sha256:")[:DIGEST_LENGTH],
+        "source_type": "http" if addresses else "local",
+        "source": json.dumps({"url": addresses[0]} if addresses else {"uri": f"data/prepared/{record.data}"}),
+        "profile": json.dumps({"training examples": made.examples, "edition": made.edition}),
+    }
