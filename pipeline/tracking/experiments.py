@@ -1,4 +1,4 @@
-"""A paper is an experiment of MLflow's."""
+"""Experiments of MLflow, one per paper."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,22 +15,25 @@ ARTIFACTS = Path("mlartifacts")
 
 
 def existing(client: MlflowClient) -> dict[str, Experiment]:
-    """The experiments that are there, deleted ones too, by name."""
+    """Existing experiments by name, deleted ones included."""
     return {experiment.name: experiment for experiment in client.search_experiments(view_type=ViewType.ALL)}
 
 
 def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:
-    """Paper -> number of its experiment, which is made where there is none, in the papers' order.
+    """Find or create the papers' experiments, in alphabetical order.
 
-    Artifacts of a local store lie beside it; a server knows its own place for them.
+    Artifacts of a local store lie beside it; a server has its own place for them.
+
+    Returns:
+        Number of the experiment by paper.
 
     Raises:
-        UserError: the store was moved, so that MLflow would look for files where it was.
+        UserError: the store was moved, so that MLflow would look for its files in the old place.
     """
     there = existing(client)
     by_paper = {}
     for paper in sorted(wanted):
-        tags = {notes.NOTE: notes.of_paper(papers.load(paper)), **views.tags()}
+        tags = {notes.NOTE: notes.paper_note(papers.load(paper)), **views.tags()}
         local = address().startswith("sqlite:")
         place = (ARTIFACTS / paper).resolve().as_uri() if local else None
         experiment = there.get(paper) or client.get_experiment(

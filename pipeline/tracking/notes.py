@@ -1,4 +1,4 @@
-"""What is said of a run on its page: what it is, what came out, and what its privacy is worth."""
+"""Notes on the pages of runs and experiments: result and privacy in sentences."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ ACCURACY = "test_accuracy"
 
 
 def place(record: Record, paper: Paper) -> str:
-    """``Table 5``, as the paper calls it."""
+    """Name of a row's table, such as ``Table 5``."""
     table = paper.tables.get(record.table)
     return table.name if table else record.table
 
 
-def of_level(record: Record, paper: Paper, replicas: Sequence[Replica], tested_on: str) -> str:
-    """Of one level, over its seeds: its accuracy, and the privacy that holds for all of them."""
+def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested_on: str) -> str:
+    """Note on a level: mean accuracy over its seeds, and the privacy of the worst one."""
     sentences = [f"**{record.label}** at {wording.level_words(replicas[0].level)}."]
     if values := [100 * replica.metrics[ACCURACY] for replica in replicas if ACCURACY in replica.metrics]:
         sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
@@ -48,17 +48,17 @@ def of_level(record: Record, paper: Paper, replicas: Sequence[Replica], tested_o
     return " ".join(sentences)
 
 
-def of_row(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], tested_on: str) -> str:
-    """Of a row: what is said of each of its levels."""
+def row_note(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], tested_on: str) -> str:
+    """Note on a row, with the notes on its levels."""
     sentences = [f"A row of {place(record, paper)} of {short(paper)}."]
     if record.composition:
         sentences.append(wording.composition(record.composition))
-    items = [f"- {of_level(record, paper, replicas, tested_on)}" for replicas in levels]
+    items = [f"- {level_note(record, paper, replicas, tested_on)}" for replicas in levels]
     return " ".join(sentences) + "\n\n" + "\n".join(items)
 
 
-def of_paper(paper: Paper) -> str:
-    """What is said on an experiment's page: its paper, and how to read its runs."""
+def paper_note(paper: Paper) -> str:
+    """Note on an experiment: its paper, and how to read its runs."""
     title = f"[{paper.title}]({paper.link})" if paper.link else paper.title
     return (
         f"{short(paper)}: {title}. Rows of its tables as they ran here. Each opens to its levels, and those "

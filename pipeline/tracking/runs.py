@@ -44,7 +44,7 @@ Point = tuple[str, int, float]  # metric, step, value
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run as it is to be, with those below it."""
+    """Content of a run and of the runs below it."""
 
     name: str
     tags: dict[str, str]
@@ -59,29 +59,29 @@ class RunSpec:
 
     @property
     def runs(self) -> int:
-        """How many, with those below."""
+        """Number of runs, those below included."""
         return sum(1 for _ in self.every())
 
     def every(self) -> Iterator["RunSpec"]:
-        """This one and those below."""
+        """Yield this run and the runs below it."""
         yield self
         for run in self.below:
             yield from run.every()
 
     @property
     def last(self) -> dict[str, float]:
-        """The value of each metric that MLflow shows of a run: the latest, of several the largest."""
+        """Value of each metric that MLflow shows: the latest one, of equally late ones the largest."""
         points = sorted((step, time, value, name) for name, value, time, step in self.metrics)
         return {name: float(value) for _, _, value, name in points}
 
     @cached_property
     def digest(self) -> str:
-        """Digest of all that is drawn, so that a better word replaces the old one as a new number does."""
+        """Digest of the content; a changed word replaces a published run as a changed number does."""
         return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
 def build_run(record: Record, paper: Paper, settings: Settings) -> RunSpec:
-    """The run of a row, with a run for each level and each seed below it."""
+    """Build the run of a row, with runs of its levels and seeds below it."""
     places = (records.run_path, records.evaluation_path, records.ledger_path, records.audit_path)
     digests = {
         "record": record.digest(),
@@ -90,14 +90,14 @@ def build_run(record: Record, paper: Paper, settings: Settings) -> RunSpec:
         "measured by": sorted({replica.measured_by for replica in record.replicas if replica.measured_by}),
     }
     return replace(
-        _Drawing(record, paper, settings, _curves(record)).row(),
+        _Builder(record, paper, settings, _curves(record)).row(),
         digests=digests,
         files=tuple(kept for path in places if (kept := path(record.row)).exists()),
     )
 
 
 @dataclass(frozen=True)
-class _Drawing:
+class _Builder:
     record: Record
     paper: Paper
     settings: Settings
@@ -105,7 +105,7 @@ class _Drawing:
 
     def row(self) -> RunSpec:
         levels = _by_level(self.record.replicas)
-        note = notes.of_row(self.record, self.paper, levels, data_set_title(self.record, self.settings))
+        note = notes.row_note(self.record, self.paper, levels, data_set_title(self.record, self.settings))
         accuracies = {
             f"{name}/{replicas[0].level}": value
             for replicas in levels
@@ -117,8 +117,8 @@ class _Drawing:
         return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
     def _level(self, replicas: Sequence[Replica], kind: str = "level") -> RunSpec:
-        """A level's run with its seeds' below it; of a level with one seed that seed's own."""
-        note = notes.of_level(self.record, self.paper, replicas, data_set_title(self.record, self.settings))
+        """Build the run of a level with its seeds below it; a single seed has the level's run."""
+        note = notes.level_note(self.record, self.paper, replicas, data_set_title(self.record, self.settings))
         seeds = tuple(self._level([replica], "seed") for replica in replicas) if len(replicas) > 1 else ()
         return self._run(kind, replicas, note, self._values(replicas), seeds)
 
@@ -186,10 +186,7 @@ class _Drawing:
         return [*self.curves[replica.level, replica.seed], *spent]
 
     def _values(self, replicas: Sequence[Replica]) -> dict[str, float]:
-        """Means over seeds of what was measured, with the accuracy's interval, and what all of them spend.
-
-        A bound that does not hold is left out.
-        """
+        """Metrics of a level: means over seeds, the accuracy's interval, and the valid bounds on epsilon."""
         account = self.record.method == ACCOUNTING
         measured = {
             name: fmean(replica.metrics[name] for replica in replicas)
@@ -229,7 +226,7 @@ def _risk(risk: Risk) -> dict[str, float | None]:
 
 
 def _private(replica: Replica) -> bool:
-    """Whether its mechanism is meant to be private, even where nothing is proven of it."""
+    """Return True if the replica's mechanism is meant to be private, proven or not."""
     return replica.ledger.event is not None or replica.ledger.claimed is not None
 
 
@@ -241,7 +238,7 @@ def _by_level(replicas: Sequence[Replica]) -> list[list[Replica]]:
 
 
 def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, Any]]) -> dict[str, Any]:
-    """The entries that all replicas agree on."""
+    """Entries that are equal for all replicas."""
     every = [entries(replica) for replica in replicas] or [{}]
     return {
         name: value for name, value in every[0].items() if all(other.get(name) == value for other in every)
@@ -256,9 +253,9 @@ def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:
 def _timed(
     curves: Sequence[Point], values: dict[str, float], started: float, ended: float
 ) -> Iterable[tuple[str, float, int, int]]:
-    """Curves, then what a run ended with. Steps are taken as equally long: only start and end are known.
+    """Points of the curves, then the final metrics, with times as if all steps took equally long.
 
-    At the last step what was measured stands alone, as of two values MLflow shows the larger.
+    At the last step a final metric replaces its curve, as MLflow shows the larger of two values.
     """
     last = max((step for _, step, _ in curves), default=0)
     pace = (ended - started) / max(last, 1)
@@ -269,7 +266,7 @@ def _timed(
 
 
 def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
-    """The row's history; nothing where there is none."""
+    """Points of the row's history by level and seed; empty without a history."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
     path = records.history_path(record.row)
     for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
@@ -302,12 +299,12 @@ def run_name(record: Record, place: str, settings: Settings, level: str | None, 
 
 
 def metric_name(name: str) -> str:
-    """``name`` without signs that MLflow refuses."""
+    """Name without the characters that MLflow refuses."""
     return re.sub(r"[^\w\-./: ]", " ", name)
 
 
 def canonical(value: Any) -> str:
-    """A setting as one would type it: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``, ``none``."""
+    """Text of a setting in its shortest form: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``, ``none``."""
     if isinstance(value, str):  # records are JSON, and have infinity as a text
         return {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
     if isinstance(value, float):
@@ -316,7 +313,7 @@ def canonical(value: Any) -> str:
 
 
 def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings in one level, ``{'a': {'b': 1}}`` as ``{'a.b': 1}``."""
+    """Nested settings as flat ones: ``{'a': {'b': 1}}`` becomes ``{'a.b': 1}``."""
     entries: dict[str, Any] = {}
     for name, inner in value.items():
         entries |= (
@@ -328,7 +325,7 @@ def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
-    """The raw data set whose test part a row is measured on, such as 'mnist'; None: on none."""
+    """Raw data set of a row's test examples, such as 'mnist'; None without one."""
     if record.data not in settings.derived and record.data not in settings.data:
         return None  # params.yaml has no such one any more
     raw = settings.split(record.data).raw
@@ -336,13 +333,13 @@ def tested_on(record: Record, settings: Settings) -> str | None:
 
 
 def data_set_title(record: Record, settings: Settings) -> str:
-    """That data set's name for people, such as 'MNIST'."""
+    """Title of the data set of a row's test examples, such as 'MNIST'."""
     raw = tested_on(record, settings)
     return catalog()[raw].title if raw in catalog() else raw or record.data
 
 
 def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str, str] | None:
-    """The fields of MLflow's `Dataset`: the arrays' digest, and where the raw files are published."""
+    """Fields of MLflow's `Dataset`: digest of the arrays and address of the raw files."""
     if not made.data:
         return None
     raw = tested_on(record, settings)
