@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipeline.params import Row
 from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.verdicts import Verdict
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
+from pipeline.reporting.vocabulary import PRIVACY
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,16 @@ class Fact:
     def value(self) -> Value | None:
         """Judged printed value that the row decides, or that waits for a row."""
         return self.line.value(self.level, self.metric) if self.row is None or self.decides else None
+
+    @property
+    def declared(self) -> Row | None:
+        """Declaration of the row; None of an account, and without a row."""
+        return self.row.declared if self.row and isinstance(self.row.declared, Row) else None
+
+    @property
+    def privacy(self) -> str:
+        """Verdict on the privacy, in words."""
+        return PRIVACY[self.cell.guarantee.state].text if self.cell else ""
 
     @property
     def status(self) -> str:

@@ -11,7 +11,7 @@ from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
 from pipeline.reporting.facts import paper_facts, table_facts
 from pipeline.reporting.gather import gather
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.pages.views import PaperView, TableView, index_view, paper_view, result_view
+from pipeline.reporting.pages.views import PaperView, TableView, index_view, paper_view
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.prose import counts
 from pipeline.reporting.results import TableResult
@@ -99,7 +99,7 @@ def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[s
     yield "index.html", render("index.html", page=index, up="")
     yield "README.md", render("index.md", page=index) + "\n"
     shown = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
-    yield "results.html", render("results.html", results=list(map(result_view, shown)), up="")
+    yield "results.html", render("results.html", facts=shown, up="")
     yield "summary.csv", csv.facts_csv(ran, csv.SUMMARY)
     page = ledger.ledger_view(private)
     yield "ledger.html", render("ledger.html", page=page, up="")

@@ -22,6 +22,7 @@ class Word(Strict):
     tone: Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
     counted: str  # behind a number, as in '3 agree with the paper'
     means: str = ""  # in a sentence, where the word needs one
+    group: str = ""  # column of the overview
 
 
 class Words(Strict):
@@ -37,6 +38,8 @@ class Words(Strict):
     isolation: dict[str, str]
     attacks: dict[str, str]
     bounds: dict[str, str]
+    strengths: dict[str, str]
+    evidence: dict[str, str]
     rules: dict[str, str]
     statements: dict[str, str]  # with places for what a statement names
 

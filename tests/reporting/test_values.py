@@ -270,7 +270,7 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
         ({**whole, "examples": 100_000}, "decided_at_own_budget"),  # of which the rows have 55 %
     ):
         metrics = counts.metrics(judged({"row": SURE}, table=table))
-        assert [name for _, name in counts.STRENGTHS.values() if metrics[name]] == [strength]
+        assert [name for name in counts.STRENGTHS.values() if metrics[name]] == [strength]
     grounds = counts.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
     assert grounds.endswith(
         "; 1 at a budget of our own (1 exploratory), 1 of them on a part of the paper's data"

@@ -15,7 +15,7 @@ from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import guarantees, rule
 from pipeline.reporting.prose.counts import roughly
-from pipeline.reporting.vocabulary import PRIVACY, WORDS, words
+from pipeline.reporting.vocabulary import WORDS, words
 
 # formats of numbers, levels and ledgers
 FILTERS = (
@@ -56,7 +56,6 @@ def _environment() -> Environment:
         "vocabulary": WORDS,
         "rules": Rules(),
         "RELATION_WORDS": RELATION_WORDS,
-        "privacy_tones": {word.text: word.tone for word in PRIVACY.values()},
         "forest_style": Markup(forest.STYLE),
     }
     environment.filters |= {function.__name__: function for function in FILTERS}

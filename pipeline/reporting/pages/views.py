@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.params import Row
 from pipeline.reporting import figures, wording
 from pipeline.reporting.drawing import forest
-from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging import severity, slowdown, values, verdicts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import Outcome
@@ -131,39 +129,6 @@ class IndexView(NamedTuple):
     privacy: str
     panels: list[forest.Panel]
     picture: str | None  # as SVG
-
-
-class ResultView(NamedTuple):
-    """Line of the page of all results."""
-
-    fact: Fact
-    paper: str
-    row: str
-    data: str
-    method: str
-    ours: float | None
-    half: float | None  # half the 95 % interval
-    claimed: float | None
-    proven: float | None
-    privacy: str
-
-
-def result_view(fact: Fact) -> ResultView:
-    """Build the line of a result, or of a printed value that waits for one."""
-    declared = fact.row.declared if fact.row and isinstance(fact.row.declared, Row) else None
-    mean, guarantee = (fact.cell.mean, fact.cell.guarantee) if fact.cell else (None, None)
-    return ResultView(
-        fact,
-        paper=fact.table.paper,
-        row=fact.row.key if fact.row else "",
-        data=declared.data if declared else "",
-        method=declared.method if declared else "",
-        ours=round(mean.value, 9) if mean else None,
-        half=mean.half if mean else None,
-        claimed=guarantee.ledger.claimed if guarantee else None,
-        proven=guarantee.ledger.epsilon_upper if guarantee else None,
-        privacy=PRIVACY[guarantee.state].text if guarantee else "",
-    )
 
 
 def table_view(result: TableResult, files: Mapping[str, str], experiments: int) -> TableView:

@@ -1,4 +1,4 @@
-"""Counts of papers: of printed values by what became of them, and of results by what they buy."""
+"""Counts of printed values, contrasts, claims and private results by their verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,41 +10,26 @@ from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
 from pipeline.reporting.judging.values import every
 from pipeline.reporting.papers import PaperResult
-from pipeline.reporting.results import Evidence, RowResult, Status, Strength, Value
-from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS
+from pipeline.reporting.results import RowResult, Status, Strength, Value
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
 
-# what a verdict stands on, as sentences and as metrics have it
-STRENGTHS: dict[Strength, tuple[str, str]] = {
-    "accounting": ("by accounting", "decided_by_accounting"),
-    "the paper's settings": ("at the paper's settings", "decided_at_paper_settings"),
-    "a budget of our own": ("at a budget of our own", "decided_at_own_budget"),
+# names of `metrics`
+STRENGTHS: dict[Strength, str] = {
+    "accounting": "decided_by_accounting",
+    "the paper's settings": "decided_at_paper_settings",
+    "a budget of our own": "decided_at_own_budget",
 }
-
-# of `overview`: what is counted, then how many
+# columns of `overview`
 OVERVIEW = ("", "all", "as in the paper", "otherwise", "undecided", "not judged", "wait for a GPU", "not run")
-GROUPS = (
-    ("agrees", "same sign", "reproduced"),
-    ("above", "below", "larger", "smaller", "opposite", "differs", "not reproduced", "only differently"),
-    ("undecided", "inconclusive"),
-    ("not judged", "not counted", "not tested"),
-    ("waits for a GPU",),
-    ("not run",),
-)
-# what was known when a value's row was planned
-EVIDENCE: dict[Evidence, str] = {
-    "blind": "planned blind",
-    "after earlier results": "planned after earlier results of the cell",
-    "informed": "informed by test results",
-    "exploratory": "exploratory",
-}
 
 
 def metrics(*results: PaperResult) -> dict[str, int]:
-    """A handful of counts, for `dvc metrics show` and `dvc metrics diff`."""
+    """Counts for `dvc metrics show` and `dvc metrics diff`."""
     judged = every(*results)
     statuses = Counter(value.status for value in judged)
     decided = [value for value in judged if value.decided]
     strengths = Counter(value.row.strength for value in decided if value.row)
+    contrasts = Counter(contrast.status for contrast in paper_contrasts(results))
     claiming = list(_claiming(results))
     return {
         "printed": len(judged),
@@ -55,11 +40,11 @@ def metrics(*results: PaperResult) -> dict[str, int]:
         "wait_for_gpu": statuses["waits for a GPU"],
         "not_run": statuses["not run"],
         "not_counted": statuses["not counted"],
-        **{name: strengths[strength] for strength, (_, name) in STRENGTHS.items()},
+        **{name: strengths[strength] for strength, name in STRENGTHS.items()},
         "decided_as_planned": sum(value.planned for value in decided),
         "agree_within_error": sum(value.status == "agrees" and value.equal for value in judged),
         "agree_informatively": sum(value.status == "agrees" and bool(value.informative) for value in judged),
-        **{f"contrasts_{status.replace(' ', '_')}": count for status, count in _contrasts(results).items()},
+        **{f"contrasts_{status.replace(' ', '_')}": count for status, count in contrasts.items()},
         "results": sum(len(table.cells) for result in results for table in result.tables),
         "claim_privacy": len(claiming),
         "proven_within_claim": sum(guarantee.kept for _, guarantee in claiming),
@@ -68,9 +53,9 @@ def metrics(*results: PaperResult) -> dict[str, int]:
 
 
 def values(*results: PaperResult) -> list[tuple[str, str, str]]:
-    """What became of the printed values: of each kind its name, how many there are, and on what grounds.
+    """Words, number and reasons of each status of printed values, after a line for all.
 
-    The first line has all of them; empty where none is printed.
+    Empty if no value is printed.
     """
     judged = every(*results)
     if not judged:
@@ -87,28 +72,29 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
         ("not counted", "not counted", "circular, or printed twice"),
     )
     statuses = Counter(value.status for value in judged)
-    beside = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
+    more = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
     return [
-        ("printed values", str(len(judged)), beside),
+        ("printed values", str(len(judged)), more),
         *((words, str(statuses[status]), why) for status, words, why in kinds if statuses[status]),
     ]
 
 
 def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple[str, ...]]:
-    """Contrasts, claims and values in a line each, under `OVERVIEW`."""
-    counts = (
-        ("contrasts", Counter[str](each.status for each in paper_contrasts(results))),
-        ("claims", Counter[str](claim.status for claim in claims if not claim.own)),
-        ("printed values", Counter[str](value.status for value in every(*results))),
+    """Contrasts, claims and printed values in a line each, under `OVERVIEW`."""
+    statuses = (
+        ("contrasts", [CONTRASTS[contrast.status] for contrast in paper_contrasts(results)]),
+        ("claims", [CLAIMS[claim.status] for claim in claims if not claim.own]),
+        ("printed values", [VALUES[value.status] for value in every(*results)]),
     )
-    return [
-        (name, str(of_kind.total()), *(str(sum(of_kind[status] for status in group)) for group in GROUPS))
-        for name, of_kind in counts
-    ]
+    lines = []
+    for name, words in statuses:
+        groups = Counter(word.group for word in words)
+        lines.append((name, str(len(words)), *(str(groups[group]) for group in OVERVIEW[2:])))
+    return lines
 
 
 def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
-    """The contrasts of the papers' tables by their verdicts, and how many of each the paper argues."""
+    """Words, number and reasons of each status of contrasts; the paper argues some of them."""
     found = paper_contrasts(results)
     if not found:
         return []
@@ -121,7 +107,7 @@ def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
 
 
 def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
-    """The papers' claims by status; none that rests on an experiment of our own."""
+    """Words and number of each status of the papers' claims; claims on our own experiments don't count."""
     counts = Counter[str](claim.status for claim in claims if not claim.own)
     if not counts:
         return []
@@ -130,7 +116,7 @@ def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
 
 
 def by_chance(*results: PaperResult) -> str:
-    """How many agreements a null predictor would have, in a sentence; '' where none can be counted."""
+    """Agreements of a null predictor beside ours, in a sentence; '' without any judged value."""
     judged = [value for value in every(*results) if value.decided or value.status == "inconclusive"]
     known = [value for value in judged if value.informative is not None]
     if not known:
@@ -146,19 +132,15 @@ def by_chance(*results: PaperResult) -> str:
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
-    """How many of some contrasts the paper argues, and how many have planned seeds on both sides."""
+    """Numbers of contrasts that the paper argues, and that have planned seeds on both sides."""
     counts = {"argued": sum(each.argued for each in some), "planned": sum(each.planned for each in some)}
     return ", ".join(
         [*(f"{count} {word}" for word, count in counts.items() if count), *([more] if more else [])]
     )
 
 
-def _contrasts(results: Sequence[PaperResult]) -> Counter[str]:
-    return Counter(each.status for each in paper_contrasts(results))
-
-
 def privacy(*results: PaperResult) -> str:
-    """How many results keep the epsilon that they claim, and what results these are."""
+    """Number of results with a proven bound within their claim, in a sentence."""
     rows, counts = [row for row, _ in _claiming(results)], metrics(*results)
     if not rows:
         return ""
@@ -178,7 +160,7 @@ def privacy(*results: PaperResult) -> str:
 
 
 def roughly(number: float) -> str:
-    """To two digits."""
+    """Number in two digits."""
     return wording.number(float(f"{number:.2g}"))
 
 
@@ -196,7 +178,7 @@ def _claiming(results: Sequence[PaperResult]) -> Iterator[tuple[RowResult, Guara
 
 
 def _undecided(judged: Sequence[Value]) -> str:
-    """How many undecided values more seeds would decide, and how many have had their one repetition."""
+    """Numbers of undecided values that more seeds would decide, and that have used their repetition."""
     open_ = [value for value in judged if value.status == "inconclusive"]
     would = sum(value.verdict is not None and value.verdict.seeds is not None for value in open_)
     repeated = sum(value.row is not None and value.row.repeats for value in open_)
@@ -205,7 +187,7 @@ def _undecided(judged: Sequence[Value]) -> str:
 
 
 def _strengths(judged: Sequence[Value]) -> str:
-    """How strongly values agree, and on what grounds."""
+    """Strengths and grounds of the agreements."""
     agreeing = [value for value in judged if value.status == "agrees"]
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
@@ -214,23 +196,23 @@ def _strengths(judged: Sequence[Value]) -> str:
 
 
 def _grounds(judged: Sequence[Value], status: Status) -> str:
-    """On what strength values of a status are decided, how many by a plan, and how many on less data."""
+    """Grounds of the values of a status: settings, plans and less data."""
     having = [value for value in judged if value.status == status and value.row]
     grounds = [(value.row, value.evidence) for value in having if value.row]
     parts = []
-    for strength, (words, _) in STRENGTHS.items():
-        kinds = Counter(evidence for row, evidence in grounds if row.strength == strength)
-        counts = [f"{kinds[kind]} {word}" for kind, word in EVIDENCE.items() if kinds[kind]]
+    for strength, words in WORDS.strengths.items():
+        kinds = Counter[str](evidence for row, evidence in grounds if row.strength == strength)
+        counts = [f"{kinds[kind]} {word}" for kind, word in WORDS.evidence.items() if kinds[kind]]
         if kinds:
-            said = f" ({', '.join(counts)})" if strength != "accounting" else ""
-            parts.append(f"{kinds.total()} {words}{said}")
+            planned = f" ({', '.join(counts)})" if strength != "accounting" else ""
+            parts.append(f"{kinds.total()} {words}{planned}")
     if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
         parts.append(f"{fewer} of them on a part of the paper's data")
     return ", ".join(parts)
 
 
 def _unjudged(judged: Sequence[Value]) -> str:
-    """Why values are not judged; of verdicts that are not fair each kind of reason with its count."""
+    """Reasons why values are not judged, each with its number."""
     held_back = [value for value in judged if value.status == "not judged" and value.unfair]
     others = _reasons([value for value in judged if not value.unfair], "not judged")
     kinds = Counter(
@@ -242,7 +224,7 @@ def _unjudged(judged: Sequence[Value]) -> str:
 
 
 def _reasons(judged: Sequence[Value], status: Status) -> str:
-    """Why values have a status: the reason, or where there are several each with its count."""
+    """Reasons of a status: the only one, or each with its number."""
     counts = Counter(value.words for value in judged if value.status == status)
     if len(counts) == 1:
         return next(iter(counts))
@@ -250,7 +232,7 @@ def _reasons(judged: Sequence[Value], status: Status) -> str:
 
 
 def _hours(judged: Sequence[Value]) -> str:
-    """How many GPU hours the rows that values wait for would take."""
+    """GPU hours of the rows that values wait for."""
     rows = {value.row.key: value.row for value in judged if value.status == "waits for a GPU" and value.row}
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
     parts = [f"about {roughly(sum(counted))} GPU hours by their operations"] if counted else []

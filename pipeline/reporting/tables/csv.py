@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from pipeline.params import Row
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.facts import Fact
@@ -69,8 +68,7 @@ def _columns(fact: Fact, *further: Fact) -> Columns:
 
 
 def _declared(fact: Fact) -> Columns:
-    table, row = fact.table, fact.row
-    declared = row.declared if row and isinstance(row.declared, Row) else None
+    table, row, declared = fact.table, fact.row, fact.declared
     return {
         "paper": table.paper,
         "table": table.key,
@@ -126,9 +124,9 @@ def _ledger(fact: Fact) -> Columns:
     """Ledger of the level's worst replica."""
     guarantee = fact.cell.guarantee if fact.cell else None
     return {
+        "privacy": fact.privacy or None,
         **_of(
             guarantee,
-            privacy=lambda guarantee: vocabulary.PRIVACY[guarantee.state].text,
             why=lambda guarantee: guarantee.reason,
         ),
         **_of(
