@@ -93,8 +93,8 @@ def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[s
     index = index_view(papers, picture)
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
-    if (whole := forest.standalone(index.panels)) is not None:
-        yield f"figures/{forest.NAME}.svg", whole
+    if index.panels:
+        yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=index.panels) + "\n"
     yield "contrasts.csv", csv.contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
     yield "index.html", render("index.html", page=index, up="")
     yield "README.md", render("index.md", page=index) + "\n"

@@ -36,7 +36,7 @@ def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
     told: dict[str, Any] = {"budget": {"epochs": 50}}
     silent: dict[str, Any] = {"budget": {}}
     for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
-        (row,) = toys.judged(toys.paper(table=said), toys.settings(row={})).tables[0].rows
+        (row,) = toys.ran({"row": None}, paper=toys.paper(table=said)).tables[0].rows
         assert (row.budget, row.counts) == (budget, True)
         assert ("own budget: 50 epochs" in [caveat.words for caveat in row.caveats]) == (budget == "own")
 
@@ -50,9 +50,7 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
 
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
     for changes, needed in (({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)):
-        (result,) = toys.judged(toys.paper(), toys.settings(row=changes)).tables[0].rows
+        (result,) = toys.ran({"row": None}, {"row": changes}).tables[0].rows
         assert result.waits is needed
         assert ("waits for a GPU" in [caveat.words for caveat in result.caveats]) is needed
-    declared = toys.settings(row={"needs": "gpu"})
-    record = toys.record("row", declared, sigma_0=(90.0,) * 3)
-    assert not toys.judged(toys.paper(), declared, record).tables[0].rows[0].waits
+    assert not toys.ran({"row": (90.0,) * 3}, {"row": {"needs": "gpu"}}).tables[0].rows[0].waits

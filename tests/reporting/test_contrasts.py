@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.pages.environment import render
 from pipeline.reporting.tables import csv
 from tests.reporting.made_up import toys
 
@@ -20,10 +21,9 @@ def contrasts(
     lines = [{"key": "two", "label": "Two", "values": {"sigma=0": 90.0 + theirs}}]
     table = {"argues": [{"left": "two", "right": "one"}], "budget": {} if rows else {"epochs": 50}}
     paper = toys.paper(values={"sigma=0": 90.0}, lines=lines, table=table)
-    declared = toys.settings(one=rows.pop("one", {}), two={"line": "two", **(changes or {})}, **rows)
-    ran = [toys.record("one", declared, sigma_0=ONE), toys.record("two", declared, sigma_0=two)]
-    ran += [toys.record(key.replace("_", "-"), declared, sigma_0=two) for key in rows]
-    return paper_contrasts([toys.judged(paper, declared, *ran)])
+    declared = {"one": {}, **rows, "two": {"line": "two", **(changes or {})}}
+    reached = {"one": ONE, "two": two, **dict.fromkeys(rows.keys() - {"one"}, two)}
+    return paper_contrasts([toys.ran(reached, declared, paper)])
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,11 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
 
 def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:
     (made,) = contrasts(2.0, [value + 5 for value in ONE])
-    declared = toys.settings(one={})
-    result = toys.judged(
-        toys.paper(values={"sigma=0": 90.0}), declared, toys.record("one", declared, sigma_0=ONE)
-    )
-    drawn = forest.standalone(forest.panels([result], [made]))
-    assert drawn is not None
+    result = toys.ran({"one": ONE}, paper=toys.paper(values={"sigma=0": 90.0}))
+    drawn = render("forest.svg", panels=forest.panels([result], [made]))
     assert drawn.count('<g class="point ') == 2 + 8  # and the key's
     assert 'href="../papers/toys.html#row-two"' in drawn
     assert "larger than" not in drawn.partition("What the signs mean")[0]
     assert "Two − One at σ = 0: larger; ours +5.00, the paper&#x27;s +2.00" in drawn
     assert "prefers-color-scheme: dark" in drawn
-    assert forest.standalone([]) is None
+    assert forest.panels([], [made]) == []

@@ -118,23 +118,18 @@ def test_an_agreement_that_the_other_lines_predict_says_so(
     tmp_path: Path, other: float, informative: bool, strength: str
 ) -> None:
     lines = [{**TWO, "values": {"sigma=0": other}}]
-    declared = toys.settings(one={})
-    ran = toys.record("one", declared, sigma_0=SURE)
-    value, _ = values.every(toys.judged(toys.paper(values={"sigma=0": 90.0}, lines=lines), declared, ran))
+    paper = toys.paper(values={"sigma=0": 90.0}, lines=lines)
+    value, _ = values.every(toys.ran({"one": SURE}, paper=paper))
     assert (value.status, value.informative, value.strength) == ("agrees", informative, strength)
-    near = toys.record("one", declared, sigma_0=(90.5, 90.5, 90.5))
-    value, _ = values.every(toys.judged(toys.paper(values={"sigma=0": 90.0}, lines=lines), declared, near))
+    value, _ = values.every(toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper))
     assert value.strength.startswith("within the margin")
 
 
 def test_close_lines_have_half_the_range_of_their_column_as_margin() -> None:
-    declared = toys.settings(one={})
-    ran = toys.record("one", declared, sigma_0=(90.5, 90.5, 90.5))
-
     def value(other: float, close: bool) -> Value:
         lines = [{**TWO, "values": {"sigma=0": other}}]
         paper = toys.paper(values={"sigma=0": 90.0}, lines=lines, table={"close": close})
-        return values.every(toys.judged(paper, declared, ran))[0]
+        return values.every(toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper))[0]
 
     assert (value(90.6, close=False).status, value(90.6, close=False).margin) == ("agrees", 1.0)
     narrow = value(90.6, close=True)

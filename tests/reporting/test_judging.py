@@ -32,9 +32,9 @@ def judged(
 ) -> ClaimResult:
     """The one claim of the made-up paper on rows, three seeds each, by (accuracy, what they declare)."""
     rows = {"row": (90.0, {})} if rows is None else rows
-    declared = toys.settings(**{key: changes for key, (_, changes) in rows.items()})
-    ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, (accuracy, _) in rows.items()]
-    (result,) = assess(toys.judged(toys.paper(claims=[said or claim(LEAST)], **paper), declared, *ran))
+    reached = {key: (accuracy,) * 3 for key, (accuracy, _) in rows.items()}
+    changes = {key: declared for key, (_, declared) in rows.items()}
+    (result,) = assess(toys.ran(reached, changes, toys.paper(claims=[said or claim(LEAST)], **paper)))
     return result
 
 
@@ -50,8 +50,8 @@ def test_rows_as_in_the_paper_decide_whatever_a_change_does() -> None:
 
 
 def test_a_claim_of_a_row_that_needs_a_gpu_waits() -> None:
-    declared = toys.settings(row={"needs": "gpu"})
-    (result,) = assess(toys.judged(toys.paper(claims=[claim(LEAST)]), declared))
+    paper = toys.paper(claims=[claim(LEAST)])
+    (result,) = assess(toys.ran({"row": None}, {"row": {"needs": "gpu"}}, paper))
     assert result.status == "waits for a GPU"
 
 
@@ -105,11 +105,9 @@ def test_training_that_converges_early_converges(converges: bool, status: str) -
 
 @pytest.mark.parametrize(("accuracy", "converged"), [(22.0, 0), (40.0, 3)])
 def test_what_a_paper_calls_converged_decides(accuracy: float, converged: int) -> None:
-    declared = toys.settings(row={})
-    record = toys.record("row", declared, sigma_0=(accuracy,) * 3)
     # evaluation's rule, one and a half times chance, would call both so
     for paper, expected in ((toys.paper(converged_above=30), converged), (toys.paper(), 3)):
-        table = toys.judged(paper, declared, record).tables[0]
+        table = toys.ran({"row": (accuracy,) * 3}, paper=paper).tables[0]
         assert table.rows[0].cells["sigma=0"].converged == expected
         assert ("above 30 %, by the paper's words" in convergence_rule(table)) == bool(paper.converged_above)
 
@@ -121,9 +119,7 @@ GAUSSIAN = tuple((alpha / 20, gaussian_error(alpha / 20, 1.0)) for alpha in rang
 
 def by_curve(curve: tuple[tuple[float, float], ...], near: float | None = None) -> list[Outcome]:
     """A theorem on two levels, judged by the curve that is proven at one of them."""
-    declared = toys.settings(row={})
-    record = toys.record("row", declared, sigma_0=(90.0,) * 3)
-    (row,) = toys.judged(toys.paper(), declared, record).tables[0].rows
+    (row,) = toys.ran({"row": (90.0,) * 3}).tables[0].rows
     cell = row.cells["sigma=0"]
     ledger = dpsgd.ledger(tradeoff=curve, mu=1.0)
     state: Any = "holds" if curve else "none_proven"

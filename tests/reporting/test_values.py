@@ -24,9 +24,7 @@ def verdict(result: PaperResult) -> tuple[str, str]:
 
 def judged(rows: dict[str, Sequence[float] | None], changes: Any = None, **paper: Any) -> PaperResult:
     """The paper with rows of these accuracies, or that were not run; ``changes`` are what rows declare."""
-    declared = toys.settings(**{key: (changes or {}).get(key, {}) for key in rows})
-    ran = [toys.record(key, declared, sigma_0=each) for key, each in rows.items() if each is not None]
-    return toys.judged(toys.paper(**{"values": PRINTED} | paper), declared, *ran)
+    return toys.ran(rows, changes, toys.paper(**{"values": PRINTED} | paper))
 
 
 def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple[str, str]:
@@ -204,9 +202,8 @@ def test_why_there_is_no_number() -> None:
 
 def test_a_row_waits_at_its_own_levels_alone() -> None:
     large = {"needs": "gpu", "levels": [{"sigma": 1}]}
-    declared = toys.settings(row=large)
     paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
-    statuses = [value.status for value in values.every(toys.judged(paper, declared))]
+    statuses = [value.status for value in values.every(toys.ran({"row": None}, {"row": large}, paper))]
     assert statuses == ["not run", "waits for a GPU"]
 
 
@@ -222,16 +219,15 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     ]
     scope = [{"what": "Table 2", "numbers": 7, "why": "too large"}]
     paper = toys.paper(values=PRINTED, lines=lines, out_of_scope=scope)
-    declared = toys.settings(
-        one={},
-        two={"line": "two"},
-        three_reduced={"line": "three", "budget": "reduced"},
-        four={"line": "four", "needs": "gpu"},
-        five={"line": "five", "needs": "gpu"},
-    )
-    accuracies = {"one": 90.0, "two": 80.0, "three-reduced": 80.0}
-    ran = [toys.record(key, declared, sigma_0=(accuracy,) * 3) for key, accuracy in accuracies.items()]
-    assert counts.values(toys.judged(paper, declared, *ran, gpu_hours={"four": 2.5})) == [
+    changes = {
+        "two": {"line": "two"},
+        "three-reduced": {"line": "three", "budget": "reduced"},
+        "four": {"line": "four", "needs": "gpu"},
+        "five": {"line": "five", "needs": "gpu"},
+    }
+    low = (80.0,) * 3
+    rows = {"one": (90.0,) * 3, "two": low, "three-reduced": low, "four": None, "five": None}
+    assert counts.values(toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})) == [
         ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
         (
             "agree",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def render(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=select_autoescape(["html"]),
+        autoescape=select_autoescape(["html", "svg"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -56,9 +57,9 @@ def _environment() -> Environment:
         "vocabulary": WORDS,
         "rules": Rules(),
         "RELATION_WORDS": RELATION_WORDS,
-        "forest_style": Markup(forest.STYLE),
     }
     environment.filters |= {function.__name__: function for function in FILTERS}
-    environment.filters["forest"] = lambda panels, up: Markup(forest.inline(panels, up))
+    environment.filters["x"] = forest.x
+    environment.filters["xml"] = lambda text: Markup(escape(text))
     environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
     return environment

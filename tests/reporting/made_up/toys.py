@@ -31,6 +31,9 @@ def paper(
     return Paper.model_validate({"title": "Toys", "tables": {"t": table}, "claims": list(claims), **said})
 
 
+TABLE = paper()
+
+
 def claim(*tests: Mapping[str, Any], **said: Any) -> dict[str, Any]:
     """A claim with these tests."""
     return {"key": "c", "says": "so", "where": "there", "tests": list(tests), **said}
@@ -67,6 +70,25 @@ def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Recor
         return metrics, dpsgd.ledger(inf)
 
     return dpsgd.made(key, declared, reached)
+
+
+def ran(
+    rows: Mapping[str, Sequence[float] | None],
+    changes: Mapping[str, dict[str, Any]] | None = None,
+    paper: Paper | None = None,
+    **also: Any,
+) -> PaperResult:
+    """Fill the paper with rows of these accuracies at sigma = 0; rows of None have not been run.
+
+    Args:
+        rows: accuracies in percent, a seed each.
+        changes: declarations of the rows.
+        paper: Table 1 by default.
+        also: searches that ran, GPU hours, or the root.
+    """
+    declared = settings(**{key.replace("-", "_"): (changes or {}).get(key, {}) for key in rows})
+    made = [record(key, declared, sigma_0=seeds) for key, seeds in rows.items() if seeds is not None]
+    return judged(paper or TABLE, declared, *made, **also)
 
 
 def judged(
