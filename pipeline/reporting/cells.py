@@ -16,7 +16,7 @@ STEP_SIZES, SPAN = 3, 100.0
 
 
 @dataclass(frozen=True)
-class Ran:
+class RecordCells:
     """A record, and all by which its numbers are judged."""
 
     record: Record
@@ -28,7 +28,7 @@ class Ran:
     planned_seeds: int  # of each level
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
-        """What it reached by ``metric``, by level; an account lacks what is too large for a number."""
+        """Cells of a metric by level; an account's missing number is infinite."""
         infinite = self.accounted and metric == self.table.metric
         replicas: dict[str, list[Replica]] = {}
         for replica in self.record.replicas:
@@ -40,7 +40,7 @@ class Ran:
 
     @property
     def accounted(self) -> bool:
-        """Whether nothing was trained, so that its numbers have no spread."""
+        """Return True if nothing was trained, so that numbers have no spread."""
         return self.record.method == schema.ACCOUNTING
 
     def _cell(self, metric: str, level: str, replicas: tuple[Replica, ...], printed: Printed | None) -> Cell:
@@ -81,13 +81,13 @@ class Ran:
         )
 
     def _as_planned(self, replicas: tuple[Replica, ...]) -> bool:
-        """Whether a level was trained as planned: all of its seeds, each under the plan as it stands."""
+        """Return True if all planned seeds of a level were trained under today's plan."""
         plans = {self.record.origins[replica.origin].plan for replica in replicas}
         return self.plan is not None and plans == {self.plan} and len(replicas) == self.planned_seeds
 
 
 def has_converged(replica: Replica, above: float | None) -> bool:
-    """By what the paper calls so, else as evaluation found; without a word of it, it counts as so.
+    """Return True if a training converged, by the paper's threshold, else by its evaluation, else by default.
 
     ``above`` is `Paper.converged_above`, in percent.
     """
@@ -98,7 +98,7 @@ def has_converged(replica: Replica, above: float | None) -> bool:
 
 
 def _untried(search: SearchRecord | None, level: str) -> str | None:
-    """Why another step size might have converged at the level; None: enough of them were tried."""
+    """Reason why another step size might converge at the level; None after a wide enough search."""
     if not search:
         return "no convergence, without a search for step sizes"
     rates = {

@@ -1,4 +1,4 @@
-"""Two rows side by side at equal proven epsilon."""
+"""Comparison of two rows at equal proven epsilon."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.params import Settings
-from pipeline.reporting.cells import Ran
+from pipeline.reporting.cells import RecordCells
 from pipeline.reporting.judging.guarantees import SAME, incomparable
 from pipeline.reporting.judging.intervals import Mean, contrast
 from pipeline.reporting.printed import Table
@@ -39,7 +39,7 @@ def proven(cell: Cell) -> float:
 
 
 def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
-    """Each level of row ``first``, beside what row ``second`` reaches at the same proven epsilon.
+    """Compare each level of row ``first`` with row ``second`` at the same proven epsilon.
 
     Raises:
         UserError: there is no such row or it was not run; or the rows' epsilons are of different data sets,
@@ -78,8 +78,10 @@ def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
     """The epsilon that a level of row ``key`` asks for to be proven to spend what this ledger proves."""
     row, epsilon, delta = settings.rows[key], ledger.epsilon_upper, ledger.delta
-    told = "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"
-    if not told or not epsilon or not delta:
+    settable = (
+        "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"
+    )
+    if not settable or not epsilon or not delta:
         return None
     try:
         level = row.configured({"epsilon": epsilon})
@@ -96,9 +98,9 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
 
 
 def _cells(key: str, settings: Settings) -> list[Cell]:
-    """What a row reached, the level that is proven to spend most first."""
+    """Cells of a row by falling proven epsilon."""
     record = records.read(key, settings.row(key))
     if record is None:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")
-    cells = Ran(record, TABLE, (), None, None, None, 0).cells(TABLE.metric, {})
+    cells = RecordCells(record, TABLE, (), None, None, None, 0).cells(TABLE.metric, {})
     return sorted(cells.values(), key=lambda cell: -proven(cell))

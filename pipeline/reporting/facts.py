@@ -84,13 +84,13 @@ class Fact:
     def verdict(self) -> Verdict | None:
         """Verdict on the ledger, with the attack that came closest to its bound."""
         record = self.row.record if self.row else None
-        return verdicts.of_cell(self.cell, record) if self.cell and record else None
+        return verdicts.cell_verdict(self.cell, record) if self.cell and record else None
 
     @cached_property
     def not_covered(self) -> list[NotCovered]:
         """Uses of private data that no epsilon covers, the worst first."""
         record = self.row.record if self.row else None
-        return severity.of_cell(self.cell, record) if self.cell and record else []
+        return severity.cell_uses(self.cell, record) if self.cell and record else []
 
 
 def table_facts(result: TableResult) -> Iterator[Fact]:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.errors import UserError
 from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from pipeline.reporting import caveats, papers
-from pipeline.reporting.cells import Ran
+from pipeline.reporting.cells import RecordCells
 from pipeline.reporting.judging import values
 from pipeline.reporting.papers import Paper, PaperResult
 from pipeline.reporting.printed import Line, Table
@@ -22,7 +22,7 @@ OBJECT = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a paper's results come from."""
+    """Sources of a paper's results."""
 
     settings: Settings
     root: Path
@@ -33,7 +33,7 @@ class Sources:
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
-    """Every paper that params.yaml has rows of, in alphabetical order.
+    """Results of every paper that params.yaml has rows of, in alphabetical order.
 
     Rows are taken from params.yaml, never from the folder of records, where removed rows leave theirs behind.
 
@@ -110,26 +110,26 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
     history = records.history_path(key, root)
     searched = declared.search if isinstance(declared, Row) else None
     search = sources.searches.get(searched or "")
-    told = list(caveats.declared_caveats(key, declared, settings, table))
+    found = list(caveats.declared_caveats(key, declared, settings, table))
     seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}
     further: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
-        told += caveats.record_caveats(record, table)
-        told += caveats.stale_caveats(record, declared, settings, root)
+        found += caveats.record_caveats(record, table)
+        found += caveats.stale_caveats(record, declared, settings, root)
         plan = settings.plan_digest(key) if isinstance(declared, Row) else None
         above = sources.paper.converged_above
-        ran = Ran(record, table, tuple(told), search, above, plan, seeds)
+        ran = RecordCells(record, table, tuple(found), search, above, plan, seeds)
         cells = ran.cells(table.metric, line.values if line else {})
         further = {metric: ran.cells(metric, line.also.get(metric, {}) if line else {}) for metric in further}
     elif isinstance(declared, Row) and declared.needs == "gpu":
-        told.append(Caveat("waits for a GPU"))
+        found.append(Caveat("waits for a GPU"))
     return RowResult(
         key=key,
         declared=declared,
         variant=declared.variant if line else "",
         record=record,
-        caveats=tuple(told),
+        caveats=tuple(found),
         cells=cells,
         also=further,
         history=history if history.exists() else None,
@@ -137,7 +137,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         other_searches=tuple(
             other
             for name, other in sources.searches.items()
-            if name != searched and _of_line(settings.rows.get(other.row), declared)
+            if name != searched and _same_line(settings.rows.get(other.row), declared)
         ),
         gpu_hours=sources.gpu_hours.get(key),
         budget=caveats.budget_of(declared, table),
@@ -153,8 +153,8 @@ def _start(declared: Row | Account, settings: Settings) -> str | None:
     return start.row if start else None
 
 
-def _of_line(row: Row | None, declared: Row | Account) -> bool:
-    """Whether a row is of the same line and variant as another."""
+def _same_line(row: Row | None, declared: Row | Account) -> bool:
+    """Return True if a row is of the same line and variant as another."""
     return row is not None and (row.paper, row.table, row.line, row.variant) == (
         declared.paper,
         declared.table,

@@ -16,7 +16,7 @@ History = dict[str, dict[str, dict[int, Curve]]]  # metric -> level -> seed -> c
 
 
 def read(path: Path) -> History:
-    """Every seed's curves.
+    """Read the curves of every seed.
 
     Raises:
         UserError: the file is not a history.

@@ -24,7 +24,7 @@ QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a fi
 
 
 class Assumption(Strict):
-    """What the paper leaves open, and what is done here."""
+    """Open choice of the paper, and ours."""
 
     open: str
     choice: str
@@ -48,7 +48,7 @@ class Claim(Strict):
 
 
 class OutOfScope(Strict):
-    """What the paper prints and is not tried here."""
+    """Printed numbers that are not reproduced here."""
 
     what: str
     numbers: Annotated[int, Field(ge=0)]  # printed in it
@@ -56,7 +56,7 @@ class OutOfScope(Strict):
 
 
 class Place(Strict):
-    """Where a number stands: a row's cell."""
+    """Cell of a row."""
 
     row: Key
     at: str  # a level of it
@@ -71,7 +71,7 @@ class OverLevels(Strict):
 
 
 class Provided(Bounded):
-    """What must hold with its whole interval: ``left`` less ``right`` between the bounds."""
+    """Condition of a finding: the whole interval of ``left`` less ``right`` lies between the bounds."""
 
     left: str
     right: str
@@ -124,7 +124,7 @@ class Paper(PrintedTables):
 
     @property
     def published(self) -> bool:
-        """Whether it is a paper at all, and not a laboratory's own rows under a title of theirs."""
+        """Return True for a paper, False for a laboratory's own rows under a title."""
         return bool(self.authors) or any(not table.own for table in self.tables.values())
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What a paper prints: tables and figures, their lines and cells, as its file says them."""
+"""Printed tables and figures of a paper: lines and cells, as its file declares them."""
 
 import re
 from functools import cached_property
@@ -60,7 +60,7 @@ class Line(Strict):
 
 
 class Argued(Strict):
-    """Two lines of a table whose difference the paper argues, at every column that prints both."""
+    """Pair of lines whose difference the paper argues, at every column that prints both."""
 
     left: Key
     right: Key
@@ -166,7 +166,7 @@ class Table(Strict):
 
     @property
     def prints(self) -> bool:
-        """Whether the paper prints any value of it; a figure's can't be read off."""
+        """Return True if the paper prints any value of it; values of a figure can't be read off."""
         return any(line.values for line in self.lines)
 
     def scale_of(self, metric: str) -> float:
@@ -179,13 +179,13 @@ class Table(Strict):
 
 
 class PrintedTables(Strict):
-    """All tables and figures of a paper."""
+    """Tables and figures of a paper."""
 
     tables: dict[Key, Table] = Field(default_factory=dict)
 
     @cached_property
     def lines(self) -> dict[str, Line]:
-        """Every line by its reference; of a further metric, with the values printed for that."""
+        """Lines by reference; a further metric has a line with its own printed values."""
         by_reference: dict[str, Line] = {}
         for key, table in self.tables.items():
             for line in table.lines:

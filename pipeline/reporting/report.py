@@ -78,7 +78,7 @@ def _figures(result: TableResult) -> Iterator[tuple[str, str]]:
     """(path, SVG) of a table's figures and its rows' training curves."""
     for name, svg in (
         (result.name, levels.draw(result)),
-        *((figure, module.draw(result)) for figure, module in figures.of_table(result).items()),
+        *((figure, module.draw(result)) for figure, module in figures.table_figures(result).items()),
         *((f"{row.key}-curves", curves.draw(row, result)) for row in result.rows),
     ):
         if svg is not None:

@@ -42,7 +42,7 @@ class Caveat:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a row reached at one level, in the table's unit."""
+    """Result of a row at a level by a metric, in the table's unit."""
 
     row: str  # key
     level: str
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """Its values by seed."""
+        """Values by seed."""
         return {replica.seed: value for replica, value in zip(self.replicas, self.values, strict=True)}
 
 
@@ -102,22 +102,22 @@ class RowResult:
 
     @property
     def repeats(self) -> bool:
-        """Whether it repeats, with new seeds, what its table's plan left undecided."""
+        """Return True for a repetition, with new seeds, of an undecided plan."""
         return isinstance(self.declared, Row) and self.declared.repeats
 
     @property
     def waits(self) -> bool:
-        """Whether it needs a GPU, and was not run."""
+        """Return True if it needs a GPU and has not been run."""
         return self.record is None and isinstance(self.declared, Row) and self.declared.needs == "gpu"
 
     @property
     def counts(self) -> bool:
-        """Whether its training is all there is to do; a paper that gives no budget leaves it to us."""
+        """Return True unless the training budget is reduced."""
         return self.budget != "reduced"
 
     @property
     def strength(self) -> Strength:
-        """What a verdict on it stands on."""
+        """Ground of a verdict on the row."""
         if not isinstance(self.declared, Row):
             return "accounting"
         as_printed = self.budget == "full" and not any(caveat.fewer_data for caveat in self.caveats)
@@ -125,7 +125,7 @@ class RowResult:
 
     @property
     def levels(self) -> list[str]:
-        """Those it declares."""
+        """Names of the declared levels."""
         return [self.declared.level(settings) for settings in self.declared.resolved]
 
     @property
@@ -145,7 +145,7 @@ class RowResult:
 
     @property
     def comparable(self) -> bool:
-        """Whether its numbers may be subtracted from the paper's."""
+        """Return True if its numbers are comparable with the paper's."""
         return not any(caveat.incomparable for caveat in self.caveats)
 
 
@@ -170,12 +170,12 @@ class Value:
 
     @property
     def equal(self) -> bool:
-        """Whether the interval contains the printed value, or a computed number rounds to it."""
+        """Return True if the interval contains the printed value, or a computed number rounds to it."""
         return self.verdict is not None and self.verdict.name == "agrees" and self.verdict.offset is None
 
     @property
     def strength(self) -> str:
-        """Of an agreement: ``equal within error, informative``; '' of anything else."""
+        """``equal within error, informative``: strength of an agreement; '' without one."""
         if self.status != "agrees":
             return ""
         size = "equal within error" if self.equal else "within the margin"
@@ -184,12 +184,12 @@ class Value:
 
     @property
     def planned(self) -> bool:
-        """Whether the row that decides it was trained by a plan."""
+        """Return True if the deciding row was trained by a plan."""
         return self.evidence != "exploratory"
 
     @property
     def decided(self) -> bool:
-        """Whether it has a verdict and counts."""
+        """Return True if it has a verdict and counts."""
         return self.status in ("agrees", "above", "below")
 
 
@@ -234,22 +234,22 @@ class LineResult:
         return min(there, key=order, default=None)
 
     def has(self, variant: str) -> bool:
-        """Whether any of its rows is of that variant."""
+        """Return True if a row has that variant."""
         return any(row.variant == variant for row in self.rows)
 
     def cell(self, level: str) -> Cell | None:
-        """What that row reached; None where it was not run."""
+        """Cell of the deciding row; None if it has not been run."""
         row = self.deciding(level)
         return row.cells.get(level) if row else None
 
     @property
     def cells(self) -> list[Cell]:
-        """What decides at every level."""
+        """Deciding cells, one per level."""
         levels = dict.fromkeys(level for row in self.rows for level in row.cells)
         return [cell for level in levels if (cell := self.cell(level))]
 
     def decides(self, row: RowResult, level: str) -> bool:
-        """Whether the row is the one by which the level is judged."""
+        """Return True if the level is judged by the row."""
         return self.deciding(level) is row
 
 
@@ -271,22 +271,22 @@ class TableResult:
 
     @property
     def exact(self) -> bool:
-        """Whether its numbers were computed, with no training behind them."""
+        """Return True if all numbers were computed, without training."""
         return bool(self.cells) and all(cell.mean.exact for cell in self.cells)
 
     @property
     def run(self) -> bool:
-        """Whether any row of it was."""
+        """Return True if any row has been run."""
         return any(row.cells for row in self.rows)
 
     @property
     def rows(self) -> list[RowResult]:
-        """Every declared row, in the order shown."""
+        """Declared rows, in the order shown."""
         return [row for line in self.lines for row in line.rows]
 
     @cached_property
     def shared_caveats(self) -> tuple[Caveat, ...]:
-        """Marks that every row that ran has, if several did; they are told once, above the table."""
+        """Caveats that all rows that ran share, if there are several; they stand once, above the table."""
         first, *others = [row.caveats for row in self.rows if row.cells] or [()]
         return tuple(caveat for caveat in first if others and all(caveat in caveats for caveats in others))
 
@@ -301,10 +301,10 @@ class TableResult:
 
     @property
     def cells(self) -> list[Cell]:
-        """Every cell that has a number."""
+        """Cells of all rows."""
         return [cell for row in self.rows for cell in row.cells.values()]
 
     @property
     def private(self) -> bool:
-        """Whether any of its cells claims privacy, or has some."""
+        """Return True if any cell claims or has privacy."""
         return any(cell.guarantee.state != "none" for cell in self.cells)

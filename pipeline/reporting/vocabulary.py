@@ -1,4 +1,4 @@
-"""Every verdict and attack that the report knows, and what is said of guarantees, as `words.yaml` has it.
+"""Words of `words.yaml`: verdicts, attacks, bounds, rules and statements on guarantees.
 
 Tables, pages, CSV files and MLflow take them from here. Records keep keys (`pipeline.privacy.statements`), so
 that a better word reaches every number there ever was.
@@ -26,7 +26,7 @@ class Word(Strict):
 
 
 class Words(Strict):
-    """All of the file, by the keys that code and records have."""
+    """Content of the file, by the keys of code and records."""
 
     values: dict[str, Word]
     contrasts: dict[str, Word]

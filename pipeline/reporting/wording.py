@@ -1,4 +1,4 @@
-"""How numbers, levels and ledgers are written, the same in every table and on the page."""
+"""Text of numbers, levels and ledgers, the same in every table and on every page."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -90,12 +90,12 @@ def columns_words(result: TableResult) -> str:
 
 
 def measured_words(result: TableResult) -> str:
-    """What the table's numbers are."""
+    """Name of the table's numbers."""
     return result.table.measured or _spelled(result.table.metric)
 
 
 def margin(result: TableResult) -> str:
-    """How far ours may be from a printed value of the table and still agree: ``1 point``, ``1 %``."""
+    """``1 point``, ``1 %``: margin of the table's printed values."""
     table, size = result.table, result.table.margin or 0.0
     return f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
 
@@ -123,7 +123,7 @@ def settings_words(settings: dict[str, Any]) -> str:
 
 
 def claim(ledger: Ledger) -> str:
-    """What is claimed; an accountant's epsilon may be too large for a number."""
+    """Claimed epsilon; an accountant's may be too large for a number."""
     if ledger.claimed is not None:
         return number(ledger.claimed)
     return "∞" if ledger.claimed_by else "none"
@@ -140,7 +140,7 @@ def isolation(ledger: Ledger) -> str:
 
 
 def bound(ledger: Ledger) -> str:
-    """What is proven: ``ε ≤ 2.87``, or that nothing is."""
+    """``ε ≤ 2.87``, or ``no bound``."""
     return "no bound" if ledger.epsilon_upper is None else f"ε ≤ {upwards(ledger.epsilon_upper)}"
 
 
@@ -162,7 +162,7 @@ GRID = (
 
 
 def composition(spent: Composition) -> str:
-    """What all trainings of a row and its search spend together, in a sentence."""
+    """Epsilon of all trainings of a row and its search together, in a sentence."""
     of = [f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"]
     if spent.searched:
         of.append(f"{spent.searched} of its search")
@@ -299,8 +299,8 @@ def row_words(row: RowResult, shared: Sequence[Caveat] = ()) -> str:
 
 def examples_words(row: RowResult) -> str:
     """``N = 55,000``; '' if a caveat has it, or nothing was trained."""
-    told = any(caveat.examples for caveat in row.caveats)
-    return "" if told or row.examples is None else f"N = {row.examples:,}"
+    marked = any(caveat.examples for caveat in row.caveats)
+    return "" if marked or row.examples is None else f"N = {row.examples:,}"
 
 
 def shared_words(result: TableResult) -> str:

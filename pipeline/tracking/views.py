@@ -65,7 +65,7 @@ def tags() -> dict[str, str]:
 
 
 def link(view: View, experiments: Sequence[str], address: str) -> str:
-    """Where the server at ``address`` shows a view of the experiments with these numbers."""
+    """Address of a view of the experiments with these numbers, on the server at ``address``."""
     shown = f"viewStateShareKey={view.key}&{TRAINING}"
     if len(experiments) == 1:  # the page for several would show nothing of a single one's runs
         return f"{address}/#/experiments/{experiments[0]}/runs?{shown}"
@@ -73,7 +73,7 @@ def link(view: View, experiments: Sequence[str], address: str) -> str:
 
 
 def _state(view: View) -> dict[str, object]:
-    """As MLflow's page keeps it; what is left out stays at the page's own default."""
+    """State of a view as MLflow's page stores it; omitted entries keep the page's defaults."""
     return {
         "searchFilter": view.filter,
         "orderByKey": "metrics.`test_accuracy`",

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def committed(result: TableResult) -> Iterator[tuple[str, str]]:
     """The table's figures as they lie there, as drawing all takes half a minute."""
-    names = [result.name, *figures.of_table(result), *(f"{row.key}-curves" for row in result.rows)]
+    names = [result.name, *figures.table_figures(result), *(f"{row.key}-curves" for row in result.rows)]
     for name in (f"figures/{name}.svg" for name in names):
         if (path := ROOT / report.REPORTS / name).exists():
             yield name, path.read_text(encoding="utf-8")

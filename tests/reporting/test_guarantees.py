@@ -49,17 +49,17 @@ def test_what_a_ledger_is_worth(
     claimed: float | None, epsilon_upper: float | None, state: str, kept: bool
 ) -> None:
     judged = worth(ledger(claimed, epsilon_upper))
-    assert (judged.state, judged.kept) == (state, kept)
+    assert (judged.state, judged.within_claim) == (state, kept)
     # seeded noise voids a bound, but not the absence of a claim
     seeded = worth(ledger(claimed, epsilon_upper), reproducible=True)
-    assert (seeded.state, seeded.kept) == ("none" if state == "none" else "none_proven", False)
+    assert (seeded.state, seeded.within_claim) == ("none" if state == "none" else "none_proven", False)
 
 
 @pytest.mark.parametrize(("shown", "state"), [(None, "weaker"), (0.99, "weaker"), (1.01, "exceeds")])
 def test_more_than_is_claimed_is_said_only_where_it_is_shown(shown: float | None, state: str) -> None:
     named = statement("turns_around")
     judged = worth(ledger(1.0, 1.2, epsilon_lower=shown, epsilon_lower_by=named))
-    assert (judged.state, judged.kept) == (state, False)
+    assert (judged.state, judged.within_claim) == (state, False)
     assert (words(named) in (judged.reason or "")) == (state == "exceeds")
 
 
@@ -87,7 +87,7 @@ def test_a_pure_bound_is_vacuous_where_none_at_a_delta_is_smaller(
     scales = tuple(1 / epsilon for epsilon in epsilons)
     inputs = Laplace(quantity="inputs", claimed=claimed, distance=1.0, scales=scales, span=1.0)
     judged = worth(release_ledger(Releases(laplace=(inputs,)), 10))
-    assert (judged.state, judged.kept) == (state, kept)
+    assert (judged.state, judged.within_claim) == (state, kept)
     assert judged.ledger.epsilon_upper == pytest.approx(sum(epsilons))
 
 

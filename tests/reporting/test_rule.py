@@ -14,11 +14,11 @@ from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
     Verdict,
+    computed_verdict,
+    convergence_verdict,
     half_width,
     judge,
-    of_computed,
-    of_convergence,
-    of_mean,
+    mean_verdict,
 )
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Printed
@@ -35,7 +35,7 @@ def spread_around(center: float, half: float, n: int = 3) -> list[float]:
 
 def decided(values: list[float], printed: float = 90.0, error: float | None = None) -> Verdict:
     """The verdict within a point of what is printed."""
-    verdict = of_mean(values, printed, error, margin=1.0)
+    verdict = mean_verdict(values, printed, error, margin=1.0)
     assert verdict is not None
     return verdict
 
@@ -75,8 +75,8 @@ def test_more_noise_never_turns_another_verdict_into_agreement() -> None:
 @pytest.mark.parametrize("values", [[90.0], [90.0, 90.0], [10.0], [10.0, 10.0]])
 def test_fewer_than_three_seeds_decide_nothing(values: list[float]) -> None:
     assert len(values) < FEWEST_SEEDS
-    assert of_mean(values, 90.0, None, margin=1.0) is None
-    assert of_convergence(0, len(values), theirs=False) is None
+    assert mean_verdict(values, 90.0, None, margin=1.0) is None
+    assert convergence_verdict(0, len(values), theirs=False) is None
 
 
 def test_the_papers_own_error_widens_the_interval() -> None:
@@ -87,7 +87,7 @@ def test_the_papers_own_error_widens_the_interval() -> None:
 
 def test_the_error_of_the_test_set_widens_the_interval_once() -> None:
     values = spread_around(91.5, 0.3)
-    verdicts = [of_mean(values, 90.0, None, margin=1.0, test_error=error) for error in (0.0, 0.3)]
+    verdicts = [mean_verdict(values, 90.0, None, margin=1.0, test_error=error) for error in (0.0, 0.3)]
     assert [verdict.name for verdict in verdicts if verdict] == ["above", "inconclusive"]
     whole = sqrt(0.3**2 + (1.96 * 0.1) ** 2 + (1.96 * 0.2) ** 2)
     assert half_width(values, 0.1, 0.2) == pytest.approx(whole, abs=1e-4)
@@ -151,7 +151,7 @@ def test_some_values_no_number_of_seeds_decides(center: float, error: float | No
     ],
 )
 def test_a_computed_number_may_be_one_percent_off(value: float, name: str, offset: float | None) -> None:
-    verdict = of_computed(value, 8.0, margin=0.08, rounding=0.005)
+    verdict = computed_verdict(value, 8.0, margin=0.08, rounding=0.005)
     assert verdict.name == name
     assert verdict.offset == (pytest.approx(offset) if offset else None)
 
@@ -176,7 +176,7 @@ def test_a_computed_number_may_be_one_percent_off(value: float, name: str, offse
 def test_where_some_seeds_converge_their_share_decides(
     converged: int, n: int, theirs: bool, name: str
 ) -> None:
-    verdict = of_convergence(converged, n, theirs)
+    verdict = convergence_verdict(converged, n, theirs)
     assert verdict
     assert (verdict.name, verdict.share) == (name, f"{converged} of {n} seeds converge")
     low, high = stats.binomtest(converged, n).proportion_ci(method="exact")

@@ -18,7 +18,7 @@ SURE = (90.1, 90.2, 90.3)
 
 
 def verdict(result: PaperResult) -> tuple[str, str]:
-    (value,) = values.every(result)
+    (value,) = values.printed_values(result)
     return value.status, value.words
 
 
@@ -93,7 +93,9 @@ def test_value_and_claim_name_the_same_row() -> None:
     ]
     paper = toys.paper(claims=[toys.claim(*tests)], values={"sigma=0": 90.0, "sigma=1": 90.0})
     result = toys.judged(paper, declared, first, second, reduced)
-    assert [(value.row.key if value.row else None, value.status) for value in values.every(result)] == [
+    assert [
+        (value.row.key if value.row else None, value.status) for value in values.printed_values(result)
+    ] == [
         ("first", "agrees"),
         ("second", "below"),
     ]
@@ -111,7 +113,7 @@ def test_value_and_claim_name_the_same_row() -> None:
 def test_what_came_out_never_chooses_the_row() -> None:
     scattered = (50.0, 90.0, 70.0)
     for first, second, status in ((SURE, scattered, "agrees"), (scattered, SURE, "inconclusive")):
-        (value,) = values.every(judged({"first": first, "second": second}))
+        (value,) = values.printed_values(judged({"first": first, "second": second}))
         assert value.row
         assert (value.row.key, value.status) == ("first", status)
 
@@ -132,7 +134,7 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
 
 
 def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
-    (value,) = values.every(planned(5))
+    (value,) = values.printed_values(planned(5))
     assert value.row
     assert (value.row.key, value.row.variant, value.status) == ("row-planned", "", "below")
     assert value.planned
@@ -154,7 +156,7 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
         record = toys.record(key, declared, sigma_0=accuracies)
         origin = record.origins[0].model_copy(update={"plan": declared.plan_digest(key)})
         made.append(record.model_copy(update={"origins": (origin,)}))
-    (value,) = values.every(toys.judged(toys.paper(values=PRINTED), declared, *made))
+    (value,) = values.printed_values(toys.judged(toys.paper(values=PRINTED), declared, *made))
     assert value.row
     assert (value.row.key, value.planned) == (decides, True)
     assert value.status == {"again": "inconclusive", "first": "agrees"}[decides]
@@ -163,7 +165,7 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
 @pytest.mark.parametrize(("seeds", "digest"), [(4, None), (5, "sha256:of-another-plan")])
 def test_a_plan_that_was_not_kept_is_exploratory(seeds: int, digest: str | None) -> None:
     result = planned(seeds, digest)
-    (value,) = values.every(result)
+    (value,) = values.printed_values(result)
     assert value.row
     assert (value.row.key, value.status, value.planned) == ("row", "agrees", False)
     table = result.tables[0]
@@ -194,7 +196,7 @@ def test_why_there_is_no_number() -> None:
     ]
     result = judged({"row": None}, lines=lines)
     reasons = ["still to be trained", "it costs too much", "no row is declared", "no row is declared"]
-    assert [value.words for value in values.every(result)] == reasons
+    assert [value.words for value in values.printed_values(result)] == reasons
     # which are counted where there are several
     why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
     assert counts.values(result)[-1] == ("not run", "4", why)
@@ -203,13 +205,15 @@ def test_why_there_is_no_number() -> None:
 def test_a_row_waits_at_its_own_levels_alone() -> None:
     large = {"needs": "gpu", "levels": [{"sigma": 1}]}
     paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
-    statuses = [value.status for value in values.every(toys.ran({"row": None}, {"row": large}, paper))]
+    statuses = [
+        value.status for value in values.printed_values(toys.ran({"row": None}, {"row": large}, paper))
+    ]
     assert statuses == ["not run", "waits for a GPU"]
 
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     result = judged({"row": None}, table={"own": True})
-    assert (values.every(result), counts.values(result)) == ([], [])
+    assert (values.printed_values(result), counts.values(result)) == ([], [])
 
 
 def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
@@ -245,7 +249,7 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
     result = judged({"row": SURE, "other": SURE}, {"other": {"line": "two"}}, lines=lines)
-    assert [(value.status, value.words) for value in values.every(result)] == [
+    assert [(value.status, value.words) for value in values.printed_values(result)] == [
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
     ]
@@ -253,7 +257,7 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     assert (metrics["printed"], metrics["agree"], metrics["differ"], metrics["not_counted"]) == (2, 1, 0, 1)
     # nor before it was run
     waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
-    assert values.every(waiting)[1].words == "still to be trained; not counted: printed twice"
+    assert values.printed_values(waiting)[1].words == "still to be trained; not counted: printed twice"
     metrics = counts.metrics(waiting)
     assert (metrics["printed"], metrics["not_run"], metrics["not_counted"]) == (2, 0, 1)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.privacy.parameters import Noise
-from pipeline.reporting.judging.verdicts import closeness, of_cell, verdict
+from pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
 from pipeline.reporting.wording import attack_words
 from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
 from tests.reporting.made_up import dpsgd
@@ -78,7 +78,7 @@ def test_a_level_with_replicas_of_both_noises_is_told_of_by_the_weaker() -> None
         ([*replicas[:2], record.replicas[2]], "float32: not audited"),
     ):
         cell = SimpleNamespace(replicas=changed, guarantee=SimpleNamespace(ledger=changed[0].ledger))
-        assert of_cell(cell, record).floating_point == told  # type: ignore[arg-type]
+        assert cell_verdict(cell, record).floating_point == told  # type: ignore[arg-type]
 
 
 def test_the_closest_attack_is_named() -> None:

@@ -104,7 +104,7 @@ class Contrast(Bounded):
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
 
     def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms, Terms]]:
-        """Each contrast with its title: the weights of ``left``, and those of ``right`` before ``times``."""
+        """Title of each contrast, weights of ``left``, and weights of ``right`` before ``times``."""
         pairs = list(self._pairs(rows))
         if self.mean:
             title = f"{self._lines(paper)}, mean over {', '.join(map(level_words, self.at))}"

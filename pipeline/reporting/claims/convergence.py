@@ -11,14 +11,14 @@ from pipeline.reporting.wording import printed, with_interval
 
 
 class Convergence(AtLevels):
-    """Every seed's training converges, or none does, at each level of ``at``."""
+    """Convergence of every seed's training, or of none, at each level of ``at``."""
 
     kind: Literal["convergence"]
     of: Reference
     converges: bool
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By how many seeds converged; fewer than `FEWEST_SEEDS` decide nothing."""
+        """Judge by the number of converged seeds; fewer than `FEWEST_SEEDS` decide nothing."""
         cell = rows[0].cells[level]
         n = cell.mean.n
         verdict: Verdict = "undecided"

@@ -1,4 +1,4 @@
-"""What training curves show: how much longer a level takes than another, when a line overtakes another."""
+"""Claims on training curves: slow-down of a level, and the epoch in which a line overtakes another."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ class Slower(Bounded):
     end: str = Field(alias="to")
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """By the ratio of epochs, one a seed."""
+        """Judge by the ratio of epochs, one per seed."""
         label, end, start = paper.lines[self.of].label, level_words(self.end), level_words(self.start)
         title = f"{label}, epochs at {end} ÷ epochs at {start}"
         measured = slowdown.measure(rows[self.of].deciding(self.start, self.end), self.start, self.end)
@@ -65,7 +65,7 @@ class Overtakes(Bounded, AtLevels):
         return f"{left} overtakes {right} for good at {level_words(level)}"
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By an epoch a seed; where it never comes to that in any of several seeds the test fails."""
+        """Judge by an epoch per seed; the test fails if no seed of several gets there."""
         ahead, behind = (_curves(row, level) for row in rows)
         epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted(ahead.keys() & behind.keys())]
         if not epochs:

@@ -1,4 +1,4 @@
-"""What is proven: a bound within the claim, the same bound for two lines, or a trade-off curve."""
+"""Claims on ledgers: a bound within the claim, equal bounds of two lines, or a trade-off curve."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -22,12 +22,12 @@ class Guaranteed(AtLevels):
     of: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By the two epsilons of the level's worst replica."""
+        """Judge by the claimed and the proven epsilon of the level's worst replica."""
         guarantee = rows[0].cells[level].guarantee
         text = f"{title}: claimed ε {claim(guarantee.ledger)}, proven {bound(guarantee.ledger)}"
         if guarantee.reason:
             text += f" ({guarantee.reason})"
-        return Outcome("holds" if guarantee.kept else "fails", text, guarantee_caveat(*rows))
+        return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
 
 
 class SameGuarantee(AtLevels):
@@ -38,7 +38,7 @@ class SameGuarantee(AtLevels):
     right: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By the bounds of both ledgers, to one percent; undecided where epsilons are of different things."""
+        """Judge by the bounds of both ledgers, to one percent; undecided if they are not comparable."""
         left, right = (row.cells[level].guarantee.ledger for row in rows)
         text = f"{title}: proven {bound(left)} and {bound(right)}"
         sets = [row.record.data for row in rows if row.record]
@@ -61,7 +61,7 @@ class ProvenCurve(AtLevels):
     near_gaussian: Annotated[float, Field(gt=0)] | None = None  # type II error
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """By the points of the curve of the level's worst replica, however little it protects."""
+        """Judge by the points of the curve of the level's worst replica."""
         guarantee, caveat = rows[0].cells[level].guarantee, guarantee_caveat(*rows)
         curve, mu = guarantee.ledger.tradeoff, guarantee.ledger.mu
         if not curve or guarantee.state == "none_proven":

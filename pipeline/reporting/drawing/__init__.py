@@ -1,1 +1,1 @@
-"""How figures look, and the two that every table has: its levels and its training curves."""
+"""Style of the figures, and the figures over all papers, of every table and of every row."""

@@ -1,4 +1,4 @@
-"""What was measured at each level, beside the paper's."""
+"""Plot of a table: measured and printed numbers by level."""
 
 from collections.abc import Iterable
 from math import isfinite, nan
@@ -82,7 +82,7 @@ def draw(result: TableResult) -> str | None:
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
-    """Where each level stands, and whether on a logarithmic axis; else they are evenly spaced."""
+    """Place of each level on the axis, and True for a logarithmic axis; evenly spaced otherwise."""
     try:
         values = {level: float(level_value(level)) for level in levels}
     except ValueError:  # words
@@ -93,7 +93,7 @@ def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
 
 
 def _far_apart(values: Iterable[float]) -> bool:
-    """Whether the largest finite number is more than `SPREAD` times the smallest, which is above zero."""
+    """Return True if the largest finite number is more than `SPREAD` times a smallest one above zero."""
     finite = [value for value in values if isfinite(value)]
     return bool(finite) and min(finite) > 0 and max(finite) > SPREAD * min(finite)
 

@@ -54,7 +54,7 @@ _LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 
 def thinned(curve: Curve) -> Curve:
-    """Every k-th point, and the last."""
+    """At most some `POINTS` points of a curve, its last one included."""
     stride = -(-len(curve) // POINTS) or 1
     return [*curve[:-1:stride], *curve[-1:]]
 
@@ -65,7 +65,7 @@ def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tupl
 
 
 def remark(row: RowResult, form: str) -> str:
-    """Why the row's numbers decide nothing, such as a reduced budget; nothing where they may."""
+    """Caveats by which a row's numbers decide nothing, put into ``form``; '' without any."""
     words = ", ".join(caveat.words for caveat in row.caveats if caveat.inconclusive)
     return form.format(words) if words else ""
 
@@ -110,7 +110,7 @@ class Panels:
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
-    """What ``draw`` puts on a figure of that size, as SVG text; ids begin with a digest of ``name``."""
+    """SVG text of a figure of that size, filled by ``draw``; ids begin with a digest of ``name``."""
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
         draw(figure)

@@ -12,7 +12,7 @@ from pipeline.extensions import extensions
 from pipeline.reporting.results import TableResult
 
 
-def of_table(result: TableResult) -> dict[str, ModuleType]:
+def table_figures(result: TableResult) -> dict[str, ModuleType]:
     """The modules that draw what the table asks for, by the names of their files without .svg."""
     modules = [extensions("figures")[kind].load() for kind in result.table.figures]
     return {f"{result.name}-{module.SUFFIX}": module for module in modules}

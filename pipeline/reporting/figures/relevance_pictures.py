@@ -1,4 +1,4 @@
-"""How relevant features are, as pictures."""
+"""Pictures of the relevance of features."""
 
 from collections.abc import Iterator
 

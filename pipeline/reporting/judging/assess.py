@@ -39,7 +39,7 @@ class Assessment:
 
     @property
     def tally(self) -> str:
-        """How its outcomes fell: ``6 hold, 6 not run``, ``3 hold but don't count (10 of 50 epochs)``."""
+        """``6 hold, 6 not run``, ``3 hold but don't count (10 of 50 epochs)``: numbers of its outcomes."""
         counts = Counter(
             _PLURAL.get(outcome.verdict, outcome.verdict)
             + (f" but don't count ({outcome.caveat})" if outcome.caveat else "")
@@ -59,20 +59,20 @@ class ClaimResult:
 
     @property
     def status(self) -> Status:
-        """As in the paper: on the full budget if that tells, else on the reduced one."""
+        """Status as in the paper, on the full budget if it decides, else on the reduced one."""
         if self.claim.untested:
             return "not tested"
         as_in_paper = [assessment.status for assessment in self.assessments if not assessment.variant]
-        told = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
-        if told:
-            return told[0]
-        if any(each.status in ("reproduced", "not reproduced") for each in self.assessments):
+        decided = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
+        if decided:
+            return decided[0]
+        if any(assessment.status in ("reproduced", "not reproduced") for assessment in self.assessments):
             return "only differently"
         return as_in_paper[0] if as_in_paper else "not run"
 
     @property
     def contradicted(self) -> tuple[Outcome, ...]:
-        """Where the paper's own table says otherwise."""
+        """Outcomes on the paper's own table that fail."""
         return tuple(outcome for outcome in self.printed if outcome.verdict == "fails")
 
 
@@ -99,7 +99,7 @@ def _references(claim: Claim) -> list[str]:
 
 
 def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
-    """As in the paper, then one for each variant of the claim's lines; full budgets before reduced ones.
+    """Assessments as in the paper, then of each variant of the claim's lines; full budgets come first.
 
     In a variant's assessment lines without it contribute their plain rows. A full and a reduced row are never
     compared.
@@ -123,7 +123,7 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
 
 
 def _waiting(rows: Rows) -> bool:
-    """Whether one of the rows chosen needs a GPU and was not run."""
+    """Return True if a chosen row waits for a GPU."""
     return any(row.waits for line in rows.values() for row in line.rows if row.variant == line.variant)
 
 

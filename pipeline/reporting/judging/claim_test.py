@@ -1,4 +1,4 @@
-"""What every kind of claim test shares: its base, what bounds it, and how its outcomes are worded."""
+"""Base classes of the kinds of claim tests, and the words of their outcomes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Rows = Mapping[str, LineResult]  # by the line's reference; of one kind of budge
 
 @dataclass(frozen=True)
 class Outcome:
-    """One comparison at one level."""
+    """Outcome of a comparison at a level."""
 
     verdict: Verdict
     text: str  # what was compared with what, in numbers
@@ -45,7 +45,7 @@ Compared = Cell | PrintedCell
 
 
 class ClaimTest(Strict):
-    """One test of a claim: what the paper's file says for it, and how it is judged."""
+    """Test of a claim, as the paper's file declares it."""
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class AtLevels(ClaimTest):
         raise NotImplementedError
 
     def title(self, level: str, paper: PrintedTables) -> str:
-        """What is looked at: ``LINE at LEVEL``, ``LINE and LINE at LEVEL``."""
+        """``LINE at LEVEL``, ``LINE and LINE at LEVEL``."""
         labels = " and ".join(paper.lines[reference].label for reference in self.references)
         return f"{labels} at {level_words(level)}"
 
@@ -123,7 +123,7 @@ def not_run(title: str) -> Outcome:
 
 
 def guarantee_caveat(*rows: RowResult) -> str | None:
-    """Why these rows' guarantees say nothing about the paper's; the first reason there is.
+    """First reason why these rows' guarantees say nothing about the paper's; None without any.
 
     Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
     accounted for like many.

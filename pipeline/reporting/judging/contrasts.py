@@ -54,7 +54,7 @@ class Side:
 
     @property
     def error(self) -> float:
-        """Its standard error; 0 where the paper prints none."""
+        """Printed standard error; 0 without one."""
         return self.line.values[self.level].error or 0.0
 
 
@@ -76,7 +76,7 @@ class PrintedContrast:
 
     @property
     def of_lines(self) -> bool:
-        """Whether two lines are compared at one level, and not one line at two."""
+        """Return True for two lines at one level, False for one line at two levels."""
         return self.left.level == self.right.level
 
     @property
@@ -86,7 +86,7 @@ class PrintedContrast:
 
     @property
     def judged(self) -> bool:
-        """Whether the rule was applied."""
+        """Return True if the rule was applied."""
         return self.ours is not None
 
 
@@ -211,7 +211,7 @@ def _usable(line: LineResult, level: str, deciding: RowResult | None, other: Lin
 
 
 def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
-    """Whether two rows had one training budget: the paper's, or the same epochs and batches within reach."""
+    """Return True if two rows had one training budget: the paper's, or equal epochs and largest batches."""
     if "own" not in (one.budget, two.budget):
         return one.budget == two.budget
     return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))

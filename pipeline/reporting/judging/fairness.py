@@ -102,7 +102,7 @@ def _edges(row: RowResult, level: str) -> Iterator[Unfair]:
 
 
 def _lost(row: RowResult, level: str, name: str, value: float, values: set[float]) -> bool:
-    """Whether another search of the line went beyond the edge and chose nothing there."""
+    """Return True if another search of the line went beyond the edge and chose nothing there."""
 
     def beyond(other: float) -> bool:
         return other > value if value == max(values) else other < value

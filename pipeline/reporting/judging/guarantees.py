@@ -1,4 +1,4 @@
-"""What a reader should take from a ledger: the privacy that a number really buys."""
+"""Guarantee of a level: its ledger's verdict and reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,11 +40,11 @@ class Guarantee:
     state: State
     reason: str | None  # why it is neither 'holds' nor 'none'
     ledger: Ledger  # the worst of the level's replicas
-    kept: bool = False  # a bound is proven, no larger than the claim; as true of a vacuous one
+    within_claim: bool = False  # a bound is proven, no larger than the claim; also a vacuous one
 
 
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
-    """The verdict that holds for every one of a level's replicas.
+    """Verdict on a level, by its worst replica.
 
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
     ``weaker``: a bound is proven, but larger than the claim, which may hold or not. ``exceeds``: more than is
@@ -61,15 +61,15 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         return Guarantee(
             "none_proven", "the noise is seeded, so whoever knows the seed can take it away", ledger
         )
-    kept = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
+    within = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
     if _least(ledger, ledger.epsilon_upper) > VACUOUS:
-        return Guarantee("vacuous", VACUOUS_REASON, ledger, kept)
-    if kept:
-        return Guarantee("holds", None, ledger, kept)
+        return Guarantee("vacuous", VACUOUS_REASON, ledger, within)
+    if within:
+        return Guarantee("holds", None, ledger, within)
     if exceeds(ledger):
         why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
-        return Guarantee("exceeds", why, ledger, kept)
-    return Guarantee("weaker", WEAKER_REASON, ledger, kept)
+        return Guarantee("exceeds", why, ledger, within)
+    return Guarantee("weaker", WEAKER_REASON, ledger, within)
 
 
 def worst(ledgers: Iterable[Ledger]) -> Ledger:
@@ -78,7 +78,7 @@ def worst(ledgers: Iterable[Ledger]) -> Ledger:
 
 
 def incomparable(left: Ledger, right: Ledger) -> str | None:
-    """Why an epsilon of one ledger can't be set beside one of the other; None where it can.
+    """Reason why the epsilons of two ledgers are not comparable; None if they are.
 
     An epsilon holds for its neighbours and its delta alone, and where nothing is proven there is none.
     """
@@ -90,7 +90,7 @@ def incomparable(left: Ledger, right: Ledger) -> str | None:
 
 
 def exceeds(ledger: Ledger) -> bool:
-    """Whether the mechanism as run is shown to spend more than is claimed for it."""
+    """Return True if a computed lower bound is above the claimed epsilon."""
     return (
         ledger.claimed is not None
         and ledger.epsilon_lower is not None

@@ -15,7 +15,7 @@ LEVEL = 0.95
 
 
 class Measured(Protocol):
-    """What a row reached at a level."""
+    """Result of a row at a level."""
 
     @property
     def mean(self) -> "Mean":
@@ -23,7 +23,7 @@ class Measured(Protocol):
 
     @property
     def by_seed(self) -> Mapping[int, float]:
-        """One value a seed."""
+        """Value of each seed."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Mean:
 
     @property
     def exact(self) -> bool:
-        """Whether it was computed, with no seed in it."""
+        """Return True for a computed number, which has no seeds."""
         return self.n == 1 and self.half is not None
 
     def where(self, above: float | None, below: float | None) -> Literal["holds", "fails", "undecided"]:
-        """Whether the interval lies within the bounds: 'holds', outside: 'fails', across: 'undecided'."""
+        """Place of the interval: 'holds' within the bounds, 'fails' outside, 'undecided' across."""
         if self.half is None:
             return "undecided"
         low, high = self.value - self.half, self.value + self.half

@@ -22,7 +22,7 @@ BINARY = 1e-12
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our numbers say of a printed value."""
+    """Verdict on a printed value."""
 
     name: Name
     offset: float | None = None  # ours less the paper's, where it agrees and is surely not equal
@@ -31,7 +31,7 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether it is a verdict at all."""
+        """Return True unless the verdict is inconclusive."""
         return self.name != "inconclusive"
 
 
@@ -52,7 +52,7 @@ def half_width(
     return hypot(ours, normal * (error or 0.0), normal * test_error)
 
 
-def of_mean(
+def mean_verdict(
     values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
 ) -> Verdict | None:
     """The verdict on a mean over seeds, in the unit of ``margin``; None of fewer than `FEWEST_SEEDS`.
@@ -82,7 +82,7 @@ def of_mean(
     return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
 
 
-def of_computed(value: float, printed: float, margin: float, rounding: float) -> Verdict:
+def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
     """The verdict on a number that nothing random is in; equal is what rounds to the printed one."""
     if isinf(value):
         return Verdict("above")
@@ -91,7 +91,7 @@ def of_computed(value: float, printed: float, margin: float, rounding: float) ->
     return Verdict(name, away if name == "agrees" and abs(away) > rounding + binary else None)
 
 
-def of_convergence(converged: int, n: int, theirs: bool) -> Verdict | None:
+def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
     """The verdict on ``converged`` of ``n`` seeds; None of fewer than `FEWEST_SEEDS`.
 
     Args:
@@ -135,12 +135,12 @@ def judge(
     n = len(values)
     some_failed = 0 < len(failed) < n and printed.value is not None and printed.value > max(failed)
     if printed.words == NO_CONVERGENCE or some_failed:
-        return of_convergence(n - len(failed), n, theirs=some_failed)
+        return convergence_verdict(n - len(failed), n, theirs=some_failed)
     if printed.value is None:
         return None
     if computed:
-        return of_computed(values[0], printed.value, margin, rounding)
-    return of_mean(values, printed.value, printed.error, margin, test_error)
+        return computed_verdict(values[0], printed.value, margin, rounding)
+    return mean_verdict(values, printed.value, printed.error, margin, test_error)
 
 
 def place(away: float, half: float, margin: float) -> Name:
@@ -153,7 +153,7 @@ def place(away: float, half: float, margin: float) -> Name:
 
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
-    """Whether the share of seeds that converge lies surely near all, or none, as in the paper, or away."""
+    """Verdict on the share of converging seeds, which is near all, or near none, in the paper."""
     from scipy.stats import binomtest  # whose import takes a second
 
     low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")

@@ -62,7 +62,7 @@ class NotCovered:
 def not_covered(
     ledger: Ledger, attacks: Sequence[Attack], composition: Composition | None
 ) -> list[NotCovered]:
-    """What no epsilon of a training covers, the worst first.
+    """Uses of private data outside a training's epsilon, the worst first.
 
     Args:
         ledger: its own.
@@ -78,8 +78,8 @@ def not_covered(
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 
 
-def of_cell(cell: Cell, record: Record) -> list[NotCovered]:
-    """What no epsilon of a level covers, by the worst of its replicas."""
+def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
+    """Uses of private data outside a level's epsilon, by its worst replica."""
     return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.composition)
 
 

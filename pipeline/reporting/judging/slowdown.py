@@ -1,4 +1,4 @@
-"""How many times as long training takes at one level as at another, from the training curves."""
+"""Slow-down of training from one level to another, by the training curves."""
 
 from dataclasses import dataclass
 from statistics import fmean
@@ -41,7 +41,7 @@ class Slowdown:
 
     @property
     def caveat(self) -> str | None:
-        """Why the ratio decides nothing, if it doesn't."""
+        """Reason why the ratio decides nothing; None if it decides."""
         cells = (self.row.cells[self.start], self.row.cells[self.end])
         return next((cell.caveat for cell in cells if cell.caveat), self.unresolved)
 
@@ -89,7 +89,7 @@ def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
 
 
 def lines(result: TableResult) -> list[list[str]]:
-    """Every slow-down that the table asks for and that rows were run for, as text under `HEAD`."""
+    """Slow-downs of the table's rows that ran, as text under `HEAD`."""
     start = result.table.slowdown
     if start is None:
         return []

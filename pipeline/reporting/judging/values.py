@@ -29,8 +29,8 @@ def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:
     return tuple(replace(line, values=_values(line, lines, table)) for line in lines)
 
 
-def every(*results: PaperResult) -> list[Value]:
-    """Every value printed in the papers' tables, declared or not; none of an experiment of our own."""
+def printed_values(*results: PaperResult) -> list[Value]:
+    """Values printed in the papers' tables, with or without declared rows."""
     return [
         value
         for result in results
@@ -132,7 +132,7 @@ def _test_error(table: Table, cell: Cell, metric: str) -> float:
 
 
 def _informative(table: Table, line: Line, level: str, printed: Printed, margin: float) -> bool | None:
-    """Whether a null predictor would not agree: the mean of the paper's other lines in the column."""
+    """Return True unless the mean of the paper's other lines in the column agrees, too."""
     others = table.column(level, besides=line.key)
     if printed.value is None:
         return True if others else None
@@ -140,7 +140,7 @@ def _informative(table: Table, line: Line, level: str, printed: Printed, margin:
 
 
 def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
-    """What was known of a cell's results when its row was planned; exploratory without a plan."""
+    """Knowledge of a cell's results at the time of its row's plan; exploratory without a plan."""
     if not cell.planned or not isinstance(row.declared, Row):
         return "exploratory"
     if row.declared.informed:

@@ -1,4 +1,4 @@
-"""What a row's privacy is worth, of what is claimed, accounted, computed and shown by attacks."""
+"""Verdict on a ledger by its claimed, proven and computed epsilons and by attacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Verdict:
 def verdict(
     ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
 ) -> Verdict:
-    """What a level's privacy is worth; `words.yaml` says how. ``noise``: None where nothing ran."""
+    """Verdict on a level's ledger, with a meaning in `words.yaml`. ``noise`` is None if nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     return Verdict(name, attack, _floating_point(attacks, noise))
 
 
-def of_cell(cell: Cell, record: Record) -> Verdict:
+def cell_verdict(cell: Cell, record: Record) -> Verdict:
     """The verdict on a level of a record, by the attacks on it."""
     # of replicas with noise of either kind, as far as those with float32 noise
     noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
@@ -42,7 +42,7 @@ def of_cell(cell: Cell, record: Record) -> Verdict:
 
 
 def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
-    """Those that would also be possible if numbers were real."""
+    """Attacks that do not depend on floating-point effects."""
     return [attack for attack in attacks if attack.attack != FLOATING_POINT]
 
 
@@ -52,7 +52,7 @@ def closest(attacks: Sequence[Attack]) -> Attack | None:
 
 
 def closeness(attack: Attack) -> float:
-    """What an attack shows, over what was accounted for the mechanism that it attacked."""
+    """Ratio of an attack's lower bound to the epsilon accounted for the attacked mechanism."""
     return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
 
 
@@ -79,18 +79,18 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
 
 
 def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
-    """How noise was made, and whether what is proven of real numbers was shown wrong of a computer's."""
+    """Kind of noise, and the result of the attack on its arithmetic, in words."""
     if noise is None:
         return "nothing ran"
-    of_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
-    if not of_floats:
+    on_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
+    if not on_floats:
         return f"{noise}: not audited"
-    told = floats_tell(attacks, noise)
-    return f"{noise}: " + ("holds for real numbers only" if told else "no more shown than accounted")
+    shown = floats_tell(attacks, noise)
+    return f"{noise}: " + ("holds for real numbers only" if shown else "no more shown than accounted")
 
 
 def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
-    """Whether an attack on the arithmetic of such noise showed more than is accounted."""
+    """Return True if an attack on the arithmetic of such noise showed more than is accounted."""
     return any(
         (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
         for attack in attacks

@@ -153,7 +153,7 @@ def table_view(result: TableResult, files: Mapping[str, str], experiments: int) 
         plot=svgs.get(result.name),
         figures=[
             FigureView(figure, kind.TITLE.format(name), kind.CAPTION, svgs[figure])
-            for figure, kind in figures.of_table(result).items()
+            for figure, kind in figures.table_figures(result).items()
             if figure in svgs
         ],
         missing=_missing(result),
@@ -179,7 +179,7 @@ def _level_view(cell: Cell, row: RowResult, line: LineResult, decimals: int) -> 
         verdict = f": {value.words}"
     attack = wording.attack_words(verdicts.closest(verdicts.on_mechanism(attacks))) if attacks else ""
     return LevelView(
-        cell, verdict, attack, severity.specific(severity.of_cell(cell, record)) if record else []
+        cell, verdict, attack, severity.specific(severity.cell_uses(cell, record)) if record else []
     )
 
 
@@ -220,16 +220,16 @@ def _missing(result: TableResult) -> str:
     if waiting:
         hours = sum(row.gpu_hours or 0.0 for row in waiting)
         about = f" (about {counts.roughly(hours)} hours of one)" if hours else ""
-        parts.append(f"{counts.of_rows(len(waiting))} for a GPU{about}")
+        parts.append(f"{counts.row_count(len(waiting))} for a GPU{about}")
     if others := len(missing) - len(waiting):
-        parts.append(f"{counts.of_rows(others)} to be trained here")
+        parts.append(f"{counts.row_count(others)} to be trained here")
     return ", ".join(parts)
 
 
 def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], experiments: int) -> PaperView:
     """Build the page of a paper from its results and the ``files`` of its tables, by the tables' names."""
     claims, contrasts = assess(result), paper_contrasts([result])
-    lines = [_contrast_line(contrast) for contrast in sorted(contrasts, key=lambda each: not each.argued)]
+    argued_first = sorted(contrasts, key=lambda contrast: not contrast.argued)
     head = ("contrast", "at", "paper", "ours", "verdict")
     return PaperView(
         result=result,
@@ -238,12 +238,14 @@ def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], expe
         claims=[ClaimView(claim, *claim_verdict(claim)) for claim in claims],
         contrasts=contrasts,
         findings=findings.render_findings(result, claims, contrasts),
-        agreement=_shares((value.status for value in values.every(result)), VALUES),
+        agreement=_shares((value.status for value in values.printed_values(result)), VALUES),
         privacy=_shares(_states(result), PRIVACY),
         claim_shares=claim_shares(claims),
         counts=counts.values(result),
         contrast_counts=counts.contrasts(result),
-        contrast_lines=Texts("Differences that the tables print, beside ours", head, lines),
+        contrast_lines=Texts(
+            "Differences that the tables print, beside ours", head, list(map(_contrast_line, argued_first))
+        ),
         panels=forest.panels([result], contrasts),
     )
 
@@ -326,6 +328,6 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         waiting=[(status, number) for status, number in waiting.items() if number],
         by_chance=counts.by_chance(*results),
         privacy=counts.privacy(*(results or [paper.result for paper in papers])),
-        panels=forest.panels(results, [each for paper in papers for each in paper.contrasts]),
+        panels=forest.panels(results, [contrast for paper in papers for contrast in paper.contrasts]),
         picture=picture,
     )

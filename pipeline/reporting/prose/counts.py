@@ -8,7 +8,7 @@ from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
-from pipeline.reporting.judging.values import every
+from pipeline.reporting.judging.values import printed_values
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.results import RowResult, Status, Strength, Value
 from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
@@ -25,7 +25,7 @@ OVERVIEW = ("", "all", "as in the paper", "otherwise", "undecided", "not judged"
 
 def metrics(*results: PaperResult) -> dict[str, int]:
     """Counts for `dvc metrics show` and `dvc metrics diff`."""
-    judged = every(*results)
+    judged = printed_values(*results)
     statuses = Counter(value.status for value in judged)
     decided = [value for value in judged if value.decided]
     strengths = Counter(value.row.strength for value in decided if value.row)
@@ -47,7 +47,7 @@ def metrics(*results: PaperResult) -> dict[str, int]:
         **{f"contrasts_{status.replace(' ', '_')}": count for status, count in contrasts.items()},
         "results": sum(len(table.cells) for result in results for table in result.tables),
         "claim_privacy": len(claiming),
-        "proven_within_claim": sum(guarantee.kept for _, guarantee in claiming),
+        "proven_within_claim": sum(guarantee.within_claim for _, guarantee in claiming),
         "and_of_use": sum(guarantee.state == "holds" for _, guarantee in claiming),
     }
 
@@ -57,7 +57,7 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
 
     Empty if no value is printed.
     """
-    judged = every(*results)
+    judged = printed_values(*results)
     if not judged:
         return []
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
@@ -84,7 +84,7 @@ def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple
     statuses = (
         ("contrasts", [CONTRASTS[contrast.status] for contrast in paper_contrasts(results)]),
         ("claims", [CLAIMS[claim.status] for claim in claims if not claim.own]),
-        ("printed values", [VALUES[value.status] for value in every(*results)]),
+        ("printed values", [VALUES[value.status] for value in printed_values(*results)]),
     )
     lines = []
     for name, words in statuses:
@@ -117,7 +117,7 @@ def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
 
 def by_chance(*results: PaperResult) -> str:
     """Agreements of a null predictor beside ours, in a sentence; '' without any judged value."""
-    judged = [value for value in every(*results) if value.decided or value.status == "inconclusive"]
+    judged = [value for value in printed_values(*results) if value.decided or value.status == "inconclusive"]
     known = [value for value in judged if value.informative is not None]
     if not known:
         return ""
@@ -164,7 +164,7 @@ def roughly(number: float) -> str:
     return wording.number(float(f"{number:.2g}"))
 
 
-def of_rows(count: int) -> str:
+def row_count(count: int) -> str:
     """``3 rows``."""
     return f"{count} row" + ("s" if count > 1 else "")
 
@@ -237,7 +237,7 @@ def _hours(judged: Sequence[Value]) -> str:
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
     parts = [f"about {roughly(sum(counted))} GPU hours by their operations"] if counted else []
     if lacking := len(rows) - len(counted):
-        parts.append(f"{of_rows(lacking)} not counted")
+        parts.append(f"{row_count(lacking)} not counted")
     return ", ".join(parts)
 
 

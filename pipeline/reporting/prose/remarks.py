@@ -99,7 +99,7 @@ def _release(row: RowResult, level: str, quantity: str) -> str:
 
 
 def release_line(released: Released) -> str:
-    """All numbers of a release, in a line."""
+    """Numbers of a release, in a line."""
     least, median, largest = released.noise
     epsilon_upper = "none" if released.epsilon_upper is None else f"{released.epsilon_upper:.6g}"
     return (

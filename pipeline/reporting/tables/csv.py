@@ -58,7 +58,7 @@ def _of(source: T | None, **columns: Callable[[T], Any]) -> Columns:
 
 
 def _columns(fact: Fact, *further: Fact) -> Columns:
-    """All columns of a row and level."""
+    """Columns of a row and level."""
     columns = _declared(fact) | _judged(fact) | _measured(fact)
     for other in further:
         mean = other.cell.mean if other.cell else None

@@ -44,7 +44,7 @@ class Reading:
 
 
 def deciding(result: TableResult) -> list[Reading]:
-    """Each line of the paper with the cells that decide it; of lines that print nothing those that would."""
+    """Lines of the paper with their deciding cells, printed values or not."""
     readings = []
     for line in result.lines:
         rows = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
@@ -55,7 +55,7 @@ def deciding(result: TableResult) -> list[Reading]:
 
 
 def variants(result: TableResult) -> list[Reading]:
-    """Each row's cells that decide nothing, in the order of lines."""
+    """Cells of each row that decide nothing, in the order of lines."""
     readings = [
         Reading(line, (row,), cells, decides=False)
         for line in result.lines
@@ -66,7 +66,7 @@ def variants(result: TableResult) -> list[Reading]:
 
 
 def wide(result: TableResult) -> pd.DataFrame:
-    """What the paper prints, and below it ours with the verdict and the privacy that it buys.
+    """Printed values, and below them ours with verdict and privacy.
 
     Columns: 'line', 'source', then one a level; all text.
     """

@@ -31,7 +31,7 @@ def paper(
     return Paper.model_validate({"title": "Toys", "tables": {"t": table}, "claims": list(claims), **said})
 
 
-TABLE = paper()
+PAPER = paper()
 
 
 def claim(*tests: Mapping[str, Any], **said: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def ran(
     """
     declared = settings(**{key.replace("-", "_"): (changes or {}).get(key, {}) for key in rows})
     made = [record(key, declared, sigma_0=seeds) for key, seeds in rows.items() if seeds is not None]
-    return judged(paper or TABLE, declared, *made, **also)
+    return judged(paper or PAPER, declared, *made, **also)
 
 
 def judged(
