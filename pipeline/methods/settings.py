@@ -62,6 +62,8 @@ class MethodSettings(Strict):
     varying: ClassVar[frozenset[str]] = frozenset()
     # Settings that records of earlier code have, each with the one value at which they stand
     retired: ClassVar[dict[str, Any]] = {}
+    # Names of a model's tensors besides parameters, weights before averaging and statistics of batch norm
+    kept: ClassVar[frozenset[str]] = frozenset()
     # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 

@@ -1,9 +1,11 @@
 """Weights of a pack, compared with the network that its run names."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import safetensors.torch
 import torch
+from torch import Tensor, nn
 
 from pipeline.data.raw import entry_of
 from pipeline.errors import UserError, shown
@@ -11,10 +13,9 @@ from pipeline.ledgers.declared import inputs_of
 from pipeline.methods.base import LAST
 from pipeline.methods.registry import build_net
 from pipeline.methods.rooms import method_settings
+from pipeline.models.normalization import initial_statistics
 from pipeline.params import Model, Settings
 from pipeline.results.schema import Run, Trained
-
-FURTHER = 64  # tensors besides those of the network, such as statistics of the released data
 
 
 def check_network(path: Path, replica: Trained, run: Run, settings: Settings) -> None:
@@ -27,7 +28,7 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
         settings: params.yaml.
 
     Raises:
-        UserError: the file is no safetensors, holds other tensors, or values that are not finite.
+        UserError: the file is no safetensors, or holds other tensors or impossible values.
     """
     try:
         tensors = safetensors.torch.load_file(path)
@@ -39,14 +40,37 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     model = Model.model_validate(run.model)
     _, shape, _ = inputs_of(model, run.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
-    own = dict(net.named_parameters())
-    for name, expected in own.items():
-        given = tensors.get(name)
-        if given is None or given.shape != expected.shape or given.dtype != expected.dtype:
-            raise UserError(f"the weights are another network's: {shown(name)} doesn't fit")
-    further = [name for name in tensors.keys() - own.keys() if name.removeprefix(LAST) not in own]
-    if len(further) > FURTHER + len(dict(net.named_buffers())):
-        raise UserError(f"the weights are another network's: {shown(min(further))} is not of it")
+    if problem := _problem(tensors, net, config.kept):
+        raise UserError(f"the weights are {problem}")
+
+
+def _problem(tensors: dict[str, Tensor], net: nn.Module, kept: Collection[str]) -> str | None:
+    """Difference between ``tensors`` and those of a trained ``net``; None: there is none.
+
+    ``kept``: names of its method's further tensors.
+    """
+    own = {name: value for name, value in net.named_parameters() if value.requires_grad}
+    last = {f"{LAST}{name}": value for name, value in own.items()}
+    statistics = initial_statistics(net)
+    expected = set(own)
+    for group in (last.keys(), statistics.keys(), set(kept)):  # all of them or none
+        expected |= group if group & tensors.keys() else set()
+    shapes = {**own, **last, **statistics}
+    if {"low", "high", "bias_factor"} <= set(kept):  # of a Laplace mechanism, by units of its last layer
+        units = torch.zeros([weight for weight in own.values() if weight.dim() == 2][-1].shape[1])
+        shapes |= {"low": units, "high": units, "bias_factor": torch.zeros(())}
+    if missing := expected - tensors.keys():
+        return f"another network's: {shown(min(missing))} is missing"
     for name, value in sorted(tensors.items()):
+        shape = shapes.get(name, value)  # a method of one's own may keep tensors of any shape
+        if name not in expected:
+            return f"another network's: {shown(name)} is not of it"
+        if (shape.shape, shape.dtype) != (value.shape, value.dtype):
+            return f"another network's: {shown(name)} doesn't fit"
         if value.is_floating_point() and not torch.isfinite(value).all():
-            raise UserError(f"the weights are not finite: {shown(name)}")
+            return f"not finite: {shown(name)}"
+        if name in statistics and name.endswith(".var") and bool((value < 0).any()):
+            return f"impossible: {shown(name)} has a negative variance"
+    if "low" in expected and bool((tensors["low"] > tensors["high"]).any()):
+        return "impossible: 'low' is above 'high'"
+    return None

@@ -32,6 +32,7 @@ class IlmSettings(EpochSettings):
     title: ClassVar[str] = "ILM (Phan et al.)"
     unit_inputs: ClassVar[bool] = True
     retired: ClassVar[dict[str, Any]] = {"exact": "nothing"}
+    kept: ClassVar[frozenset[str]] = frozenset({"low", "high", "bias_factor"})
     varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 

@@ -1,0 +1,71 @@
+"""Tensors of a pack's weights besides parameters."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.methods.registry import build_net
+from pipeline.models.normalization import initial_statistics
+from pipeline.transport import networks
+from pipeline.transport.networks import check_network
+
+DECLARED = params.load(Path(__file__).parents[2] / "params.yaml")
+BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "line"),
+    [
+        (BATCH_NORM, {"2.var": -torch.ones(300)}, "impossible: '2.var' has a negative variance"),
+        (BATCH_NORM, {"2.var": None}, "another network's: '2.var' is missing"),
+        (BATCH_NORM, {"2.mean": torch.zeros(299)}, "another network's: '2.mean' doesn't fit"),
+        (BATCH_NORM, {"low": torch.zeros(10)}, "another network's: 'low' is not of it"),
+        (BATCH_NORM, {"1.weight": None}, "another network's: '1.weight' is missing"),
+        (LAPLACE, {"low": torch.ones(25)}, "impossible: 'low' is above 'high'"),
+        (LAPLACE, {"high": None}, "another network's: 'high' is missing"),
+        (LAPLACE, {"high": torch.ones(24)}, "another network's: 'high' doesn't fit"),
+        (LAPLACE, {"bias_factor": torch.tensor(torch.nan)}, "not finite: 'bias_factor'"),
+    ],
+)
+def test_tensors_besides_parameters_are_those_of_the_method(
+    tmp_path: Path, row: str, change: dict[str, torch.Tensor | None], line: str
+) -> None:
+    """Statistics of batch norm, and the extremes of a Laplace mechanism's units."""
+    declared = DECLARED.rows[row]
+    net = build_net(declared.model, (1, 28, 28), 10)
+    tensors = {name: value.detach() for name, value in net.named_parameters()} | initial_statistics(net)
+    if row == LAPLACE:
+        tensors |= {"low": torch.zeros(25), "high": torch.ones(25) / 2, "bias_factor": torch.tensor(1.0)}
+    config = declared.resolved[-1]
+    replica: Any = SimpleNamespace(settings=config.model_dump(mode="json"))
+    run: Any = SimpleNamespace(
+        method=declared.method, data=declared.data, model=declared.model.model_dump(mode="json")
+    )
+    path = tmp_path / "weights.safetensors"
+    safetensors.torch.save_file(tensors, path)
+    check_network(path, replica, run, DECLARED)
+    changed = {name: value for name, value in (tensors | change).items() if value is not None}
+    safetensors.torch.save_file(changed, path)
+    with pytest.raises(UserError, match=line):
+        check_network(path, replica, run, DECLARED)
+
+
+def test_frozen_parameters_are_not_in_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = DECLARED.rows[BATCH_NORM]
+    net = build_net(declared.model, (1, 28, 28), 10)
+    frozen, *trained = net.named_parameters()
+    frozen[1].requires_grad_(False)
+    monkeypatch.setattr(networks, "build_net", lambda *_: net)
+    path = tmp_path / "weights.safetensors"
+    safetensors.torch.save_file({name: value.detach() for name, value in trained}, path)
+    replica: Any = SimpleNamespace(settings=declared.resolved[-1].model_dump(mode="json"))
+    run: Any = SimpleNamespace(
+        method=declared.method, data=declared.data, model=declared.model.model_dump(mode="json")
+    )
+    check_network(path, replica, run, DECLARED)
