@@ -26,7 +26,7 @@ from pipeline.identity.standing import Standing
 from pipeline.ledgers import accounts
 from pipeline.ledgers.accountants import fast_accountants
 from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.declared import CALIBRATED, check_spending, declared
+from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.params import PARAMS, Settings, pick
@@ -193,7 +193,7 @@ def _search(name: str, settings: Settings, signed: Signed) -> str | None:
         if essence in compared:
             continue
         compared.add(essence)
-        made = declared(
+        made = declared_guarantee(
             row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
         )
         steps = configured.total_steps(record.provenance.examples)

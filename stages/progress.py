@@ -33,9 +33,7 @@ def describe(state: "State") -> str:
 
 def _spent(state: "State") -> str:
     """Smallest and largest epsilon spent by the training runs, rounded up."""
-    from pipeline.ledgers.spending import spent_so_far
-
-    spent = [spent_so_far(each, state.reproducible, state.step) for each in state.guarantees]
+    spent = [None if state.reproducible else each.epsilon_after(state.step) for each in state.guarantees]
     known = [each for each in spent if each is not None]
     if len(known) < len(spent):
         return "not private"

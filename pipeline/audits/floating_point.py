@@ -17,7 +17,7 @@ import torch
 
 from pipeline.audits import canaries
 from pipeline.audits.bounds import Errors
-from pipeline.audits.mechanism import plain
+from pipeline.audits.mechanism import gaussian_of, plain
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds
@@ -34,8 +34,7 @@ def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMe
     """The row's own, on as many examples as the row has."""
     kinds = canaries.many(examples, 1, torch.ones(1, dtype=torch.bool))
     method = build_method(config.method, canaries.task(kinds, [name], 1), [plain(config)], "none")
-    mechanism: GaussianMechanism = method.mechanism  # type: ignore[attr-defined]
-    return mechanism
+    return gaussian_of(method)
 
 
 def audit(

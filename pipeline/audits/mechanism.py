@@ -16,7 +16,6 @@ alike, as it may come again, and what it has where its batch would be if the dat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log, log1p
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +26,9 @@ from pipeline.methods.base import Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Noise
+from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.worst_instance import vector_counts
 
@@ -52,16 +53,30 @@ class Scores:
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
-class Tapped:
-    """A mechanism whose releases go another way; everything else is the mechanism's."""
+Release = Callable[[Tensors, Bounds, Streams, int], Tensors]
 
-    def __init__(self, mechanism: Any, release: Callable[..., Tensors]):
-        """``mechanism``: the method's own; ``release`` takes what its own does."""
-        self.mechanism, self.release = mechanism, release
 
-    def __getattr__(self, name: str) -> Any:
-        """The mechanism's."""
-        return getattr(self.mechanism, name)
+@dataclass(frozen=True)
+class RecordingMechanism(GaussianMechanism):
+    """A method's mechanism, with another function in place of its release."""
+
+    releasing: Release
+
+    @classmethod
+    def wrap(cls, method: Method, releasing: Release) -> None:
+        """Wrap the mechanism of ``method``."""
+        mechanism = gaussian_of(method)
+        method.mechanism = cls(mechanism.spendings, mechanism.distance, releasing)
+
+    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+        """Noisy ``sums``, as `GaussianMechanism.release`."""
+        return self.releasing(sums, bounds, streams, step)
+
+
+def gaussian_of(method: Method) -> GaussianMechanism:
+    """The mechanism of a method that has one."""
+    assert method.mechanism is not None, "audited where there is a Gaussian mechanism"
+    return method.mechanism
 
 
 @dataclass(frozen=True)
@@ -85,10 +100,10 @@ def overheard(
     task = canaries.task(kinds, names, parts, noise=noise)
     method = build_method(settings[0].method, task, settings, "none")
     spending, delta = spent_by(method)
-    mechanism, heard = method.mechanism, []  # type: ignore[attr-defined]
+    mechanism, heard = gaussian_of(method), []
 
-    def release(sums: Tensors, bounds: Bounds, *others: Any) -> Tensors:
-        released: Tensors = mechanism.release(sums, bounds, *others)
+    def release(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+        released = mechanism.release(sums, bounds, streams, step)
         # of a part's bound each of its layers has an equal share
         layers = bounds.members.sum(1, keepdim=True)
         limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
@@ -100,7 +115,7 @@ def overheard(
         heard.append((torch.stack(apart, 2) / limits[:, None]).mean(2))  # (R, D), in clipping bounds
         return released
 
-    method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]
+    RecordingMechanism.wrap(method, release)
     state = method.init()
     for step in range(steps):
         with torch.no_grad():
@@ -109,8 +124,8 @@ def overheard(
 
 
 def plain(settings: MethodSettings) -> MethodSettings:
-    """The settings without what canaries can't have, and a step size that moves nothing."""
-    return settings.changed({"learning_rate": canaries.RATE, **settings.canaries_without})
+    """Settings for canaries, with a step size that moves nothing."""
+    return settings.for_audit(images=False).changed({"learning_rate": canaries.RATE})
 
 
 def audit_singles(

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,12 +26,13 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from pipeline.audits import made_up
-from pipeline.audits.mechanism import Scores, Tapped, spent_by
+from pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -42,6 +42,8 @@ BATCH, STEPS = 8, 1
 RUNS, FEWEST, NUMBERS = 100, 24, 2e7  # on either side; fewer where networks are large
 DRAWS = 300  # of the noise that is measured; fewer likewise
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+# Largest target epsilon: noise that is some in a long training may be hardly any in a few batches
+LARGEST_EPSILON = 8.0
 FLOOR = 1e-8  # of a tensor's noise: what nothing is added to differs by float32's rounding alone
 REPLAYED = 3  # steps with the releases of the other side
 ROUNDED = 1.005  # by how much rounding may move releases further apart than sums: five times its share
@@ -59,15 +61,14 @@ class Absent(Streams):
 class Overheard:
     """A step's sums, and the mechanism that released them."""
 
-    mechanism: Any
+    mechanism: GaussianMechanism
     sums: Tensors
     bounds: Bounds
     streams: Streams
 
     def released(self, streams: Streams, step: int) -> Tensors:
         """The release of these sums with a step's noise."""
-        released: Tensors = self.mechanism.release(self.sums, self.bounds, streams, step)
-        return released
+        return self.mechanism.release(self.sums, self.bounds, streams, step)
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,18 @@ class PairAttack:
         return total**0.5
 
 
+def short(config: MethodSettings, steps: int = STEPS) -> MethodSettings:
+    """Settings of the short trainings, with no larger target epsilon than `LARGEST_EPSILON`."""
+    small = config.shortened(BATCH, steps)
+    target = getattr(small, "epsilon", LARGEST_EPSILON)
+    return small.changed({"epsilon": min(target, LARGEST_EPSILON)}) if small.private else small
+
+
 def audit_pair(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid"
 ) -> PairAttack:
     """Scores of short trainings on either side, and how far the record moved the sums of a step."""
-    small = config.shortened(BATCH, STEPS)
+    small = short(config)
     data = {
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
         for within in (False, True)
@@ -126,13 +134,13 @@ def audit_pair(
         spent.append(spent_by(method))
         if not silent:
             return _way(method)
-        mechanism = method.mechanism  # type: ignore[attr-defined]
+        mechanism = gaussian_of(method)
 
         def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
             exact.append(Overheard(mechanism, sums, bounds, streams))
             return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
-        method.mechanism = Tapped(mechanism, release)  # type: ignore[attr-defined]
+        RecordingMechanism.wrap(method, release)
         return _way(method)
 
     white = make_task([Replica("white", 0, small)], row.model, True, data[True], CPU)
@@ -154,7 +162,7 @@ def audit_pair(
     moves, released = _apart(there.sums, absent.sums), _apart(*releases)
     if _multiples(released, variances_of_noise) > ROUNDED * _multiples(moves, variances_of_noise):
         moves = released
-    longer = config.shortened(BATCH, REPLAYED)
+    longer = short(config, REPLAYED)
     sides = [method_of(within, [f"{name}/replayed"], longer) for within in (False, True)]
     # what a method says of itself is in its replicas' ledgers, and needs no attack
     beside = not any(side.guarantee(0).broken for side in sides) and _differs(*sides)
@@ -176,17 +184,17 @@ def _differs(without: Method, within: Method) -> bool:
     """Whether the models of both sides differ after steps that released the same numbers."""
     said: list[Tensors] = []
 
-    def says(sums: Tensors, *others: Any) -> Tensors:
-        said.append(released := mechanisms[0].release(sums, *others))
+    def says(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+        said.append(released := mechanisms[0].release(sums, bounds, streams, step))
         return {name: value.clone() for name, value in released.items()}
 
     def repeats(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
         mechanisms[1].release(sums, bounds, streams, step)  # with its effects, if it has any
         return said[step]
 
-    mechanisms = [side.mechanism for side in (without, within)]  # type: ignore[attr-defined]
-    without.mechanism = Tapped(mechanisms[0], says)  # type: ignore[attr-defined]
-    within.mechanism = Tapped(mechanisms[1], repeats)  # type: ignore[attr-defined]
+    mechanisms = [gaussian_of(side) for side in (without, within)]
+    RecordingMechanism.wrap(without, says)
+    RecordingMechanism.wrap(within, repeats)
     return not torch.equal(_way(without, REPLAYED), _way(within, REPLAYED))
 
 

@@ -14,8 +14,9 @@ from pipeline.audits.mechanism import Scores
 from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.ledgers.precision import down, up
-from pipeline.methods.registry import build_net
+from pipeline.methods.registry import network_sizes
 from pipeline.methods.settings import MethodSettings
+from pipeline.methods.spending import Sizes
 from pipeline.params import Row, Settings
 from pipeline.privacy.accounting import describe
 from pipeline.privacy.parameters import Noise
@@ -83,11 +84,11 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     ways["computed"] = lambda alpha: bounds.of_mu(paired.mu(alpha), delta)
     yield _by_scores("pair", paired.scores, noise, delta, ways)
 
-    noised = floating_point.mechanism_of(config, examples, name)
+    noised, clip = floating_point.mechanism_of(config, examples, name), config.model_dump()["clip"]
     multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), bounds.of_mu(1 / multiplier, delta)
     for kind in noises(row):
-        errors = floating_point.audit(noised, config.clip, name, kind)  # type: ignore[attr-defined]
+        errors = floating_point.audit(noised, clip, name, kind)
         ways = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, delta, epsilon_upper, trials, ways)
@@ -179,5 +180,5 @@ def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Way:
 def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:
     """L of the row's own network."""
     data = made_up.examples(row, settings, 1, None)
-    net = build_net(row.model, config.input_shape(data.input_shape), made_up.CLASSES)
-    return config.parts(net)
+    sizes = network_sizes(row.method, row.model, config.input_shape(data.input_shape), made_up.CLASSES)
+    return config.parts(Sizes(len(data.splits["train"]), sizes))

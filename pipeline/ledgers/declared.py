@@ -1,28 +1,23 @@
-"""What a run's settings say that it spends, to be compared with what the run says.
+"""The guarantee that a run's settings declare, compared with the one that the run recorded.
 
-The method is built anew from the settings, without the data, which have no say in what is spent. Relevances
-alone do: where these are not here, what `adlm` spends is not compared.
+Data have no part in it, but for relevances: where these are not here, what `adlm` spends is not compared.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isclose
 from pathlib import Path
 
-import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
 from pipeline.data.raw import entry_of
 from pipeline.errors import UserError, shown
-from pipeline.methods.base import Execution, Guarantee, Relevances, Task
-from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
+from pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
 from pipeline.params import PARAMS, Model, Settings
-from pipeline.pretrained.relevance import read_relevance
-from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Run, Trained
@@ -30,7 +25,6 @@ from pipeline.training.not_covered import DATA_USES
 
 # Noise is calibrated by bisection, whose end differs a little from version to version of the accountant
 CALIBRATED = 1e-3
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 
 
 def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
@@ -68,7 +62,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
             yield replica, "steps"
             continue
         if replica.level not in guarantees:
-            guarantees[replica.level] = declared(
+            guarantees[replica.level] = declared_guarantee(
                 run.method, config, model, run.data, examples, settings, root
             )
         expected = guarantees[replica.level]
@@ -76,7 +70,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
             yield replica, difference
 
 
-def declared(
+def declared_guarantee(
     method: str,
     config: MethodSettings,
     model: Model,
@@ -85,67 +79,64 @@ def declared(
     settings: Settings,
     root: Path,
 ) -> Guarantee | None:
-    """What the method itself, built with settings ``config`` of one replica, says that it spends.
+    """Guarantee of one replica by its settings; None where it depends on relevances that are not here.
 
-    None where the data come with relevances that are not here.
+    Args:
+        method: name of the method in params.yaml.
+        config: the method's settings.
+        model: the network.
+        data: name of the prepared data set.
+        examples: N, private training examples.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+
+    Raises:
+        UserError: no noise reaches the target epsilon, or the network can't be built.
     """
-    relevance = _relevances(data, settings, root)
-    if data in settings.relevances and relevance is None:
-        return None
-    task = _task(model, config, examples, data, settings, relevance)
-    return build_method(method, task, [config], model.normalization).guarantee(0)
+    sizes = Sizes(examples)
+    if config.private and config.uses_network:
+        from pipeline.methods.registry import network_sizes  # which imports torch
+
+        shape = config.input_shape(input_shape(model, data, settings))
+        classes = len(entry_of(settings.split(data).raw, settings).classes)
+        sizes = replace(sizes, network=network_sizes(method, model, shape, classes))
+    if config.private and config.uses_relevances:
+        relevances = _relevances(data, root)
+        if relevances is None:
+            return None
+        sizes = replace(sizes, relevances=relevances)
+    return config.guarantee(sizes, model.normalization)
 
 
-def inputs_of(
-    model: Model, data: str, settings: Settings
-) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
-    """Shape of a stored example, shape of an input of the network, and type of the stored values."""
+def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
+    """Shape of one input of the network, before the method's settings change it."""
     split = settings.split(data)
-    raw = entry_of(split.raw, settings)
     if settings.has_features(data):
-        shape = features_shape(model)
-        return shape, shape, torch.float32
+        from pipeline.pretrained.starts import features_shape  # which imports torch
+
+        return features_shape(model)
     if split.text is not None:
-        dtype = torch.int32 if split.text.vectors is None else torch.float32
-        return split.text.stored_shape, split.text.input_shape, dtype
-    assert raw.shape is not None, "what is no text has a shape"
-    return raw.shape, raw.shape, torch.uint8 if raw.features is None else torch.float32
+        return split.text.input_shape
+    shape = entry_of(split.raw, settings).shape
+    assert shape is not None, "what is no text has a shape"
+    return shape
 
 
-def _task(
-    model: Model,
-    config: MethodSettings,
-    examples: int,
-    data: str,
-    settings: Settings,
-    relevance: Relevances | None,
-) -> Task:
-    """Task of one replica, with examples that take no memory."""
-    split = settings.split(data)
-    stored, shape, dtype = inputs_of(model, data, settings)
-    classes = len(entry_of(split.raw, settings).classes)
-    net = build_net(model, config.input_shape(shape), classes)
-    placeholder = torch.zeros(1, dtype=dtype)
-    labels = torch.zeros(1, dtype=torch.int64)
-    return Task(
-        net=net,
-        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
-        inputs=placeholder.expand(examples, *stored),
-        labels=labels.expand(examples),
-        public=placeholder.expand(split.public.count, *stored),
-        public_labels=labels.expand(split.public.count),
-        streams=Streams(["declared"], True, CPU.device),
-        execution=CPU,
-        relevance=relevance,
-    )
+def _relevances(data: str, root: Path) -> RelevanceSizes | None:
+    """Sizes of the relevances that come with the data; with their mean where it is public.
 
-
-def _relevances(data: str, settings: Settings, root: Path) -> Relevances | None:
-    """Those that come with the data, where these are here."""
-    is_present = (root / prepared.PREPARED / data / prepared.MANIFEST).exists()
-    if data not in settings.relevances or not is_present:
+    None where the prepared data are not here.
+    """
+    if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
-    return read_relevance(prepared.load(data, root), CPU.device)
+    from pipeline.pretrained.relevance import read_relevance  # which imports torch
+
+    relevance = read_relevance(prepared.load(data, root))
+    assert relevance is not None, "checked when params are read"
+    about = RelevanceSizes(relevance.examples, relevance.public, relevance.informed)
+    if not relevance.public:
+        return about
+    return replace(about, mean=relevance.mean.numpy().flatten())
 
 
 def _difference(replica: Trained, guarantee: Guarantee) -> str | None:

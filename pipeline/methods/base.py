@@ -3,21 +3,21 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
 from pipeline.models.functional import functional_call
 from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
-from pipeline.privacy.laplace import Releases
+from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import Statement, statement
+from pipeline.privacy.statements import Statement
 
-CURVES = statement("curves")  # the history's, which nobody noised
 # Everything a method carries from step to step: groups of tensors with a leading replica dimension R.
 State = dict[str, Tensors]
 
@@ -83,19 +83,6 @@ class Task:
         return torch.tensor(list(values), dtype=torch.float32, device=self.execution.device)
 
 
-@dataclass(frozen=True)
-class Guarantee:
-    """What a replica's training spends, from the object that spent it."""
-
-    spending: SampledGaussian | Releases | None  # None: no private mechanism at all
-    delta: float | None
-    claimed_by: str | None  # the accountant behind the paper's claim
-    broken: tuple[Statement, ...] = ()  # why nothing is spent, or why its epsilon does not hold for what ran
-    not_covered: tuple[Statement, ...] = ()  # uses of private data that it leaves out
-    # what of whom, and from whom, where that is not a training example as a whole
-    protects: Statement | None = None
-
-
 # (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on
 Predict = Callable[[Tensor, int], Tensor]
 LAST = "last."  # before the names of weights that are kept beside the model that is tested
@@ -120,8 +107,9 @@ class Method(ABC):
     def __init__(self, task: Task, settings: Sequence[Any], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
         self.task, self.settings, self.first = task, tuple(settings), settings[0]
-        self.examples = len(task.labels)
+        self.normalization, self.examples = normalization, len(task.labels)
         self.steps: int = self.first.total_steps(self.examples)
+        self.broken: tuple[Statement, ...] = self.first.broken(normalization)
 
     @abstractmethod
     def init(self) -> State:
@@ -131,9 +119,25 @@ class Method(ABC):
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """One step: the new state, and (R,) metrics of the private batch, for the laboratory only."""
 
-    @abstractmethod
+    @cached_property
+    def mechanism(self) -> GaussianMechanism | None:
+        """Noise on the sums of a step; None where no step releases any. An audit may wrap it."""
+        return None
+
+    @classmethod
+    def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
+        """Sizes of ``net``, with inputs such as ``inputs`` (B, ...), that the settings' spending uses."""
+        return NetworkSizes(sum(value.requires_grad for value in net.parameters()))
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Sizes of the task that the settings' spending depends on."""
+        return Sizes(self.examples, self.network_sizes(self.task.net, self.task.inputs))
+
     def guarantee(self, replica: int) -> Guarantee:
-        """What one replica's steps spend."""
+        """Spending of one replica's training, by its settings."""
+        guarantee: Guarantee = self.settings[replica].guarantee(self.sizes, self.normalization)
+        return guarantee
 
     def rates(self, step: int) -> Tensor:
         """(R,) learning rates of a step."""

@@ -6,6 +6,7 @@ augmented copies, or the mean over a mini-set of examples; and in what they do w
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,16 +14,16 @@ import torch
 from torch import Tensor
 
 from pipeline.errors import Unproven
-from pipeline.methods.base import CURVES, Guarantee, Method, over_replicas
+from pipeline.methods.base import Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, padded, parts_of
+from pipeline.methods.spending import Guarantee
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
-from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
-NOISELESS = statement("no_noise")
 # Steps from one comparison of an example with itself alone to the next: each costs a pass
 CHECKED_EVERY = 100
 DIFFERENT = 0.05  # relative difference above what rounding makes, also where it decides a ReLU
@@ -34,43 +35,23 @@ PART = 128
 class PrivateSteps(Method):
     """Poisson samples of examples, clipped each by itself, at noise multiplier ``sigma`` of the settings."""
 
-    without_noise: Statement = NOISELESS  # what is said of replicas that are not private
-    broken: tuple[Statement, ...] = ()  # why the accounted epsilon doesn't hold for what ran
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
     draws = 0  # uniform numbers that augmenting one example of a sample takes
 
-    @property
-    def distance(self) -> float:
-        """How far neighbouring data sets move the sum, over the clipping bound."""
-        return sensitivity(relation_of("poisson"))
-
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
-        """The object that adds the noise, and says what it spends; None where nothing is private.
+        """Gaussian noise by the settings' spending; None where nothing is private.
 
         Raises:
-            UserError: a target epsilon can't be reached.
+            UserError: no noise reaches the target epsilon.
         """
         if not self.first.private:
             return None
-        return GaussianMechanism(tuple(map(self.spending, self.settings)), self.distance)
-
-    def spending(self, settings: Any) -> SampledGaussian:
-        """What a replica with these settings spends."""
-        return SampledGaussian(
-            sampling="poisson",
-            noise_multiplier=self.noise_multiplier(settings),
-            examples=self.examples,
-            batch=settings.batch,
+        spendings = [settings.spending(self.sizes) for settings in self.settings]
+        return GaussianMechanism(
+            tuple(spending for spending in spendings if isinstance(spending, SampledGaussian)),
+            self.first.distance,
         )
-
-    def noise_multiplier(self, settings: Any) -> float:
-        """Standard deviation of the noise over the clipping bound."""
-        return float(settings.sigma)
-
-    def claimed_by(self, settings: Any) -> str:
-        """The accountant behind what a replica with these settings claims."""
-        return "rdp"
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
@@ -245,13 +226,8 @@ class PrivateSteps(Method):
             yield inputs, self.task.labels[chosen], sample.mask[:, piece]
 
     def guarantee(self, replica: int) -> Guarantee:
-        """What a replica's steps spend."""
+        """The settings' guarantee, with the spending of the mechanism that adds the noise."""
+        guarantee = super().guarantee(replica)
         if self.mechanism is None:
-            return Guarantee(None, None, None, broken=(self.without_noise,))
-        return Guarantee(
-            spending=self.mechanism.spendings[replica],
-            delta=self.settings[replica].delta,
-            claimed_by=self.claimed_by(self.settings[replica]),
-            broken=self.broken,
-            not_covered=(CURVES,),
-        )
+            return guarantee
+        return replace(guarantee, spending=self.mechanism.spendings[replica])

@@ -13,6 +13,7 @@ from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
+from pipeline.methods.spending import NetworkSizes
 from pipeline.models.functional import trial_call
 from pipeline.models.model import Model
 from pipeline.privacy.randomness import initial_seed
@@ -20,8 +21,27 @@ from pipeline.privacy.randomness import initial_seed
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """The method called ``name`` over the task's replicas."""
+    return _class_of(name)(task, settings, normalization)
+
+
+def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
+    """Sizes of a model's network that the spending of method ``name`` may depend on.
+
+    Args:
+        name: the method's name in params.yaml.
+        model: the row's model.
+        shape: of one input of the network.
+        classes: outputs of the network.
+
+    Raises:
+        UserError: the network can't be built for these, or not be trained by the method.
+    """
+    return _class_of(name).network_sizes(build_net(model, shape, classes), torch.zeros(1, *shape))
+
+
+def _class_of(name: str) -> type[Method]:
     module, method = implementation(name)
-    trainer: Method = getattr(import_module(module), method)(task, settings, normalization)
+    trainer: type[Method] = getattr(import_module(module), method)
     return trainer
 
 

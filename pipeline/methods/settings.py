@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Count, Passes, Positive, Strict
+from pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from pipeline.privacy.statements import Statement
 
 # Settings in which replicas of any method may differ though they share a step
 VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
@@ -51,10 +55,7 @@ class MethodSettings(Strict):
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
     scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
     title: ClassVar[str]  # for people, as in the key of a figure
-    # Of its settings what an audit leaves out, as it only makes attacks dearer, and what canaries, which are
-    # no images, can't have
-    audited_without: ClassVar[dict[str, Any]] = {}
-    canaries_without: ClassVar[dict[str, Any]] = {}
+    noiseless: ClassVar[Statement] = NOISELESS  # why no epsilon holds where nothing is private
     unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
     scales_inputs: ClassVar[bool] = False  # whether images are scaled by the public ones
     uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
@@ -104,7 +105,18 @@ class MethodSettings(Strict):
 
     def shortened(self, batch: int, steps: int) -> Self:
         """The same mechanism over ``steps`` batches of ``batch``, all examples each: what an audit trains."""
-        return self.changed({"batch": batch, "epochs": float(steps), "steps": steps, **self.audited_without})
+        return self.for_audit(images=True).changed({"batch": batch, "epochs": float(steps), "steps": steps})
+
+    def for_audit(self, images: bool) -> Self:
+        """These settings without the options that make an audit dearer and are no part of the mechanism.
+
+        The hook by which an audit asks a method: audits name no setting of one, and settings no audit.
+
+        Args:
+            images: whether the row's own network trains on images; else on canaries, which can't be
+                augmented, cropped or normalised.
+        """
+        return self
 
     def changed(self, changes: dict[str, Any]) -> Self:
         """With those of the ``changes`` whose settings there are."""
@@ -115,9 +127,65 @@ class MethodSettings(Strict):
         """Whether it looks at public examples, as for the scale of its inputs."""
         return normalization == "public_bn"
 
-    def parts(self, net: Any) -> int:
-        """Parts of the gradient of ``net``, a torch module, that are clipped and noised each on its own."""
+    @property
+    def uses_network(self) -> bool:
+        """Whether the spending depends on `Sizes.network`."""
+        return False
+
+    @property
+    def distance(self) -> float:
+        """Distance of neighbouring data sets' sums, in clipping bounds."""
+        return sensitivity(relation_of("poisson"))
+
+    def parts(self, sizes: Sizes) -> int:
+        """Parts of the gradient that are clipped and noised each on its own."""
         return 1
+
+    def noise_multiplier(self, sizes: Sizes) -> float:
+        """Standard deviation of the noise over the clipping bound: of a method with noise, its ``sigma``.
+
+        Raises:
+            UserError: no noise reaches the target epsilon.
+        """
+        settings: Any = self
+        return float(settings.sigma)
+
+    def spending(self, sizes: Sizes) -> SampledGaussian | Releases:
+        """Spending of a private training: of each step, or of all that is released at once.
+
+        Training, ledger and audits take it from here. The noise that a training adds is computed from it.
+
+        Raises:
+            UserError: no noise reaches the target epsilon.
+        """
+        return SampledGaussian(
+            sampling="poisson",
+            noise_multiplier=self.noise_multiplier(sizes),
+            examples=sizes.examples,
+            batch=self.batch,
+        )
+
+    @property
+    def claim(self) -> tuple[float, str]:
+        """Delta of the paper's claim, and the accountant behind it."""
+        settings: Any = self
+        return settings.delta, "rdp"
+
+    def broken(self, normalization: str) -> tuple[Statement, ...]:
+        """Reasons why the accounted epsilon doesn't hold with this normalisation."""
+        return ()
+
+    def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
+        """Spending of a training, and all that is said about it.
+
+        Raises:
+            UserError: no noise reaches the target epsilon.
+        """
+        if not self.private:
+            return Guarantee(None, None, None, broken=(self.noiseless,))
+        delta, claimed_by = self.claim
+        broken = self.broken(normalization)
+        return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))
 
     @property
     def batching_key(self) -> tuple[Any, ...]:

@@ -120,9 +120,10 @@ def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
-def read_relevance(data: Prepared, device: torch.device) -> Relevances | None:
-    """The relevances that prepared data come with, or None."""
+def read_relevance(data: Prepared, device: torch.device | None = None) -> Relevances | None:
+    """The relevances that prepared data come with, or None; on the CPU if no ``device`` is named."""
     if data.relevance is None:
         return None
     mean, about = joined.read_arrays(data.relevance)["mean"], data.manifest["relevance"]
-    return Relevances(mean.to(device), about["examples"], about["of"] == "public", about["informed"])
+    mean = mean.to(device or torch.device("cpu"))
+    return Relevances(mean, about["examples"], about["of"] == "public", about["informed"])

@@ -13,9 +13,10 @@ from torch import Tensor
 from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import Stopped
 from pipeline.files import digest_json
-from pipeline.methods.base import Execution, Guarantee, Method, Predict, State, Task
+from pipeline.methods.base import Execution, Method, Predict, State, Task
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
+from pipeline.methods.spending import Guarantee
 from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import initial_nets

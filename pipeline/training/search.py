@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from pipeline.data.prepared import Prepared
 from pipeline.files import digest_json
-from pipeline.methods.base import Execution, Guarantee
+from pipeline.methods.base import Execution
+from pipeline.methods.spending import Guarantee
 from pipeline.params import Settings, pick
 from pipeline.params.candidates import candidates
 from pipeline.params.schema import SEARCHED_SEED

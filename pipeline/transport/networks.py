@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pipeline.data.raw import entry_of
 from pipeline.errors import UserError, shown
-from pipeline.ledgers.declared import inputs_of
+from pipeline.ledgers.declared import input_shape
 from pipeline.methods.base import LAST
 from pipeline.methods.registry import build_net
 from pipeline.methods.rooms import method_settings
@@ -38,7 +38,7 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     config = method_settings()[run.method].recorded(replica.settings)
     raw = entry_of(settings.split(run.data).raw, settings)
     model = Model.model_validate(run.model)
-    _, shape, _ = inputs_of(model, run.data, settings)
+    shape = input_shape(model, run.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
     if problem := _problem(tensors, net, config.kept):
         raise UserError(f"the weights are {problem}")

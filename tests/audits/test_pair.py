@@ -9,6 +9,7 @@ import pytest
 from pipeline import params
 from pipeline.audits import pair
 from pipeline.audits.rows import attacks_on, audit_row
+from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.privacy.accounting import noise_for
 from pipeline.results import records
 
@@ -34,7 +35,8 @@ def test_a_loose_target_is_no_reason_to_attack_nothing() -> None:
     """The row's noise for it is that of a long training; of one step there would be none."""
     config = SETTINGS.rows["davody-t5-ln-lenet5"].resolved[1].changed({"epsilon": 64.0})
     assert config.private
-    short = config.shortened(10, 1)
+    short = pair.short(config)
+    assert isinstance(short, DpsgdSettings)
     assert short.private
     assert noise_for(short.epsilon, short.delta, 1.0, 1, short.accountant) > 0.2
 

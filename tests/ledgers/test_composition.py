@@ -14,7 +14,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, searched_trainings
-from pipeline.ledgers.declared import declared
+from pipeline.ledgers.declared import declared_guarantee
 from pipeline.ledgers.precision import up
 from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
@@ -59,7 +59,8 @@ def searched(
     line = settings.rows["made-up"]
     configs = [line.configured(*line.levels, values) for values in tried]
     guarantees = [
-        declared(method, config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
+        declared_guarantee(method, config, line.model, "small", EXAMPLES, settings, tmp_path)
+        for config in configs
     ]
     recorded = [
         {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}

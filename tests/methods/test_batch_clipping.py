@@ -289,12 +289,12 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
             movement = moved(method, state, bounds, sets, Sample(sets.chosen, mask), example)
         else:
             movement = moved(method, state, bounds, sets, None, example)
-        assert (movement <= times * method.distance * (1 + 1e-3)).all()
+        assert (movement <= times * method.first.distance * (1 + 1e-3)).all()
         furthest = torch.maximum(furthest, movement.max())
     # 2 C is needed, but for an example that is a mini-set of its own and leaves: then C is
     alone = sampling == "poisson" and size == 1
     assert furthest > (0.99 if alone else 1.05)
-    assert method.distance == (1.0 if alone else 2.0)
+    assert method.first.distance == (1.0 if alone else 2.0)
 
 
 def test_a_shuffled_run_resumes_only_between_orders(tiny: Prepared) -> None:

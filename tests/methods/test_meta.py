@@ -16,13 +16,12 @@ from pipeline import params
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
 from pipeline.methods.batch_clipping import method as batch_clipping
-from pipeline.methods.dpsgd import method as dpsgd
 from pipeline.methods.laplace import adlm, perturbed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.registry import build_method, build_net
 from pipeline.models.model import Model
 from pipeline.pretrained.lrp import relevances
-from pipeline.privacy import clippers
+from pipeline.privacy import accounting, clippers
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, grouped, make_task
 from tests.methods.examples import made_up, shape_of
@@ -45,7 +44,7 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streams, "normal", normal)
     for room in (perturbed, adlm):
         monkeypatch.setattr(room, "release_laplace", laplace)
-    monkeypatch.setattr(dpsgd, "noise_for", lambda *_: 1.0)
+    monkeypatch.setattr(accounting, "noise_for", lambda *_: 1.0)
 
 
 @pytest.fixture(autouse=True)

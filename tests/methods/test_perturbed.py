@@ -14,14 +14,20 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Relevances, Task, as_input
-from pipeline.methods.laplace.adlm import INFORMED, LEAST_RELEVANCE, POWER, Adlm
+from pipeline.methods.laplace.adlm import Adlm
 from pipeline.methods.laplace.loss_polynomial import SECOND
-from pipeline.methods.laplace.perturbed import SHARED, TINY, Perturbed
-from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity, relevance_sensitivity
-from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
+from pipeline.methods.laplace.perturbed import TINY, Perturbed
+from pipeline.methods.laplace.settings import (
+    INFORMED,
+    LEAST_RELEVANCE,
+    POWER,
+    SHARED,
+    AdlmSettings,
+    IlmSettings,
+)
 from pipeline.methods.laplace.split_network import split_network
-from pipeline.methods.private_steps import NOISELESS
 from pipeline.methods.registry import build_net
+from pipeline.methods.spending import NOISELESS
 from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.mechanisms import release_laplace
@@ -83,13 +89,6 @@ def spent(method: Perturbed, quantity: str) -> Laplace:
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:
     return torch.cat([value[0].flatten() for value in tensors.values()])
-
-
-def test_the_papers_sensitivities() -> None:
-    assert layer_sensitivity(32, D) == 50_176
-    assert layer_sensitivity(25_088, D) == 39_337_984
-    assert loss_sensitivity(10, 25) == 1812.5
-    assert relevance_sensitivity(D, 60_000) == pytest.approx(2 * 784 / 60_000)
 
 
 @pytest.mark.parametrize("noise", ["float32", "grid"])

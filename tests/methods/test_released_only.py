@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline.audits.mechanism import RecordingMechanism, gaussian_of
 from pipeline.data.prepared import Prepared, Split
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -15,6 +16,7 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, make_task
 
@@ -37,7 +39,7 @@ def build(data: Prepared, model: Model, *settings: MethodSettings) -> Method:
 class Tape:
     """Keeps what a mechanism releases; or, once that is played, releases it again whatever the sums are."""
 
-    def __init__(self, mechanism: object):
+    def __init__(self, mechanism: GaussianMechanism):
         self.mechanism = mechanism
         self.kept: list[Tensors] = []
         self.playing = False
@@ -45,12 +47,9 @@ class Tape:
     def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
         if self.playing:
             return self.kept[step]
-        released = self.mechanism.release(sums, bounds, streams, step)  # type: ignore[attr-defined]
+        released = self.mechanism.release(sums, bounds, streams, step)
         self.kept.append({name: value.clone() for name, value in released.items()})
         return released
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.mechanism, name)
 
 
 def others(data: Prepared) -> Prepared:
@@ -65,8 +64,8 @@ def models(data: Prepared, model: Model, configured: MethodSettings) -> tuple[Te
     networks, tape = [], None
     for seen in (data, others(data)):
         method = build(seen, model, configured)
-        tape = tape or Tape(method.mechanism)  # type: ignore[attr-defined]
-        method.mechanism = tape  # type: ignore[attr-defined]
+        tape = tape or Tape(gaussian_of(method))
+        RecordingMechanism.wrap(method, tape.release)
         state = method.init()
         for step in range(3):
             state, _ = method.step(state, step)

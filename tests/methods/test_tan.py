@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from pipeline.data.prepared import Prepared
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import LAST, Execution, as_input
-from pipeline.methods.private_steps import NOISELESS
 from pipeline.methods.samples import BatchSum, padded
+from pipeline.methods.spending import NOISELESS
 from pipeline.methods.tan.method import NORM_EDGES, Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model

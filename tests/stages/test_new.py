@@ -2,22 +2,22 @@
 
 import math
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import prepared
 from pipeline.errors import UserError
-from pipeline.ledgers.declared import declared
+from pipeline.ledgers.declared import declared_guarantee
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods.rooms import method_settings
 from pipeline.params.adding import Adding
 from pipeline.params.documents import parse_yaml
 from pipeline.params.suggested import batch_for, delta_for
-from stages.app import app
+from tests import laboratory
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -53,17 +53,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["new", *arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(*arguments: str) -> str:
-    before = Path("params.yaml").read_bytes()
-    said = refusal_of(lambda: CliRunner().invoke(app, ["new", *arguments], catch_exceptions=False))
-    assert Path("params.yaml").read_bytes() == before
-    return said
+run, refused = partial(laboratory.run, "new"), partial(laboratory.refused, "new")
 
 
 def row(name: str, *options: str) -> list[str]:
@@ -174,7 +164,9 @@ def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
     settings = params.load()
     declared_row = settings.rows["second"]
     configured, examples = declared_row.resolved[0], settings.data["mine"].train
-    spent = there(declared("dpsgd", configured, declared_row.model, "mine", examples, settings, project))
+    spent = there(
+        declared_guarantee("dpsgd", configured, declared_row.model, "mine", examples, settings, project)
+    )
     bounds, _ = bounds_of(spent.spending, configured.total_steps(examples), configured.delta)
     proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
     assert 0.495 <= proven <= 0.5

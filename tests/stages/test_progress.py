@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.methods.base import Guarantee
+from pipeline.methods.spending import Guarantee
 from pipeline.privacy.accounting import spent_epsilon
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian

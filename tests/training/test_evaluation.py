@@ -10,7 +10,6 @@ import pytest
 
 from pipeline.data.prepared import Prepared
 from pipeline.identity.versions import MEASURING
-from pipeline.ledgers.spending import spent_so_far
 from pipeline.methods.base import Execution
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from pipeline.methods.settings import MethodSettings
@@ -157,8 +156,7 @@ def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Executio
     assert shown
     for progress in shown:
         (guarantee,) = progress.guarantees
-        assert spent_so_far(guarantee, progress.reproducible, progress.step) == pytest.approx(8.0)
-        assert spent_so_far(guarantee, True, progress.step) is None
+        assert guarantee.epsilon_after(progress.step) == pytest.approx(8.0)
 
 
 def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pipeline.methods.base import State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import mini_sets
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.methods.transforms import Transforms
@@ -25,10 +25,8 @@ from pipeline.models.normalization import BatchStatistics, initial_statistics, m
 from pipeline.privacy.clippers import Trial, renews_state
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
 from pipeline.privacy.parameters import Isolation
-from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from pipeline.privacy.statements import Statement, statement
+from pipeline.privacy.statements import Statement
 
-RUNNING = statement("running_averages")
 TINY = 1e-12
 KINDS: dict[type[nn.Module], str] = {
     nn.Conv2d: "conv",
@@ -48,8 +46,7 @@ class BatchClipping(PrivateSteps):
         """One of ``settings`` a replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch_norm = normalization == "batch_bn"
-        self.running = self.batch_norm and self.first.statistics == "running"
-        self.broken = (RUNNING,) if self.running else ()
+        self.running = RUNNING in self.broken
         self.draws = 3 if self.first.augment == "crop_flip" else 0
         self.names = list(task.parameters)
         self.views = Transforms(task.public, self.first.side)
@@ -62,25 +59,6 @@ class BatchClipping(PrivateSteps):
     def public(self) -> tuple[Tensor, Tensor]:
         """D_pub as the network sees it at test, and its labels."""
         return self.views.plain(self.task.public), self.task.public_labels
-
-    @property
-    def distance(self) -> float:
-        """How far neighbouring data sets move the sum, over the clipping bound."""
-        return sensitivity(relation_of(self.first.sampling), shared=self.first.set_size > 1)
-
-    def spending(self, settings: BatchClippingSettings) -> SampledGaussian:
-        """What a replica with these settings spends: L parts, each with noise of 2 C_h sigma."""
-        return SampledGaussian(
-            sampling=settings.sampling,
-            noise_multiplier=2 * settings.sigma / (self.distance * settings.parts(self.task.net) ** 0.5),
-            examples=self.examples,
-            batch=settings.batch,
-            sets=settings.sets,
-        )
-
-    def claimed_by(self, settings: BatchClippingSettings) -> str:
-        """The paper's central limit theorem (Section B.1)."""
-        return "clt"
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
@@ -192,13 +170,12 @@ class BatchClipping(PrivateSteps):
 
     def new_bounds(self, state: State, step: int) -> State:
         """Bounds of each layer in the epoch that begins with ``step``, and the norms behind them."""
-        adaptive = self.first.clipping in ("adaptive", "zhang")
-        norms = self.public_norms(state) if adaptive or self.first.note_norms else None
+        norms = self.public_norms(state) if self.first.layerwise or self.first.note_norms else None
         clips = self.task.numbers(
             torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
             for setting in self.settings
         )
-        if not adaptive or norms is None:
+        if not self.first.layerwise or norms is None:
             bounds = self.bounds(clips)
         else:
             bounds = layer_bounds(None if self.first.clipping == "zhang" else clips, norms)

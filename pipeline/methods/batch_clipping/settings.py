@@ -6,7 +6,12 @@ from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
 from pipeline.methods.settings import Attack, Circumstances, EpochSettings, delta_problem
+from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta, Sampling
+from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from pipeline.privacy.statements import Statement, statement
+
+RUNNING = statement("running_averages")
 
 
 class BatchClippingSettings(EpochSettings):
@@ -21,10 +26,6 @@ class BatchClippingSettings(EpochSettings):
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
     varying: ClassVar[frozenset[str]] = frozenset({"rate_decay", "clip_decay", "averaging"})
-    audited_without: ClassVar[dict[str, Any]] = {"augment": "none", "note_norms": False}
-    canaries_without: ClassVar[dict[str, Any]] = {
-        **{"augment": "none", "note_norms": False, "side": None, "statistics": "public"}
-    }
     retired: ClassVar[dict[str, Any]] = {
         **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
         **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},
@@ -75,11 +76,51 @@ class BatchClippingSettings(EpochSettings):
             changes["mini_set"] = min(self.mini_set, batch)
         return super().shortened(batch, steps).changed(changes)
 
-    def parts(self, net: Any) -> int:
-        """L of the guarantee: parts of a gradient of ``net`` that are clipped and noised each on its own."""
-        if self.clipping in ("none", "full"):
+    def for_audit(self, images: bool) -> Self:
+        """These settings without augmentation and norms; of canaries also as they are, without statistics."""
+        plain: dict[str, Any] = {"augment": "none", "note_norms": False}
+        return self.changed({**plain, **({} if images else {"side": None, "statistics": "public"})})
+
+    @property
+    def layerwise(self) -> bool:
+        """Whether each layer is clipped and noised on its own."""
+        return self.clipping in ("adaptive", "zhang")
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether the number of layers enters the spending."""
+        return self.private and self.layerwise
+
+    @property
+    def distance(self) -> float:
+        """Distance of neighbouring data sets' sums, in clipping bounds."""
+        return sensitivity(relation_of(self.sampling), shared=self.set_size > 1)
+
+    def parts(self, sizes: Sizes) -> int:
+        """L of the guarantee: 1, or the number of layers."""
+        if not self.layerwise:
             return 1
-        return sum(value.requires_grad for value in net.parameters())
+        assert sizes.network is not None, "measured where the settings use it"
+        return sizes.network.tensors
+
+    def spending(self, sizes: Sizes) -> SampledGaussian:
+        """Spending of a step: L parts, each with noise of 2 C_h sigma (section 3.2)."""
+        return SampledGaussian(
+            sampling=self.sampling,
+            noise_multiplier=2 * self.sigma / (self.distance * self.parts(sizes) ** 0.5),
+            examples=sizes.examples,
+            batch=self.batch,
+            sets=self.sets,
+        )
+
+    @property
+    def claim(self) -> tuple[float, str]:
+        """Delta of the claim, and the paper's central limit theorem (section B.1)."""
+        return self.delta, "clt"
+
+    def broken(self, normalization: str) -> tuple[Statement, ...]:
+        """Running averages of the mini-sets' statistics, which leave without noise."""
+        return (RUNNING,) if normalization == "batch_bn" and self.statistics == "running" else ()
 
     @property
     def private(self) -> bool:

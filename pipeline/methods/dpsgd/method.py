@@ -16,10 +16,8 @@ from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
-from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.clippers import ClipperFactory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
-from pipeline.privacy.statements import statement
 
 
 class Dpsgd(PrivateSteps):
@@ -27,28 +25,17 @@ class Dpsgd(PrivateSteps):
 
     settings: tuple[DpsgdSettings, ...]
     first: DpsgdSettings
-    without_noise = statement("no_clipping_no_noise")
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch = self.first.batch
         self.statistics = STATISTICS[normalization](task, self.first)
-        self.broken = self.statistics.broken
         # of each tensor inside the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
             self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
-
-    def noise_multiplier(self, settings: DpsgdSettings) -> float:
-        """As much as spends the target epsilon, by the accountant that the settings name."""
-        rate = self.batch / self.examples
-        return noise_for(settings.epsilon, settings.delta, rate, self.steps, settings.accountant)
-
-    def claimed_by(self, settings: DpsgdSettings) -> str:
-        """The accountant that the noise is calibrated by."""
-        return settings.accountant
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:

@@ -5,9 +5,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem, momentum_problem
+from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta, Epsilon
+from pipeline.privacy.statements import Statement, statement
 
-AUDITED_EPSILON = 8.0  # the loosest target of an audit's short trainings
+JOINT = statement("joint_statistics")
 
 
 class DpsgdSettings(EpochSettings):
@@ -22,7 +24,7 @@ class DpsgdSettings(EpochSettings):
     )
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
-    audited_without: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "momentum": 0.0}
+    noiseless: ClassVar[Statement] = statement("no_clipping_no_noise")
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "accountant"})
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
@@ -44,10 +46,29 @@ class DpsgdSettings(EpochSettings):
         """Whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
-    def shortened(self, batch: int, steps: int) -> Self:
-        """As any. What a long training keeps with some noise, a few batches may keep with hardly any."""
-        short = super().shortened(batch, steps)
-        return short.changed({"epsilon": min(self.epsilon, AUDITED_EPSILON)}) if self.private else short
+    def for_audit(self, images: bool) -> Self:
+        """These settings with plain SGD where the row's own network trains."""
+        return self.changed({"optimizer": "sgd", "momentum": 0.0}) if images else self
+
+    def noise_multiplier(self, sizes: Sizes) -> float:
+        """Noise multiplier whose epsilon is the target, by the `accountant` of the settings.
+
+        Raises:
+            UserError: no noise reaches the target epsilon.
+        """
+        from pipeline.privacy.accounting import noise_for  # whose import takes seconds
+
+        rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
+        return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)
+
+    @property
+    def claim(self) -> tuple[float, str]:
+        """Delta of the target, and the accountant that the noise is calibrated by."""
+        return self.delta, self.accountant
+
+    def broken(self, normalization: str) -> tuple[Statement, ...]:
+        """Statistics of a joint batch, by which examples meet (Davody et al., Algorithm 1)."""
+        return (JOINT,) if normalization == "batch_bn" else ()
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
         """By Algorithm 1 of Davody et al. an example takes its whole batch and the public images with it."""

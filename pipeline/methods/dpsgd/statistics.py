@@ -26,7 +26,6 @@ from pipeline.privacy.clippers import ClipperFactory, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum
 from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
 from pipeline.privacy.layers import trained_layers, watch_layers
-from pipeline.privacy.statements import Statement, statement
 
 # Examples whose gradients through a joint batch are taken at once: fewer don't keep a processor busy
 FEWEST_AT_ONCE = 4
@@ -37,8 +36,6 @@ FEWEST_BEHIND_BLOCKS = 128
 class NoStatistics:
     """No batch norm: examples don't see each other. The base of the others."""
 
-    # why the accounted epsilon doesn't hold for gradients taken this way
-    broken: tuple[Statement, ...] = ()
     # whether a sample may be computed in pieces
     divisible = True
 
@@ -117,7 +114,6 @@ class JointStatistics(NoStatistics):
     with the public images, a batch of 1 + M of its own.
     """
 
-    broken = (statement("joint_statistics"),)
     divisible = False
 
     def __init__(self, task: Task, settings: DpsgdSettings):

@@ -9,27 +9,23 @@ private data but what was released, so that nothing after it spends more.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.methods.base import CURVES, Guarantee, Method, State, Task, as_input, gradient, over_replicas
+from pipeline.methods.base import Method, State, Task, as_input, gradient, over_replicas
 from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
-from pipeline.methods.laplace.sensitivities import layer_sensitivity, loss_sensitivity
 from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd
-from pipeline.methods.private_steps import NOISELESS
+from pipeline.methods.spending import NetworkSizes
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.mechanisms import release_laplace
-from pipeline.privacy.statements import statement
 
-SHARED = statement("shared_noise")
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
@@ -54,7 +50,6 @@ class Perturbed(Method):
     settings: tuple[IlmSettings, ...]
     first: IlmSettings
     noise_drawn_once = True  # so that a resumed run spends no more
-    trust = "local"  # who is trusted: nobody
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
         """One of ``settings`` a replica, in the task's order."""
@@ -99,41 +94,37 @@ class Perturbed(Method):
             "bias_factor": self.bias_factors,
         }
 
-    def guarantee(self, replica: int) -> Guarantee:
-        """What the releases of one replica spend, however long it trains."""
-        settings = self.settings[replica]
-        if not settings.private:
-            return Guarantee(None, None, None, broken=(NOISELESS,))
-        reasons = [SHARED] if self.variant == "code" else []
-        # with 1/|L| of the noise on an example, |L| times the epsilon is spent
-        epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
-        protects = statement("nobody" if reasons else f"{self.trust}_at_{epsilon_kind}")
-        return Guarantee(
-            spending=Releases(laplace=(*self.relevance_releases(replica), *self._releases(replica))),
-            delta=0.0,
-            claimed_by="laplace",
-            broken=tuple(reasons),
-            # other curves are computed from what was released
-            not_covered=(CURVES,) if reasons else (),
-            protects=protects,
+    @classmethod
+    def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
+        """Sizes that the noise of inputs and loss depends on; the network is run on the first of ``inputs``.
+
+        Raises:
+            UserError: the network is not a plain sequence from an affine layer to a linear output.
+        """
+        parts = split_network(net, as_input(inputs[:1]))
+        return replace(
+            super().network_sizes(net, inputs),
+            features=inputs[0].numel(),
+            maps=parts.maps,
+            neurons=parts.neurons,
+            units=parts.units,
+            classes=parts.classes,
         )
+
+    @property
+    def _network(self) -> NetworkSizes:
+        assert self.sizes.network is not None, "measured by `sizes`"
+        return self.sizes.network
 
     @cached_property
     def ratios(self) -> Tensor:
-        """(R, d) beta_j: every feature's share of epsilon_2, times d; all 1, unless `adlm` says otherwise."""
+        """(R, d) beta_j: each feature's share of epsilon_2, times d; all 1 but in `adlm`."""
         return torch.ones(self.task.replicas, self.features, device=self.task.execution.device)
-
-    def relevance_releases(self, replica: int) -> list[Laplace]:
-        """What was released of the relevances; nothing, unless `adlm` says otherwise."""
-        return []
 
     @cached_property
     def identical(self) -> Tensor:
         """(R,) b of the noise on a feature where all have the same; 0: none."""
-        return self.task.numbers(
-            self._input_sensitivity(setting) / (setting.input_share * setting.epsilon)
-            for setting in self.settings
-        )
+        return self.task.numbers(settings.input_scale(self._network) for settings in self.settings)
 
     @cached_property
     def input_scales(self) -> Tensor:
@@ -143,10 +134,7 @@ class Perturbed(Method):
     @cached_property
     def loss_scales(self) -> Tensor:
         """(R,) b of the noise on each coefficient of the loss; 0: none."""
-        return self.task.numbers(
-            self._loss_sensitivity(setting) / (setting.loss_share * setting.epsilon)
-            for setting in self.settings
-        )
+        return self.task.numbers(settings.loss_scale(self._network) for settings in self.settings)
 
     @cached_property
     def bias_factors(self) -> Tensor:
@@ -206,44 +194,6 @@ class Perturbed(Method):
     def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
         """(R, d) noise of ``scales`` (R, d) on nothing."""
         return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
-
-    def _input_sensitivity(self, settings: IlmSettings) -> float:
-        """Over epsilon_2: Delta_h0 / |L| (line 13), or how far one image may be from another."""
-        if settings.variant == "sound":
-            return float(self.features)
-        if isinstance(settings.sensitivity, float):
-            return settings.sensitivity / settings.scale_batch
-        hidden = self.parts.maps if settings.sensitivity == "maps" else self.parts.neurons
-        return layer_sensitivity(hidden, self.features) / settings.scale_batch
-
-    def _loss_sensitivity(self, settings: IlmSettings) -> float:
-        """Over epsilon_3: Delta_F / |L| (line 19), or how far a label moves its coefficients: two by 1."""
-        if settings.variant == "sound":
-            return 2.0
-        return loss_sensitivity(self.parts.classes, self.parts.units) / settings.scale_batch
-
-    def _releases(self, replica: int) -> list[Laplace]:
-        settings, distance = self.settings[replica], None if self.variant == "code" else 1.0
-        inputs, labels = self.input_scales[replica].tolist(), self.loss_scales[replica].item()
-        equal = len(set(inputs)) == 1  # without relevances; one then stands for all
-        return [
-            Laplace(
-                quantity="inputs",
-                claimed=settings.input_share * settings.epsilon,
-                distance=distance,
-                scales=tuple(inputs[:1] if equal else inputs),
-                repeats=len(inputs) if equal else 1,
-                span=1.0,
-            ),
-            Laplace(
-                quantity="labels",
-                claimed=settings.loss_share * settings.epsilon,
-                distance=distance,
-                scales=(labels,),
-                repeats=2,  # 1/2 - y of the class before and the class after
-                span=1.0,
-            ),
-        ]
 
     # Of one replica
 

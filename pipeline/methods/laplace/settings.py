@@ -1,13 +1,23 @@
 """What the Laplace mechanisms can be told."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field
 
 from pipeline.fields import Count, Positive, Share
 from pipeline.methods.settings import Attack, Circumstances, EpochSettings
+from pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
+from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.parameters import Epsilon
+from pipeline.privacy.statements import Statement, statement
+
+SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
+# Least relevance of a feature, which would get infinite noise without any; as in the authors' code
+LEAST_RELEVANCE = 1e-5
+POWER = 4  # to which that code raises relevances
 
 
 def _sensitivity(value: Any) -> Any:
@@ -19,6 +29,11 @@ def _sensitivity(value: Any) -> Any:
 
 
 Sensitivity = Annotated[Literal["maps", "neurons"] | Positive | None, BeforeValidator(_sensitivity)]
+
+
+def _float32(value: float) -> float:
+    """The float32 number by which noise is scaled."""
+    return float(np.float32(value))
 
 
 class IlmSettings(EpochSettings):
@@ -76,6 +91,99 @@ class IlmSettings(EpochSettings):
         """|L| in the noise's scale."""
         return self.noise_batch or self.batch
 
+    @property
+    def uses_network(self) -> bool:
+        """Whether sizes of the network enter the spending, as they do the noise of every variant."""
+        return self.private
+
+    def input_scale(self, network: NetworkSizes) -> float:
+        """b of the noise on each input where all features have the same; 0 without noise."""
+        return _float32(self._input_sensitivity(network) / (self.input_share * self.epsilon))
+
+    def loss_scale(self, network: NetworkSizes) -> float:
+        """b of the noise on each coefficient of the loss; 0 without noise."""
+        return _float32(self._loss_sensitivity(network) / (self.loss_share * self.epsilon))
+
+    def _input_sensitivity(self, network: NetworkSizes) -> float:
+        """Sensitivity over epsilon_2: Delta_h0 / |L| (line 13), or the distance of two images.
+
+        Delta_h0 of |h0| hidden neurons on d features is 2 |h0| d (Lemma 3).
+        """
+        if self.variant == "sound":
+            return float(network.features)
+        if isinstance(self.sensitivity, float):
+            return self.sensitivity / self.scale_batch
+        hidden = network.maps if self.sensitivity == "maps" else network.neurons
+        return 2.0 * hidden * network.features / self.scale_batch
+
+    def _loss_sensitivity(self, network: NetworkSizes) -> float:
+        """Sensitivity over epsilon_3: Delta_F / |L| (line 19), or what a label moves: two coefficients by 1.
+
+        Delta_F of M classes over |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5).
+        """
+        if self.variant == "sound":
+            return 2.0
+        return network.classes * (network.units + network.units**2 / 4) / self.scale_batch
+
+    def spending(self, sizes: Sizes) -> Releases:
+        """Spending of the inputs and the labels, which are released once, however long the training is."""
+        assert sizes.network is not None, "measured where the settings use it"
+        network, distance = sizes.network, None if self.variant == "code" else 1.0
+        ratios = self.feature_ratios(sizes)
+        scales = np.float32(self.input_scale(network)) / (
+            np.ones(1, np.float32) if ratios is None else ratios
+        )
+        inputs = Laplace(
+            quantity="inputs",
+            claimed=self.input_share * self.epsilon,
+            distance=distance,
+            scales=tuple(scales.tolist()),
+            repeats=network.features if ratios is None else 1,
+            span=1.0,
+        )
+        labels = Laplace(
+            quantity="labels",
+            claimed=self.loss_share * self.epsilon,
+            distance=distance,
+            scales=(self.loss_scale(network),),
+            repeats=2,  # 1/2 - y of the class before and the class after
+            span=1.0,
+        )
+        return Releases(laplace=(*self.relevance_releases(sizes), inputs, labels))
+
+    def feature_ratios(self, sizes: Sizes) -> np.ndarray | None:
+        """(d,) float32 beta_j: each feature's share of epsilon_2, times d; None: equal shares."""
+        return None
+
+    def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
+        """Releases of relevances: none, unless a method uses some."""
+        return ()
+
+    @property
+    def claim(self) -> tuple[float, str]:
+        """Pure epsilon, by the Laplace mechanism."""
+        return 0.0, "laplace"
+
+    def broken(self, normalization: str) -> tuple[Statement, ...]:
+        """Noise that the examples of a batch share, by which they hide each other no longer."""
+        return (SHARED,) if self.variant == "code" else ()
+
+    def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
+        """Spending of the releases, and whom it protects from whom."""
+        guarantee = super().guarantee(sizes, normalization)
+        if guarantee.spending is None:
+            return guarantee
+        # averages of private images' relevances are taken by a curator, who sees every image
+        trust = "curated" if sizes.relevances and not sizes.relevances.public else "local"
+        # with 1/|L| of the noise on an example, |L| times the epsilon is spent
+        epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
+        return replace(
+            guarantee,
+            # curves other than those of 'code' are computed from what was released
+            not_covered=(CURVES,) if guarantee.broken else (),
+            protects=statement("nobody" if guarantee.broken else f"{trust}_at_{epsilon_kind}"),
+        )
+
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if (self.sensitivity is None) != (self.variant == "sound"):
@@ -109,6 +217,73 @@ class AdlmSettings(IlmSettings):
         """epsilon_2 / epsilon: the inputs' share of what is claimed."""
         return super().input_share - self.relevance_share
 
+    def scaled(self, mean: Any) -> Any:
+        """(d,) relevances before noise (line 2), an array or a tensor; 'code' scales and raises them."""
+        if self.variant != "code":
+            return mean
+        least = mean.min()
+        return ((mean - least) / (mean.max() - least).clip(LEAST_RELEVANCE)) ** POWER
+
+    def ratios(self, noisy: Any) -> Any:
+        """(..., d) beta_j = d |R_j| / sum |R_j| (Eq. 16) of noisy relevances (..., d), array or tensor."""
+        size = (noisy if self.variant == "code" else abs(noisy)).clip(LEAST_RELEVANCE)
+        ratios = noisy.shape[-1] * size / size.sum(-1, keepdims=True)
+        return ratios.clip(LEAST_RELEVANCE) if self.variant == "code" else ratios
+
+    def feature_ratios(self, sizes: Sizes) -> np.ndarray | None:
+        """(d,) `ratios` of the training's relevances, or of public ones, which have no noise."""
+        relevances, _ = _measured(sizes)
+        if relevances.ratios is not None or relevances.mean is None:
+            return relevances.ratios
+        ratios: np.ndarray = self.ratios(self.scaled(relevances.mean).astype(np.float32))
+        return ratios
+
+    def relevance_distance(self, sizes: Sizes) -> float:
+        """Most that one example moves a mean of numbers in [0, 1].
+
+        A network that has seen the example may change with it, and so every example's relevances.
+        """
+        relevances, _ = _measured(sizes)
+        return 1.0 if relevances.informed else 1 / relevances.examples
+
+    def relevance_scale(self, sizes: Sizes) -> float:
+        """b of the noise on a relevance: Delta_R / epsilon_1 (line 6), or of 'sound' for all it may move.
+
+        Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1).
+        """
+        relevances, network = _measured(sizes)
+        if relevances.public or not self.private:
+            return 0.0
+        if self.variant == "sound":
+            sensitivity = network.features * self.relevance_distance(sizes)
+        else:
+            sensitivity = 2 * network.features / relevances.examples
+        return sensitivity / (self.relevance_share * self.epsilon)
+
+    def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
+        """Releases of the mean relevances; none where they are of public images, which have no noise."""
+        relevances, network = _measured(sizes)
+        if relevances.public:
+            return ()
+        mean = Laplace(
+            quantity="relevances",
+            claimed=self.relevance_share * self.epsilon,
+            # scaled to [0, 1] after averaging, as in 'code', a mean may jump
+            distance=None if self.variant == "code" else self.relevance_distance(sizes),
+            scales=(self.relevance_scale(sizes),),
+            repeats=network.features,
+            span=relevances.span,
+        )
+        return (mean,)
+
+    def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
+        """Guarantee as of `ilm`; none holds where public relevances carry private images without noise."""
+        guarantee = super().guarantee(sizes, normalization)
+        relevances, _ = _measured(sizes)
+        if guarantee.spending is None or not (relevances.public and relevances.informed):
+            return guarantee
+        return replace(guarantee, broken=(*guarantee.broken, INFORMED), protects=None)
+
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if circumstances.relevances is None:
@@ -130,3 +305,9 @@ class AdlmSettings(IlmSettings):
                 f"{1 - self.loss_share:g}"
             )
         return super().problem(circumstances)
+
+
+def _measured(sizes: Sizes) -> tuple[RelevanceSizes, NetworkSizes]:
+    assert sizes.relevances is not None, "checked when params are read"
+    assert sizes.network is not None, "measured where the settings use it"
+    return sizes.relevances, sizes.network

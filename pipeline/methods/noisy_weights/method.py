@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from pipeline.methods.augment import crop_flip
 from pipeline.methods.base import (
-    Guarantee,
     Method,
     Predict,
     State,
@@ -28,9 +27,7 @@ from pipeline.methods.optimizers import Adam
 from pipeline.models.normalization import initial_statistics, measured, measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.statements import statement
 
-ROBUSTNESS = statement("noisy_weights")  # gradients are neither clipped nor noised
 MEASURED = 1000  # training examples that give the statistics of a draw
 
 
@@ -92,10 +89,6 @@ class NoisyWeights(Method):
             return lambda inputs, position: self.predict(network, inputs)
 
         return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
-
-    def guarantee(self, replica: int) -> Guarantee:
-        """None: nothing here is private."""
-        return Guarantee(None, None, None, broken=(ROBUSTNESS,))
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
         """The weights of one draw times ``scale``, and the statistics that go with them."""

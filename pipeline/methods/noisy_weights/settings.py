@@ -6,6 +6,7 @@ from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
 from pipeline.methods.settings import EpochSettings
+from pipeline.privacy.statements import Statement, statement
 
 
 class NoisyWeightsSettings(EpochSettings):
@@ -17,6 +18,8 @@ class NoisyWeightsSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "response", "running_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "noisy weights (Davody et al.)"
+    # gradients are neither clipped nor noised
+    noiseless: ClassVar[Statement] = statement("noisy_weights")
     varying: ClassVar[frozenset[str]] = frozenset({"averaging"})
     retired: ClassVar[dict[str, Any]] = {"scale": 1}
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}

@@ -18,10 +18,6 @@ class TanSettings(MethodSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
     title: ClassVar[str] = "DP-SGD by total noise (Sander et al.)"
-    audited_without: ClassVar[dict[str, Any]] = {
-        **{"augment": "none", "copies": 1, "note_norms": False, "momentum": 0.0}
-    }
-    canaries_without: ClassVar[dict[str, Any]] = {"augment": "none", "copies": 1, "note_norms": False}
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
@@ -51,6 +47,11 @@ class TanSettings(MethodSettings):
     def passes_per_step(self, circumstances: Circumstances) -> int:
         """Every copy of every example."""
         return self.batch * self.copies
+
+    def for_audit(self, images: bool) -> Self:
+        """These settings without augmentation and norms; where the row's own network trains, plain SGD."""
+        plain = {"augment": "none", "copies": 1, "note_norms": False}
+        return self.changed({**plain, **({"momentum": 0.0} if images else {})})
 
     def simulates(self, target: Self) -> bool:
         """Whether these are ``target`` with batch and noise smaller by one factor (section 3.4)."""

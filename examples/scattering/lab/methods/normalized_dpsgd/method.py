@@ -15,17 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lab.methods.normalized_dpsgd.settings import NormalizedDpsgdSettings
+from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
 from pipeline.methods.base import State, Task
 from pipeline.methods.optimizers import Sgd
 from pipeline.methods.private_steps import PrivateSteps
-from pipeline.privacy.accounting import noise_for
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 MEAN, VARIANCE = "inputs.mean", "inputs.var"  # among what is kept
-SUMMED = ("mean", "square")  # what is released
 BEFORE = -1  # the step whose noise the statistics take
 EPSILON = 1e-5  # added to variances, as in the authors' code
 AT_ONCE = 1000  # examples
@@ -45,37 +43,14 @@ class NormalizedDpsgd(PrivateSteps):
     @cached_property
     def statistics_mechanism(self) -> GaussianMechanism:
         """What adds the noise to both sums, at the multiplier of the two together."""
-        assert self.first.statistics_noise is not None, "asked for where there are statistics"
+        assert self.first.first_release is not None, "asked for where there are statistics"
         spending = SampledGaussian(
             sampling="poisson",
-            noise_multiplier=self.first.statistics_noise / len(SUMMED) ** 0.5,
+            noise_multiplier=self.first.first_release,
             examples=self.examples,
             batch=self.examples,
         )
-        return GaussianMechanism((spending,) * len(self.settings), self.distance)
-
-    def spending(self, settings: NormalizedDpsgdSettings) -> SampledGaussian:
-        """What the statistics and the steps spend."""
-        steps = super().spending(settings)
-        return steps.model_copy(update={"first_release": self.first_release})
-
-    @property
-    def first_release(self) -> float | None:
-        """Noise multiplier of the statistics together, as their mechanism says; None where there are none."""
-        if self.first.statistics_noise is None:
-            return None
-        return self.statistics_mechanism.spendings[0].noise_multiplier
-
-    def noise_multiplier(self, settings: NormalizedDpsgdSettings) -> float:
-        """Of the steps: as much as spends, after the statistics, the target epsilon."""
-        rate = settings.batch / self.examples
-        return noise_for(
-            settings.epsilon, settings.delta, rate, self.steps, settings.accountant, self.first_release
-        )
-
-    def claimed_by(self, settings: NormalizedDpsgdSettings) -> str:
-        """The accountant that the noise is calibrated by."""
-        return settings.accountant
+        return GaussianMechanism((spending,) * len(self.settings), self.first.distance)
 
     def init(self) -> State:
         """Initial parameters, no momentum, and the statistics, which are released here."""

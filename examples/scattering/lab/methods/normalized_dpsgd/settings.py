@@ -1,10 +1,14 @@
 """What DP-SGD on inputs that noisy statistics normalise can be told."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Positive, Share
 from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+
+SUMMED = ("mean", "square")  # sums over the inputs that are released before the first step
 
 
 class NormalizedDpsgdSettings(EpochSettings):
@@ -16,10 +20,6 @@ class NormalizedDpsgdSettings(EpochSettings):
     title: ClassVar[str] = "DP-SGD on inputs normalised by noisy statistics"
     normalizations: ClassVar[tuple[str, ...]] = ("none",)
     axis: ClassVar[str] = "epsilon"
-    # An attack that compares two data sets takes a step's sums to differ by one example, which they do only
-    # where both are normalised alike; and canaries must reach the network as they are.
-    audited_without: ClassVar[dict[str, Any]] = {"momentum": 0.0, "statistics_noise": None}
-    canaries_without: ClassVar[dict[str, Any]] = {"statistics_noise": None}
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 0.1}
 
     momentum: Share = 0.0
@@ -35,6 +35,45 @@ class NormalizedDpsgdSettings(EpochSettings):
     def private(self) -> bool:
         """Always."""
         return True
+
+    def for_audit(self, images: bool) -> Self:
+        """These settings without statistics; where the row's own network trains, without momentum.
+
+        An attack that compares two data sets takes a step's sums to differ by one example, which they do only
+        where both are normalised alike; and canaries must reach the network as they are.
+        """
+        return self.changed({"statistics_noise": None, **({"momentum": 0.0} if images else {})})
+
+    @property
+    def first_release(self) -> float | None:
+        """Noise multiplier of the statistics' sums together; None where there are none."""
+        return self.statistics_noise and self.statistics_noise / len(SUMMED) ** 0.5
+
+    def noise_multiplier(self, sizes: Sizes) -> float:
+        """Noise multiplier of the steps, which spend what the statistics leave of the target epsilon.
+
+        Raises:
+            UserError: no noise reaches the target epsilon.
+        """
+        from pipeline.privacy.accounting import noise_for  # whose import takes seconds
+
+        rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
+        return noise_for(self.epsilon, self.delta, rate, steps, self.accountant, self.first_release)
+
+    def spending(self, sizes: Sizes) -> SampledGaussian:
+        """Spending of the statistics and of each step."""
+        return SampledGaussian(
+            sampling="poisson",
+            noise_multiplier=self.noise_multiplier(sizes),
+            examples=sizes.examples,
+            batch=self.batch,
+            first_release=self.first_release,
+        )
+
+    @property
+    def claim(self) -> tuple[float, str]:
+        """Delta of the target, and the accountant that the noise is calibrated by."""
+        return self.delta, self.accountant
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """What doesn't fit, as 'key of the row: why'; None where all does."""

@@ -1,0 +1,69 @@
+"""Guarantee of a training, and the sizes that it depends on besides the settings. No torch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.privacy.laplace import Releases
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.statements import Statement, statement
+
+CURVES = statement("curves")  # the history's, which no noise protects
+NOISELESS = statement("no_noise")
+
+
+@dataclass(frozen=True)
+class NetworkSizes:
+    """Sizes of a network; a method's class measures those that its settings use (`Method.network_sizes`)."""
+
+    tensors: int  # that are trained
+    features: int = 0  # numbers of one input
+    maps: int = 0  # feature maps of the first affine layer, or its units
+    neurons: int = 0  # outputs of that layer
+    units: int = 0  # of the last hidden layer
+    classes: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RelevanceSizes:
+    """Relevances that come with the data, as far as a training's spending depends on them."""
+
+    examples: int  # that were averaged
+    public: bool  # whether those are public
+    informed: bool  # whether the network behind them has seen private examples
+    span: float = 1.0  # of the average relevances
+    mean: np.ndarray | None = None  # (d,) where they are public, and have no noise
+    ratios: np.ndarray | None = None  # (d,) float32 `AdlmSettings.ratios` of those that a training released
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a training that its spending depends on, besides its settings."""
+
+    examples: int  # N: private training examples
+    network: NetworkSizes | None = None  # where the settings use it (`MethodSettings.uses_network`)
+    relevances: RelevanceSizes | None = None
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Spending of one replica's training, and statements about it."""
+
+    spending: SampledGaussian | Releases | None  # None: no private mechanism at all
+    delta: float | None
+    claimed_by: str | None  # the accountant behind the paper's claim
+    broken: tuple[Statement, ...] = ()  # reasons why nothing is spent, or why no epsilon holds
+    not_covered: tuple[Statement, ...] = ()  # uses of private data that the spending leaves out
+    # what of whom, and from whom, where that is not a training example as a whole
+    protects: Statement | None = None
+
+    def epsilon_after(self, steps: int) -> float | None:
+        """Upper bound on epsilon after ``steps`` steps, cheap to compute; None where nothing holds."""
+        if self.broken or self.spending is None:
+            return None
+        if isinstance(self.spending, Releases):
+            return self.spending.epsilon  # before the first step
+        from pipeline.privacy.accounting import spent_epsilon  # whose import takes seconds
+
+        assert self.delta is not None, "goes with the spending"
+        return spent_epsilon(self.spending, steps, self.delta)
