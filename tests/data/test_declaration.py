@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.cluster import tasks
@@ -16,40 +13,25 @@ from pipeline.data.declaration import changed_key
 from pipeline.data.prepared import manifest_here
 from pipeline.files import write_json
 from pipeline.results import records
-from stages.app import app
-from tests.conftest import forgetting
-from tests.keeping import stripes
-from tests.refusal import refusal_of
+from tests import laboratory
+from tests.laboratory import new_data, refused, run, train
 from tests.there import there
-
-
-def run(line: str) -> str:
-    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def declare(**changes: Any) -> None:
     """Change the data's entry of params.yaml."""
-    declared = YAML().load(Path("params.yaml"))
-    declared["data"]["mine"].update(changes)
-    YAML().dump(declared, Path("params.yaml"))
+    laboratory.declare(lambda it: it["data"]["mine"].update(changes))
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def trained(tmp_path: Path) -> Iterator[Path]:
     """A laboratory with one row, trained and measured on 180 examples."""
-    monkeypatch.chdir(tmp_path)
-    with forgetting():
-        Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
-        images, labels = stripes(400)
-        np.savez("mine.npz", inputs=images, labels=labels)
-        run("new data mine --npz mine.npz")
+    with laboratory.laboratory(tmp_path):
+        new_data(400)
         declare(train=180)
         run("prepare mine")
         run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1")
-        for stage in ("train", "evaluate", "ledger"):
-            run(f"{stage} r")
+        train("r")
         yield tmp_path
 
 
@@ -61,7 +43,7 @@ def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(tra
     assert "1 changed (data): r" in run("status")
     todo = tasks.todo(params.load(), ["r"]).tasks
     assert [task.name for task in todo] == ["prepare@mine", "r"]
-    line = refusal_of(lambda: CliRunner().invoke(app, ["train", "r"], catch_exceptions=False))
+    line = refused("train r")
     assert line == (
         "data/prepared/mine: prepared with another train than params.yaml has now; run `dprepro prepare mine`"
     )

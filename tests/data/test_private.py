@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pipeline.data import prepared
 from pipeline.data.own import private
 from pipeline.data.own.files import FOLDER
 from stages.app import app
+from tests.laboratory import NOTHING, run
 from tests.refusal import refusal_of
 
 COUNT = 90
@@ -30,16 +32,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     git("init", "--quiet")
-    Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
+    Path("params.yaml").write_text(NOTHING)
     images = np.random.default_rng(0).integers(0, 256, (COUNT, 28, 28), dtype=np.uint8)
     np.savez(tmp_path / "scans.npz", inputs=images, labels=np.arange(COUNT) % 3)
     return tmp_path / "project"
 
 
-def new(*options: str) -> str:
-    done = CliRunner().invoke(app, ["new", "data", "mine", *options], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+new = partial(run, "new", "data", "mine")
 
 
 def test_files_from_anywhere_stay_there_and_git_looks_away(project: Path) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
 from pipeline import extensions, params
 from pipeline.data import prepared
@@ -24,32 +23,26 @@ from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.results import records
 from pipeline.results.weights import weights_path
-from stages.app import app
 from tests.conftest import forgetting
 from tests.keeping import stripes
-from tests.refusal import refusal_of
+from tests.laboratory import NOTHING, declare, laboratory, refused, run, train
 
-NOTHING = "raw: {}\ndata: {}\nrows: {}\n"  # declared
 IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
 
 
-def run(line: str) -> str:
-    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(line: str) -> str:
-    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
+def with_vectors(declared: Any) -> None:
+    text = {"tokens": 8, "vectors": "glove-6b-50d"}
+    declared["data"]["known"] = {**declared["data"]["said"], "text": text}
+    declared["rows"][VECTORS] = {**declared["rows"][TEXTS], "data": "known"}
+    for row in declared["rows"].values():
+        row["settings"]["accountant"] = "rdp"  # takes no seconds
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with two trained rows, both exported, and files to predict."""
     root = tmp_path_factory.mktemp("world")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        Path("params.yaml").write_text(NOTHING)
+    with laboratory(root):
         images, labels = stripes(600)
         np.savez("mine.npz", pictures=images, labels=labels)
         np.savez("known.npz", inputs=255 - images[:100], labels=labels[:100])
@@ -65,19 +58,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
         run(f"new row {IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
         run(f"new row {TEXTS} --data said --model bilstm {dpsgd}")
-        declared = YAML().load(Path("params.yaml"))
-        declared["data"]["known"] = {
-            **declared["data"]["said"],
-            "text": {"tokens": 8, "vectors": "glove-6b-50d"},
-        }
-        declared["rows"][VECTORS] = {**declared["rows"][TEXTS], "data": "known"}
-        for row in declared["rows"].values():
-            row["settings"]["accountant"] = "rdp"  # takes no seconds
-        YAML().dump(declared, Path("params.yaml"))
+        declare(with_vectors)
         run("prepare known")
+        train(IMAGES, TEXTS, VECTORS)
         for row in (IMAGES, TEXTS, VECTORS):
-            for stage in ("train", "evaluate", "ledger"):
-                run(f"{stage} {row}")
             run(f"export {row} out/{row}")
         yield root
 
@@ -377,8 +361,7 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
         Image.new("RGB", (side, 34), (number, 200 * (number % 2), 9)).save(path)
     run("new data photos --images photos --size 32")
     run("new row row --data photos --model convnet --method noisy_weights --sigma 0.1 --epochs 1")
-    for stage in ("train", "evaluate", "ledger"):
-        run(f"{stage} row")
+    train("row")
     run("export row model")
     exported = exporting.folder_predictor(Path("model"))
     takes = exported.architecture

@@ -4,19 +4,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from typer.testing import CliRunner
 
 from pipeline.models.frozen import frozen_fingerprint, same_fingerprint
 from pipeline.results import records
-from stages.app import app
-from tests.conftest import forgetting
-from tests.keeping import stripes
-from tests.refusal import refusal_of
+from tests.laboratory import NOTHING, laboratory, new_data, refused, run, train
 from tests.there import there
 
 MODEL = """\
@@ -39,16 +34,6 @@ READS = {
 }
 
 
-def run(line: str) -> str:
-    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(line: str) -> str:
-    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
-
-
 def write_weights(seed: int) -> None:
     torch.manual_seed(seed)
     tensors = {f"trunk.{name}": value.detach() for name, value in nn.Linear(784, 32).named_parameters()}
@@ -57,19 +42,15 @@ def write_weights(seed: int) -> None:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def frozen(tmp_path: Path) -> Iterator[Path]:
     """A laboratory with two rows whose networks have a layer from a file, trained and exported."""
-    monkeypatch.chdir(tmp_path)
-    with forgetting():
+    with laboratory(tmp_path, f"code: [fixedlab]\n{NOTHING}"):
         models = Path("fixedlab/models")
         models.mkdir(parents=True)
         for name, reads in READS.items():
             (models / f"{name}.py").write_text(MODEL.format(reads=reads))
-        Path("params.yaml").write_text("code: [fixedlab]\nraw: {}\ndata: {}\nrows: {}\n")
         write_weights(0)
-        images, labels = stripes(300)
-        np.savez("mine.npz", inputs=images, labels=labels)
-        run("new data mine --npz mine.npz")
+        new_data(300)
         for name in READS:
             run(
                 f"new row {name} --data mine --model {name} --method dpsgd --epsilon 8 --epochs 1 "
@@ -78,10 +59,9 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         yield tmp_path
 
 
-def test_a_replaced_file_is_noticed_and_predictions_need_none(laboratory: Path) -> None:
+def test_a_replaced_file_is_noticed_and_predictions_need_none(frozen: Path) -> None:
+    train(*READS)
     for name in READS:
-        for stage in ("train", "evaluate", "ledger"):
-            run(f"{stage} {name}")
         run(f"export {name} out/{name}")
     assert "nothing to train" in run("plan pickled")
     before = run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")
@@ -102,7 +82,7 @@ def test_a_replaced_file_is_noticed_and_predictions_need_none(laboratory: Path) 
     run("evaluate pickled")
 
 
-def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(laboratory: Path) -> None:
+def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(frozen: Path) -> None:
     shutil.copy("pickled.pth", "kept.pth")
     run("train pickled")
     first = there(records.read_run("pickled")).replicas[0]

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.errors import UserError
 from pipeline.params import PAPERS
 from pipeline.reporting import papers
-from stages.app import app
 from stages.init import init
+from tests.laboratory import NOTHING, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,8 +48,8 @@ def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -
 def test_git_refuses_a_commit_with_private_files(laboratory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(laboratory)
     np.savez("../scans.npz", inputs=np.arange(60 * 81).reshape(60, 9, 9) % 251, labels=np.arange(60) % 2)
-    Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
-    CliRunner().invoke(app, ["new", "data", "mine", "--npz", "../scans.npz"], catch_exceptions=False)
+    Path("params.yaml").write_text(NOTHING)
+    run("new data mine --npz ../scans.npz")
     line = ["git", "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--message", "x"]
     subprocess.run(["git", "add", "--all"], check=True)
     subprocess.run(line, check=True)

@@ -3,46 +3,23 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
 from pipeline.files import digest_files
 from pipeline.rerun import Accuracy, Difference
 from pipeline.results import records
-from stages.app import app
-from tests.conftest import forgetting
-from tests.keeping import stripes
-from tests.refusal import refusal_of
+from tests.laboratory import declare, laboratory, new_data, refused, run, train
 from tests.there import there
 
 
-def run(line: str) -> str:
-    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(line: str) -> str:
-    return refusal_of(lambda: CliRunner().invoke(app, line.split(), catch_exceptions=False))
-
-
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def recorded(tmp_path: Path) -> Iterator[Path]:
     """A laboratory with one row of two levels and two seeds, trained with secret noise."""
-    monkeypatch.chdir(tmp_path)
-    with forgetting():
-        Path("params.yaml").write_text("raw: {}\ndata: {}\nrows: {}\n")
-        images, labels = stripes(300)
-        np.savez("mine.npz", inputs=images, labels=labels)
-        run("new data mine --npz mine.npz")
+    with laboratory(tmp_path):
+        new_data(300)
         run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1 --seeds 2")
-        declared = YAML().load(Path("params.yaml"))
-        declared["rows"]["r"]["levels"] = [{"epsilon": 8}, {"epsilon": 4}]
-        YAML().dump(declared, Path("params.yaml"))
-        for stage in ("train", "evaluate", "ledger"):
-            run(f"{stage} r")
+        declare(lambda it: it["rows"]["r"].update(levels=[{"epsilon": 8}, {"epsilon": 4}]))
+        train("r")
         yield tmp_path
 
 
