@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from stages.app import app
 from tests.conftest import forgetting
