@@ -30,8 +30,8 @@ from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guara
 from pipeline.ledgers.precision import SAME
 from pipeline.ledgers.rows import entries
 from pipeline.params import PARAMS, Settings, pick
-from pipeline.params.candidates import candidates
 from pipeline.params.documents import parse_yaml
+from pipeline.params.searched import candidates
 from pipeline.results import records
 from pipeline.results.histories import curve_difference, read_history
 from pipeline.results.schema import Composition, Entry, Run, TrainingSpent

@@ -29,7 +29,7 @@ from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
-# Public statistics that images are scaled by before the network sees them (`pipeline.methods.transforms`)
+# Public statistics that images are scaled by before the network sees them (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
 PROBES = 3  # made-up inputs whose logits tell whether a network computes as it did
 TOLERANCE = 1e-3  # between logits on two machines, over the largest

@@ -5,8 +5,8 @@ from typing import Any
 
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import architectures
-from pipeline.params.candidates import candidates
 from pipeline.params.schema import PLANNED_SEED, REPEATED, REPEATED_SEED, SEARCHED_SEED, Relevance, Row, Start
+from pipeline.params.searched import candidates
 from pipeline.params.settings import Settings
 
 

@@ -1,6 +1,7 @@
 """Settings that searches chose: reports/searches/NAME.json has them, and params.yaml does not repeat them."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pipeline.errors import UserError, printable, reading, shown
 from pipeline.limits import RECORD_BYTES
+from pipeline.methods.settings import MethodSettings
 from pipeline.params.problems import problem_lines
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
@@ -117,3 +119,23 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
     except ValidationError as problem:
         why = "; ".join(line.lstrip(".") for line in problem_lines(problem))
         raise ValueError(f"rows.{key}: search {row.search!r} chose {why}") from problem
+
+
+def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
+    """Candidates of each level as (values tried, full settings).
+
+    Raises:
+        ValueError: one can't be trained; 'key: why'.
+    """
+    search = settings.searches[name]
+    row = settings.row(search.row)
+    for values in itertools.product(*search.grid.values()):
+        assignment = dict(zip(search.grid, values, strict=True))
+        for level in search.levels or row.levels:
+            try:
+                configured = row.configured(level, search.settings, assignment)
+            except ValidationError as problem:
+                raise ValueError(f"searches.{name}: {'; '.join(problem_lines(problem))}") from problem
+            if misfit := configured.problem(settings.circumstances(row)):
+                raise ValueError(f"searches.{name}: {misfit}")
+            yield assignment, configured

@@ -16,9 +16,8 @@ from pipeline.files import digest_json
 from pipeline.methods.base import Execution
 from pipeline.methods.spending import Guarantee
 from pipeline.params import Settings, pick
-from pipeline.params.candidates import candidates
 from pipeline.params.schema import SEARCHED_SEED
-from pipeline.params.searched import best
+from pipeline.params.searched import best, candidates
 from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
 from pipeline.results import records

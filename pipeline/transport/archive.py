@@ -13,10 +13,11 @@ from pydantic import Field, ValidationError
 
 from pipeline.errors import UserError, reading, shown
 from pipeline.fields import Key, Strict
-from pipeline.files import Damaged, check_file, replacing
+from pipeline.files import Damaged, check_file, digest_file, replacing
 from pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
+from pipeline.params import Settings
 from pipeline.results import records
-from pipeline.results.weights import ENDING, RUNS
+from pipeline.results.weights import ENDING, RUNS, weights_path
 
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20
@@ -154,3 +155,35 @@ def _check_names(row: str, packed: PackedRow) -> None:
         raise _Damage(f"{min(lacking)} is missing")
     if packed.weights != any(name.endswith(ENDING) for name in packed.files):
         raise _Damage(f"says of row {row!r} that it holds weights where it doesn't, or the other way round")
+
+
+def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
+    """Write what ran and what was measured of ``rows``, and their ``weights`` if asked, to ``target``.
+
+    Ledgers stay behind: they are computed anew where a pack is adopted.
+
+    Raises:
+        UserError: a row has not been trained or evaluated, weights are missing where all are asked for, or
+            ``target`` is one of the files to pack.
+    """
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder; allowed: the name of a file to write")
+    packed = {row: _packed(settings, row, weights) for row in dict.fromkeys(rows)}
+    if target.resolve() in (Path(name).resolve() for row in packed.values() for name in row.files):
+        raise UserError(f"{target}: is one of the files to pack; allowed: another file")
+    write(target, Manifest(rows=packed))
+
+
+def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
+    settings.row(row)
+    run = records.read_run(row)
+    if run is None:
+        raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
+    heavy = [weights_path(row, *replica.key) for replica in run.replicas] if weights else []
+    if lacking := next((path for path in heavy if not path.exists()), None):
+        raise UserError(f"{lacking}: missing; --without-weights packs the row without")
+    try:
+        files = {path.as_posix(): digest_file(path) for path in (*always(row), *heavy)}
+    except FileNotFoundError as problem:
+        raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
+    return PackedRow(files=files, weights=weights)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
+from pipeline.methods.laplace.perturbed import SECOND, first_coefficients, polynomial
 
 LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output
 

@@ -15,8 +15,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Relevances, Task, as_input
 from pipeline.methods.laplace.adlm import Adlm
-from pipeline.methods.laplace.loss_polynomial import SECOND
-from pipeline.methods.laplace.perturbed import TINY, Perturbed
+from pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed
 from pipeline.methods.laplace.settings import (
     INFORMED,
     LEAST_RELEVANCE,

@@ -15,12 +15,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
+from pipeline.methods.augment import Transforms
 from pipeline.methods.base import State, Task, each, over_replicas
 from pipeline.methods.batch_clipping import mini_sets
 from pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
-from pipeline.methods.transforms import Transforms
 from pipeline.models.normalization import BatchStatistics, initial_statistics, measured
 from pipeline.privacy.clippers import Trial, renews_state
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped

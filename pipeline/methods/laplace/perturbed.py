@@ -8,6 +8,7 @@ In 'paper' and 'sound' every example has noise of its own, drawn once. Training 
 private data but what was released, so that nothing after it spends more.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.methods.base import Method, State, Task, as_input, gradient, over_replicas
-from pipeline.methods.laplace.loss_polynomial import SECOND, first_coefficients, polynomial
 from pipeline.methods.laplace.settings import IlmSettings
 from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd
@@ -26,6 +26,7 @@ from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.mechanisms import release_laplace
 
+SECOND = 1 / 8  # phi^(2) of the logistic loss (Eqs. 24 and 25), whatever the label
 TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
 
 
@@ -229,3 +230,13 @@ class Perturbed(Method):
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
         return self.parts.outputs(tensors, self._bound_hidden(hidden, low, high))
+
+
+def first_coefficients(targets: Tensor) -> Tensor:
+    """phi^(1) = 1/2 - y of one-hot ``targets`` (..., M), the only coefficient that knows a label."""
+    return 0.5 - targets
+
+
+def polynomial(outputs: Tensor, first: Tensor, second: Tensor | float = SECOND) -> Tensor:
+    """(B,) sums over the M outputs z of phi^(0) + phi^(1) z + phi^(2) z^2; all (B, M), phi^(0) = log 2."""
+    return (math.log(2) + first * outputs + second * outputs.square()).sum(-1)

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.augment import crop_flip
+from pipeline.methods.augment import Transforms, crop_flip
 from pipeline.methods.base import LAST, Predict, State, Task, as_input, each, over_replicas
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.settings import TanSettings
-from pipeline.methods.transforms import Transforms
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 
