@@ -1,13 +1,19 @@
 """Weights, a file a replica, read back bit by bit or refused."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from pipeline.errors import UserError
 from pipeline.files import digest_file
+from pipeline.ledgers.precision import SAME
+from pipeline.params import Settings, load
+from pipeline.results import records
 from pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
+from tests.there import there
 
 CPU = torch.device("cpu")
 MODEL = {
@@ -47,3 +53,24 @@ def test_no_weights_are_a_line_though_something_vouches_for_them(tmp_path: Path,
     with pytest.raises(UserError, match="no weights") as problem:
         read_weights(path, digest_file(path), CPU)
     assert "\n" not in str(problem.value)
+
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED: dict[str, list[Any]] = json.loads(Path(__file__).with_name("published_numbers.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return load(ROOT / "params.yaml")
+
+
+@pytest.mark.parametrize("key", PUBLISHED)
+def test_a_published_number_stands(key: str, settings: Settings) -> None:
+    record = there(records.read(key, settings.lines[key], ROOT))
+    replicas = {(replica.level, replica.seed): replica for replica in record.replicas}
+    for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
+        replica = replicas[level, seed]
+        assert replica.metrics.get("test_accuracy") == accuracy
+        for now, then in ((replica.ledger.claimed, claimed), (replica.ledger.epsilon_upper, epsilon_upper)):
+            assert (now is None) == (then is None)
+            assert now is None or then <= now <= then * (1 + SAME)

@@ -1,3 +1,5 @@
+"""Help, errors and imports of the commands."""
+
 import re
 import subprocess
 import sys
@@ -8,7 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pipeline.cluster import worker
 from stages.app import app, main
+from stages.in_turn import in_turn
 
 # What takes seconds to import; a stage imports it when it runs.
 HEAVY = ("torch", "mlflow", "matplotlib", "opacus", "dp_accounting", "pandas", "scipy", "dvc")
@@ -80,3 +84,45 @@ def test_a_file_that_the_system_refuses_is_one_line(
 
 def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"dprepro {version('dprepro')}\n"
+
+
+def test_what_fails_says_so_as_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("rows: 3\n")
+    line = worker.in_turn([("epsilon", "--help"), ("ledger", "nothing"), ("epsilon", "--help")])
+    monkeypatch.setattr("sys.argv", [])  # which it sets
+    with pytest.raises(SystemExit) as ended:
+        in_turn([str(word) for word in line[line.index("stages.in_turn") + 1 :]])
+    assert ended.value.code == 1
+    told = capsys.readouterr()
+    assert told.out.count("Usage: dprepro epsilon") == 1
+    assert told.err.startswith("dprepro: params.yaml: ")
+
+
+ROOT = Path(__file__).parents[2]
+SLOW_IMPORTS = {"torch", "dvc", "mlflow", "opacus", "pandas", "dp_accounting", "scipy.stats"}
+
+
+def imported(*commands: str) -> set[str]:
+    """Heavy libraries that the commands import, in a process of their own."""
+    script = (
+        "import sys\nfrom stages.app import app\n"
+        f"for line in {commands!r}: app(line.split(), standalone_mode=False)\n"
+        f"print('imported:', *({SLOW_IMPORTS!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *_, last = done.stdout.splitlines()
+    return set(last.removeprefix("imported:").split())
+
+
+def test_what_there_is_to_do_and_comparisons_read_records_alone() -> None:
+    assert imported("status", "plan", "compare davody-t5-ln-lenet5 davody-t5-lenet5") == set()
+
+
+def test_a_row_is_verified_without_mlflow_and_opacus() -> None:
+    assert not imported("verify davody-t2-lenet-300-100") & {"mlflow", "opacus", "dvc", "pandas"}

@@ -26,7 +26,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
-from pipeline.data.prepared import Layout, Prepared
+from pipeline.data.prepared import Layout, Prepared, Split
 from pipeline.errors import Stopped, UserError
 from pipeline.files import read_sealed
 from pipeline.identity import versions
@@ -50,7 +50,7 @@ from pipeline.training import checkpoints, evaluation, loop, search
 from pipeline.training import rows as training
 from pipeline.training.checkpoints import CHECKPOINTS, restore
 from pipeline.training.loop import Context, Group, Progress, Replica
-from pipeline.training.rows import TrainedRow
+from pipeline.training.rows import TrainedRow, check_inputs
 from pipeline.training.side_by_side import train_replicas
 from stages.search import search as search_command
 from stages.train import enough_memory, train
@@ -660,3 +660,20 @@ def test_a_replica_has_its_processor_time_however_often_it_was_resumed(
     saved = there(restore(checkpoint_in(tmp_path), cpu.device))
     (group,) = train_replicas(wanted, broken)
     assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
+
+
+def scaled(data: Prepared, factor: float) -> Prepared:
+    train = data.splits["train"]
+    inputs = train.inputs.astype(np.float32) / 255 * factor
+    return replace(data, splits={**data.splits, "train": Split(inputs, train.labels)})
+
+
+def test_laplace_noise_is_for_features_between_0_and_1(tiny: Prepared) -> None:
+    for method in ("ilm", "adlm"):
+        check_inputs(tiny, method)
+        check_inputs(scaled(tiny, 1.0), method)
+        with pytest.raises(UserError, match=r"inputs lie between 0 and .*for features in \[0, 1\]"):
+            check_inputs(scaled(tiny, 2.0), method)
+        with pytest.raises(UserError, match="nan"):
+            check_inputs(scaled(tiny, float("nan")), method)
+    check_inputs(scaled(tiny, 2.0), "dpsgd")  # whose clipping bounds what any input does
