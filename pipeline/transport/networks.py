@@ -40,8 +40,8 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     model = Model.model_validate(run.model)
     shape = input_shape(model, run.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
-    if problem := _problem(tensors, net, config.kept):
-        raise UserError(f"the weights are {problem}")
+    if difference := _problem(tensors, net, config.kept):
+        raise UserError(f"the weights are {difference}")
 
 
 def _problem(tensors: dict[str, Tensor], net: nn.Module, kept: Collection[str]) -> str | None:
