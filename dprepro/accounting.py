@@ -66,6 +66,9 @@ def epsilon(
             Candidates may differ in what isn't named here. None: a training alone.
         drawn: the law of that number, 'logarithmic', 'geometric' or 'poisson'.
 
+    Returns:
+        Upper and lower bounds on epsilon, attack risk, and the accountants behind them.
+
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
@@ -99,10 +102,21 @@ def noise_multiplier(
     epochs: float | None = None,
     steps: int | None = None,
 ) -> float:
-    """The noise multiplier, over the clipping bound, with which Poisson samples spend at most ``epsilon``.
+    """Noise multiplier, over the clipping bound, with which Poisson samples spend at most ``epsilon``.
 
-    The tightest proven bound decides, and is between .998 times ``epsilon`` and ``epsilon``. The other
-    arguments, and what neighbours are, are those of `epsilon`.
+    The tightest proven bound decides, and is between .998 times ``epsilon`` and ``epsilon``.
+
+    Args:
+        epsilon: target, above 0.
+        examples: N, private examples to train on.
+        batch: expected examples of a step.
+        delta: of the guarantee; it should be below 1/N.
+        epochs: passes over the examples; or ``steps``.
+        steps: steps of the training; or ``epochs``.
+
+    Returns:
+        Standard deviation of the noise on a step's sum over the bound C of each example's gradient.
+        Neighbouring data sets differ in one example added or removed.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.

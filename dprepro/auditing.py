@@ -45,6 +45,9 @@ def audit(
         delta: of the guarantee that is audited.
         confidence: with which each bound holds.
 
+    Returns:
+        A lower bound on epsilon, and the errors that it comes from.
+
     Raises:
         UserError: there are too few scores, or some that are no numbers, or ``delta`` or ``confidence`` is no
             probability.

@@ -16,7 +16,16 @@ T = TypeVar("T")
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """``function``, whose arguments must be as it annotates them; numbers of numpy become Python's.
+    """Check arguments against the function's annotations at each call.
+
+    Numbers of numpy become Python's.
+
+    Args:
+        function: with annotations that pydantic can check.
+
+    Returns:
+        ``function``, which raises UserError where an argument is not allowed: a line for each, with the
+        allowed values.
 
     Raises:
         UserError: one isn't; a line each says which, and what is allowed.
@@ -39,7 +48,14 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def floats(name: str, values: Any) -> np.ndarray:
-    """A copy of ``values``, which may be a tensor anywhere, as float64 in their shape.
+    """Copy of ``values`` as float64 in their shape.
+
+    Args:
+        name: of the argument, for the message.
+        values: numbers, nested sequences of numbers, or a tensor on any device.
+
+    Returns:
+        The copy.
 
     Raises:
         UserError: they aren't numbers, or not in rows of the same length.

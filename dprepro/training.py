@@ -96,6 +96,9 @@ def audit_training(
         confidence: with which each of the two bounds holds.
         seed: of the coins.
 
+    Returns:
+        Mistakes that were seen, the largest epsilon that the attack shows, and the claim beside it.
+
     Raises:
         UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or what
             is released has another shape or isn't finite.
@@ -181,9 +184,12 @@ class _Run:
     batch_lengths: list[np.ndarray | None]  # (B,) lengths of each batch's examples; None: not known
 
     def known_divisor(self, rate: float, examples: int) -> float:
-        """The divisor of Opacus, where it is the expected batch size, rounded down; else 1.
+        """Divisor of Opacus's mean gradient where it is the expected batch size, rounded down; else 1.
 
         It follows the number of examples, which Opacus takes for public, and isn't another mistake.
+
+        Returns:
+            The divisor.
         """
         usual = float(np.median(self.divisors)) if self.divisors else math.inf
         return usual if abs(usual - self.claims.get("sample_rate", rate) * examples) <= 1 else 1.0
@@ -245,10 +251,12 @@ def _per_example(optimizer: Any) -> np.ndarray | None:
 
 
 def _positions(batch_lengths: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
-    """Of each batch the positions of its examples, which are known by ``lengths`` (N,).
+    """Positions of each batch's examples, which are known by ``lengths`` (N,).
 
-    Rows of zeros are left out: they have no gradient here. None where a batch isn't told, or has rows that
-    are nobody's.
+    Rows of zeros are left out: they have no gradient here.
+
+    Returns:
+        An array for each batch; None where a batch is not known, or has a row of no example.
     """
     order = np.argsort(lengths)
     sorted_lengths, batches = lengths[order].astype(float), []

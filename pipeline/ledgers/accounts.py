@@ -21,7 +21,15 @@ from pipeline.results.schema import Entry, Ledgers
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the ledgers of ``accounts.KEY`` of params.yaml, one a level; returns their path.
+    """Write the ledgers of ``accounts.KEY`` of params.yaml, one for each level.
+
+    Args:
+        key: a key of ``accounts``.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+
+    Returns:
+        Path of the ledgers.
 
     Raises:
         UserError: there is no such account.
@@ -39,10 +47,17 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 
 def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
-    """Settings of DP-SGD whose noise is told over the clipping bound, as Opacus and dp-accounting have it.
+    """Settings of DP-SGD whose noise multiplier is over the clipping bound, as in Opacus and dp-accounting.
 
-    The settings' own is over how far one example moves a sum: twice the bound where it is replaced. Passes
-    become the steps that they begin.
+    `AccountSettings.noise_multiplier` is over the distance of neighbouring sums: twice the bound where an
+    example is replaced. Passes become the steps that they begin.
+
+    Args:
+        noise_multiplier: standard deviation of the noise over the clipping bound.
+        **options: further fields of `AccountSettings`.
+
+    Returns:
+        The settings.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
@@ -86,11 +101,20 @@ def _mu_metric(ledger: schema.Ledger) -> dict[str, float]:
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
-    """What Sander et al. 2022 draw and print, and what it comes to by other accountants; gaps are left out.
+    """Epsilons that Sander et al. 2022 draw and print, and other accountants' beside them.
 
     `epsilon`: by Renyi DP. `epsilon_classic`: the same by Eq. 3. `epsilon_pld`: by privacy loss
     distributions. Of Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4), and with an
     `order` the Renyi divergence of all steps there, `renyi`, beside TAN's, `renyi_tan`.
+
+    Args:
+        settings: of the account.
+
+    Returns:
+        By name, without those that are infinite: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3,
+        `epsilon_pld` by privacy loss distributions. Of Poisson samples also `eta` (Definition 3.1) and
+        `epsilon_tan` (Eq. 4), and with an `order` the Renyi divergence of all steps there, `renyi`, beside
+        TAN's, `renyi_tan`.
     """
     spending, steps = spending_of(settings), settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)

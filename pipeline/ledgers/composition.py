@@ -69,10 +69,16 @@ def trainings_of_run(run: Run) -> Trainings:
 
 
 def composed(trainings: Trainings) -> Composition | None:
-    """Composition of the trainings that have a bound; None where none has.
+    """Composition of the trainings that have a bound.
 
     The others are counted in `left_out`: trainings with seeded noise, without privacy, or that mix examples,
     candidates whose privacy loss the search's record doesn't have, and a search without a record.
+
+    Args:
+        trainings: of a row and its searches.
+
+    Returns:
+        The composition; None where no training has a bound.
     """
     replicas, searched, replaced = (
         [training for training in part if training is not None] for part in trainings
@@ -93,10 +99,16 @@ def composed(trainings: Trainings) -> Composition | None:
 
 
 def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
-    """An upper bound on epsilon of all of them, its delta and relation of neighbours, and how it was found.
+    """Upper bound on epsilon of several trainings together.
 
     Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
     data always is, all are (`SampledGaussian.replacing`).
+
+    Args:
+        trainings: spending of each.
+
+    Returns:
+        Epsilon, delta, the relation of neighbours, and the method that gave the bound.
     """
     pure = [training for training in trainings if isinstance(training, float)]
     noisy = [training for training in trainings if isinstance(training, tuple)]
@@ -159,6 +171,13 @@ def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], lis
     """Trainings of a search, and its earlier trainings that these replaced.
 
     A search without a record counts as one training without a bound.
+
+    Args:
+        search: name of the search.
+        root: the folder that holds params.yaml.
+
+    Returns:
+        Spending of each training, and of each replaced one; None where it has no bound.
 
     Raises:
         UserError: the file is no record of a search.

@@ -38,6 +38,9 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
         settings: params.yaml.
         root: its folder.
 
+    Returns:
+        A budget for each data set, in the order of names.
+
     Raises:
         UserError: a record is damaged.
     """
@@ -100,6 +103,9 @@ def _own_sets(settings: Settings, data: str, editions: list[tuple[str, Any]]) ->
         settings: params.yaml.
         data: prepared data set of the training, '' where no entry says it.
         editions: raw data set and edition, from the training's provenance, as entries may have changed.
+
+    Yields:
+        Names, without repetition.
     """
     raws = {raw for raw, edition in editions if edition == OWN}
     if data in {**settings.data, **settings.derived}:

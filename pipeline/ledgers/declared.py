@@ -28,10 +28,15 @@ CALIBRATED = 1e-3
 
 
 def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
-    """Make sure that a run says of every replica what its settings come to.
+    """Compare the guarantee of each recorded replica with the one that its settings declare.
+
+    Args:
+        run: the record.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
 
     Raises:
-        UserError: it says otherwise of one; neither number is then to be believed.
+        UserError: they differ in one replica; neither number is then to be believed.
     """
     for replica, difference in contradictions(run, settings, root):
         raise UserError(
@@ -41,10 +46,18 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
 
 
 def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterator[tuple[Trained, str]]:
-    """Replicas of which the run says something else than their settings come to, and what that is.
+    """Recorded replicas whose guarantee differs from the one that their settings declare.
+
+    Args:
+        run: the record.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+
+    Yields:
+        The replica, and the name of what differs.
 
     Raises:
-        UserError: its settings, model or data are none.
+        UserError: params.yaml doesn't know the record's settings, model or data.
     """
     guarantees: dict[str, Guarantee | None] = {}
     for replica in run.replicas:
@@ -79,7 +92,7 @@ def declared_guarantee(
     settings: Settings,
     root: Path,
 ) -> Guarantee | None:
-    """Guarantee of one replica by its settings; None where it depends on relevances that are not here.
+    """Guarantee of one replica by its settings.
 
     Args:
         method: name of the method in params.yaml.
@@ -89,6 +102,9 @@ def declared_guarantee(
         examples: N, private training examples.
         settings: the whole of params.yaml.
         root: the folder that holds params.yaml.
+
+    Returns:
+        The guarantee; None where it depends on relevances that are not here.
 
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.
@@ -109,7 +125,16 @@ def declared_guarantee(
 
 
 def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
-    """Shape of one input of the network, before the method's settings change it."""
+    """Shape of one input of the network, before the method's settings change it.
+
+    Args:
+        model: the row's model.
+        data: name of the prepared data set.
+        settings: the whole of params.yaml.
+
+    Returns:
+        (C, H, W) of images, (T, D) of texts.
+    """
     split = settings.split(data)
     if settings.has_features(data):
         from pipeline.pretrained.starts import features_shape  # which imports torch
@@ -123,9 +148,10 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
 
 
 def _relevances(data: str, root: Path) -> RelevanceSizes | None:
-    """Sizes of the relevances that come with the data; with their mean where it is public.
+    """Sizes of the relevances that come with the data, with their mean where it is public.
 
-    None where the prepared data are not here.
+    Returns:
+        None where the prepared data are not here.
     """
     if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
@@ -172,10 +198,13 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
 
 
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
-    """Whether the same quantities are released at the same epsilons, with the same noise.
+    """Compare releases: their quantities, epsilons and noise.
 
-    Where noisy relevances divide the inputs' noise, how much of it each pixel has was drawn, and what all
-    have together is the epsilon.
+    Where noisy relevances divide the inputs' noise, each pixel's share was drawn, and only their total is
+    compared.
+
+    Returns:
+        True where they agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

@@ -47,7 +47,7 @@ def ledger_of(
     uses: Iterable[Statement] = (),
     others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """What privacy a replica really buys, from the numbers of the mechanism that ran.
+    """Ledger of a replica, from the numbers of the mechanism that ran.
 
     Args:
         trained: the replica.
@@ -56,6 +56,9 @@ def ledger_of(
         steps: after which it is told what had been spent.
         uses: of private data that come with its data and its row, and that no epsilon covers.
         others: as of `make_ledger`.
+
+    Returns:
+        The ledger, with every accountant's epsilon.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
@@ -192,9 +195,20 @@ def release_ledger(
     protects: Statement | None = None,
     reported_steps: Iterable[int] = (),
 ) -> Ledger:
-    """What Laplace noise that was added once really buys, however many ``steps`` were trained on it.
+    """Ledger of Laplace noise that was added once, however many ``steps`` were trained on it.
 
-    Claimed and accounted are pure, at delta 0; ``reasons`` say why no bound holds, where none does.
+    Claimed and accounted are pure, at delta 0.
+
+    Args:
+        releases: of the training.
+        steps: of the training.
+        reasons: statements why no bound holds; empty where one does.
+        not_covered: uses of private data that no epsilon covers.
+        protects: what of whom, and from whom, where it is not a training example as a whole.
+        reported_steps: steps after which the ledger has the epsilon spent so far.
+
+    Returns:
+        The ledger.
     """
     is_bounded = isfinite(releases.epsilon)
     is_proven = is_bounded and not reasons
@@ -234,9 +248,12 @@ def release_ledger(
 
 
 def _opposites_epsilon(releases: Iterable[Released]) -> float:
-    """What a black image is told apart by from a white one of another class: nothing hides it at delta 0.
+    """Epsilon between a black image and a white one of another class, at delta 0.
 
-    How far such a pair moves mean relevances nobody knows, so that these are not in it.
+    The distance of such a pair's mean relevances is unknown, so that these are not in it.
+
+    Returns:
+        Sum over inputs and labels.
     """
     return fsum(released.epsilon_upper or 0.0 for released in releases if released.quantity != "relevances")
 

@@ -135,7 +135,13 @@ def read_references(root: Path = Path()) -> References:
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """The number as this project computes it, by the reference's own way.
+    """A reference's number as this project computes it.
+
+    Args:
+        reference: with its setting.
+
+    Returns:
+        The number.
 
     Raises:
         ValueError: the reference isn't computed, or its setting is incomplete.

@@ -19,10 +19,18 @@ from pipeline.results.schema import Entry, Ledgers, Run, Trained
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the ledgers of a row's replicas; returns their path.
+    """Write the ledgers of a row's replicas.
+
+    Args:
+        key: a key of ``rows``.
+        settings: the whole of params.yaml.
+        root: the folder that holds params.yaml.
+
+    Returns:
+        Path of the ledgers.
 
     Raises:
-        UserError: there is no such row, or nothing ran for it, or what ran is not what its settings come to.
+        UserError: there is no such row or no run of it, or the run differs from what its settings declare.
     """
     row = settings.row(key)
     run = records.read_run(key, root)
@@ -59,6 +67,9 @@ def entries(
         steps: of each replica, steps after which the ledger has the epsilon spent so far.
         root: folder of params.yaml.
         others: as of `make_ledger`.
+
+    Returns:
+        An entry for each replica, in the run's order.
     """
     unlinked = [
         statement("unlinked_search", search=name)

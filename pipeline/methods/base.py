@@ -181,9 +181,15 @@ class Method(ABC):
 
 
 def over_replicas(function: Callable[..., Any], execution: Execution, shared: int = 0) -> Callable[..., Any]:
-    """``function`` of one replica's tensors, for tensors (R, ...) of them all.
+    """Apply a function of one replica's tensors to tensors (R, ...) of all replicas.
 
-    Its last ``shared`` arguments are the same for every replica.
+    Args:
+        function: of one replica's tensors.
+        execution: whether replicas are computed together or one by one.
+        shared: how many of its last arguments are the same for every replica.
+
+    Returns:
+        A function of tensors (R, ...), with results (R, ...).
     """
 
     def batched(*arguments: Any) -> Any:
@@ -207,11 +213,19 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
 def gradient(
     loss: Callable[..., tuple[Tensor, Any]], net: nn.Module, execution: Execution
 ) -> Callable[..., Any]:
-    """`torch.func.grad` of one replica's ``loss`` of ``net`` with respect to its first argument.
+    """`torch.func.grad` of one replica's loss with respect to its first argument.
 
-    ``loss`` takes the network's tensors, its inputs, and whatever else there is, and returns the loss () and
-    what is handed on beside the gradients. Where replicas are taken one by one an ordinary backward pass
-    gives the same without what `torch.func` costs, on images that lie as convolutions are fastest.
+    Where replicas are taken one by one, an ordinary backward pass gives the same at less cost, on images with
+    their channels last in memory.
+
+    Args:
+        loss: of the network's tensors, its inputs and any further arguments; returns the loss () and
+            auxiliary tensors.
+        net: the network.
+        execution: device, and how many replicas are computed together.
+
+    Returns:
+        A function with the same arguments that returns gradients and the auxiliary tensors.
     """
 
     prefers_channels_last = wants_channels_last(net)
@@ -231,9 +245,17 @@ def gradient(
 
 
 def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:
-    """``function`` of the tensors that stand at the same place in dictionaries and tuples of one shape.
+    """Apply a function to tensors at the same place of dictionaries and tuples.
 
     torch's own `tree_map` knows many more containers, and takes a tenth of a small network's step.
+
+    Args:
+        function: of one tensor of each tree.
+        tree: nested dictionaries, tuples and named tuples of tensors.
+        *other_trees: of the same structure.
+
+    Returns:
+        The results in that structure.
     """
     if isinstance(tree, Tensor):
         return function(tree, *other_trees)
@@ -247,7 +269,14 @@ def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -
 
 
 def tensors_of(tree: Any) -> Iterator[Tensor]:
-    """The tensors in dictionaries and tuples."""
+    """Tensors in nested dictionaries and tuples.
+
+    Args:
+        tree: nested dictionaries and tuples of tensors.
+
+    Yields:
+        Each tensor, in order.
+    """
     if isinstance(tree, Tensor):
         yield tree
     else:
@@ -256,10 +285,27 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
 
 
 def each(tensor: Tensor, values: Tensor) -> Tensor:
-    """``values`` (R,), shaped to multiply ``tensor`` (R, ...)."""
+    """Reshape ``values`` (R,) to multiply ``tensor`` (R, ...).
+
+    Args:
+        tensor: whose number of dimensions counts.
+        values: one for each replica.
+
+    Returns:
+        (R, 1, ...) view.
+    """
     return values.reshape(-1, *(1,) * (tensor.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:
-    """Images as stored (uint8) to [0, 1]; no statistic of the data enters. Tokens stay as they are."""
+    """Inputs of a network from stored examples: images (uint8) to [0, 1], others as they are.
+
+    No statistic of the data enters.
+
+    Args:
+        stored: (..., C, H, W) images or (..., T) tokens.
+
+    Returns:
+        The inputs.
+    """
     return stored.float() / 255 if stored.dtype == torch.uint8 else stored

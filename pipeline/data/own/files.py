@@ -39,7 +39,7 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
 
     Args:
         name: a key of ``own`` in params.yaml.
-        own: what it declares.
+        declaration: the entry of that key.
         root: the folder of params.yaml, which nothing may lead out of but a link of `FOLDER` itself.
 
     Raises:
