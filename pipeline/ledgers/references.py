@@ -28,11 +28,11 @@ DIGITS = 5
 COLUMNS = ("quantity", "setting", "printed", "here", "by", "relation")
 INTRODUCTION = """# Published numbers of others
 
-Numbers that this project didn't write, beside the same numbers computed here. `references.yaml` has each with
-its source and setting. `make test` computes those that have a value in the column *here*. An ε is printed by
-the accountant of its time: before about 2021 by Rényi DP with Mironov's conversion, then by the improved
-conversion of Canonne et al., today by privacy loss distributions. One setting therefore has three honest
-numbers, such as 1.19, .954 and .864.
+Published numbers of other projects and papers, beside our numbers for the same settings. `references.yaml`
+has sources and settings. `make test` computes each number in the column *here*. A printed ε comes from the
+accountant of its time: before about 2021 Rényi DP with Mironov's conversion, then the improved conversion of
+Canonne et al., today privacy loss distributions. One setting therefore has three honest numbers, such as
+1.19, .954 and .864.
 
 Sampling is Poisson and neighbours add or remove one example. Noise is over the sensitivity.
 """

@@ -95,7 +95,7 @@ def test_a_forgery_is_forged_by_a_test_or_named_as_not_noticed(number: int) -> N
     forgery = FORGERIES[number]
     assert (forgery.command is None) == (forgery.test is None)
     text = (Path(__file__).parents[2] / "SECURITY.md").read_text()
-    not_noticed = text.split("## What is not noticed")[1].split("\n## ")[0]
+    not_noticed = text.split("## Unnoticed changes")[1].split("\n## ")[0]
     named = {int(digits) for digits in re.findall(r"\[F(\d+)\]", not_noticed)}
     assert (number in named) == (forgery.test is None)
     if forgery.test is not None:

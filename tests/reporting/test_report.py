@@ -66,7 +66,7 @@ def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
     assert "Nothing has been run as in the paper yet." in text
     assert "119 not run" in text
     assert '<ol class="findings">' not in index
-    assert "results that claim" not in index
+    assert "results with a claimed" not in index
 
 
 def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: Path) -> None:

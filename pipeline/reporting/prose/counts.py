@@ -149,13 +149,13 @@ def privacy(*results: PaperResult) -> str:
     kinds = {
         "accountings": accounted,
         "full trainings": full,
-        "on a reduced budget": len(rows) - accounted - full,
+        "on a reduced training budget": len(rows) - accounted - full,
     }
     return (
-        f"Of {len(rows)} results that claim an ε "
-        f"({_listed([f'{count} {words}' for words, count in kinds.items() if count])}), "
-        f"{counts['proven_within_claim']} have a proven bound within the claim, {counts['and_of_use']} of "
-        f"them of at most ε = {VACUOUS:.1f}, above which a bound protects nobody."
+        f"{counts['proven_within_claim']} of {len(rows)} results with a claimed ε "
+        f"({_listed([f'{count} {words}' for words, count in kinds.items() if count])}) have a proven bound "
+        f"within the claim. {counts['and_of_use']} of these bounds are at most ε = {VACUOUS:.1f}; a larger "
+        f"bound protects no record."
     )
 
 
