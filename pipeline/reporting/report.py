@@ -11,11 +11,11 @@ from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
 from pipeline.reporting.facts import paper_facts, table_facts
 from pipeline.reporting.gather import gather
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.pages.views import PaperView, TableView, index_view, paper_view
+from pipeline.reporting.pages.views import PaperView, TableView, index_view, ledger_view, paper_view
 from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.prose import counts
 from pipeline.reporting.results import TableResult
-from pipeline.reporting.tables import csv, ledger
+from pipeline.reporting.tables import csv
 from pipeline.reporting.tables.reading import latex
 
 REPORTS = Path("reports")
@@ -101,7 +101,7 @@ def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[s
     shown = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
     yield "results.html", render("results.html", facts=shown, up="")
     yield "summary.csv", csv.facts_csv(ran, csv.SUMMARY)
-    page = ledger.ledger_view(private)
+    page = ledger_view(private)
     yield "ledger.html", render("ledger.html", page=page, up="")
     yield "tables/ledger.md", render("ledger.md", page=page) + "\n"
     yield "tables/ledger.csv", csv.facts_csv(private, csv.LEDGER)

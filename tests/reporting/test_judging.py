@@ -11,8 +11,7 @@ from pipeline.reporting.facts import table_facts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages.views import claim_shares
-from pipeline.reporting.tables.ledger import ledger_line
+from pipeline.reporting.pages.views import claim_shares, ledger_line
 from pipeline.reporting.wording import convergence_rule
 from tests.keeping import keep
 from tests.reporting import lookup

@@ -57,6 +57,7 @@ def _environment() -> Environment:
         "vocabulary": WORDS,
         "rules": Rules(),
         "RELATION_WORDS": RELATION_WORDS,
+        "SHAPES": forest.SHAPES,
     }
     environment.filters |= {function.__name__: function for function in FILTERS}
     environment.filters["x"] = forest.x

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pipeline.reporting import figures, wording
 from pipeline.reporting.drawing import forest
+from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging import severity, slowdown, values, verdicts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.claim_test import Outcome
@@ -19,10 +20,21 @@ from pipeline.reporting.prose.findings import Sentence
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.tables import reading
 from pipeline.reporting.tables.reading import Reading
-from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, PRIVACY, RULES, VALUES, Word
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, LEDGERS, PRIVACY, RULES, SEVERITIES, VALUES, Word
 
 MLFLOW = "http://127.0.0.1:5000"
 Count = tuple[str, str, str]  # words, number, reasons
+LEDGER_HEAD = (
+    "row",
+    "level",
+    "claimed ε",
+    "proven ε ≤",
+    "spends ε ≥",
+    "verdict on what ε covers",
+    "attack: shown ≥ (of ≤)",
+    "floating point",
+    "special uses outside ε, the worst",
+)
 
 
 class Share(NamedTuple):
@@ -129,6 +141,24 @@ class IndexView(NamedTuple):
     privacy: str
     panels: list[forest.Panel]
     picture: str | None  # as SVG
+
+
+class LedgerLine(NamedTuple):
+    """Line of the ledger."""
+
+    paper: str
+    cells: list[str]  # under `LEDGER_HEAD`
+    tone: str  # of the verdict
+    use_tone: str  # of the worst special use; '' without one
+
+
+class LedgerView(NamedTuple):
+    """Page of the ledger."""
+
+    lines: list[LedgerLine]
+    verdicts: list[Share]  # of levels
+    grades: list[Share]  # of each level's worst special use
+    head: tuple[str, ...] = LEDGER_HEAD
 
 
 def table_view(result: TableResult, files: Mapping[str, str], experiments: int) -> TableView:
@@ -331,3 +361,38 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         panels=forest.panels(results, [contrast for paper in papers for contrast in paper.contrasts]),
         picture=picture,
     )
+
+
+def ledger_view(facts: Sequence[Fact]) -> LedgerView:
+    """Build the page of the ledger from the facts of private levels."""
+    special = (severity.specific(fact.not_covered) for fact in facts)
+    return LedgerView(
+        [ledger_line(fact) for fact in facts],
+        _shares((fact.verdict.name for fact in facts if fact.verdict), LEDGERS),
+        _shares((uses[0].severity for uses in special if uses), SEVERITIES),
+    )
+
+
+def ledger_line(fact: Fact) -> LedgerLine:
+    """Line of a level that ran; an attack's bound has the epsilon of the attacked mechanism behind it."""
+    assert fact.row is not None
+    assert fact.cell is not None
+    assert fact.verdict is not None
+    ledger, verdict = fact.cell.guarantee.ledger, fact.verdict
+    uses, word = severity.specific(fact.not_covered), LEDGERS[verdict.name]
+    optimistic = ""
+    if verdict.name == "optimistic" and ledger.epsilon_upper is not None and ledger.claimed is not None:
+        optimistic = f" by {wording.upwards(ledger.epsilon_upper - ledger.claimed)}"
+    vacuous = ", and no privacy to speak of" if fact.cell.guarantee.state == "vacuous" else ""
+    cells = [
+        fact.row.key,
+        wording.level_words(fact.level),
+        wording.claim(ledger),
+        "none" if ledger.epsilon_upper is None else wording.upwards(ledger.epsilon_upper),
+        "–" if ledger.epsilon_lower is None else wording.downwards(ledger.epsilon_lower),
+        word.text + optimistic + vacuous,
+        wording.attack_words(verdict.attack),
+        verdict.floating_point,
+        severity.at_worst(uses),
+    ]
+    return LedgerLine(fact.table.paper, cells, word.tone, SEVERITIES[uses[0].severity].tone if uses else "")
