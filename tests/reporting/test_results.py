@@ -7,6 +7,7 @@ from pipeline.reporting import papers
 from pipeline.reporting.caveats import record_caveats
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.wording import column_heads, columns_words
 from tests.reporting import lookup
 from tests.reporting.lookup import row
 from tests.reporting.made_up import dpsgd, toys
@@ -104,6 +105,16 @@ def test_rows_of_a_paper_and_table_of_ones_own_need_no_file(tmp_path: Path) -> N
     mine = gather(declared, tmp_path)[1]
     assert (mine.key, mine.tables[0].lines[0].label) == ("mine", "idea")
     assert mine.tables[0].levels == tuple(f"epsilon={level}" for level in dpsgd.LEVELS)
+
+
+def test_rows_of_several_axes_are_one_table_whose_heads_name_the_setting() -> None:
+    own = {"table": "mine", "line": None}
+    longer = own | {"label": "Longer", "axis": "epochs", "levels": [{"epochs": 2, "sigma": 1}]}
+    (table,) = toys.ran({"row": None, "longer": None}, {"row": own, "longer": longer}).tables
+    assert column_heads(table) == ["σ = 0", "σ = 1", "epochs = 2"]
+    assert columns_words(table) == "sigma, epochs"
+    (alone,) = toys.ran({"row": None}, {"row": own}).tables
+    assert column_heads(alone) == ["0", "1"]
 
 
 def test_a_line_that_the_paper_has_not_is_refused_by_name() -> None:
