@@ -3,18 +3,22 @@
 Tables, pages, CSV files and findings read them.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pipeline.params import Row
 from pipeline.reporting.judging import severity, verdicts
+from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.contrasts import PrintedContrast, table_contrasts
 from pipeline.reporting.judging.severity import NotCovered
+from pipeline.reporting.judging.values import printed_values
 from pipeline.reporting.judging.verdicts import Verdict
-from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.vocabulary import PRIVACY
+from pipeline.results.schema import Record
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,54 @@ class Fact:
         return severity.cell_uses(self.cell, record) if self.cell and record else []
 
 
+@dataclass(frozen=True)
+class PaperResult:
+    """A paper and those of its tables that params.yaml declares rows for; each result is computed once."""
+
+    key: str
+    paper: Paper
+    tables: tuple[TableResult, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """Records of the rows, in the order shown."""
+        return [row.record for table in self.tables for row in table.rows if row.record is not None]
+
+    @cached_property
+    def lines(self) -> dict[str, LineResult]:
+        """Lines of the declared tables by reference, TABLE/LINE and TABLE/LINE:METRIC."""
+        lines = {}
+        for table in self.tables:
+            for line in table.lines:
+                if line.line is not None:
+                    reference = f"{table.key}/{line.line.key}"
+                    lines[reference] = line
+                    for metric in table.table.also:
+                        rows = tuple(row.measured(metric) for row in line.rows)
+                        lines[f"{reference}:{metric}"] = replace(line, rows=rows)
+        return lines
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        """Facts of the tables, in the order shown."""
+        return [fact for table in self.tables for fact in table_facts(table)]
+
+    @cached_property
+    def values(self) -> list[Value]:
+        """Judged printed values of the paper's own tables, declared or not."""
+        return list(printed_values(self.paper, self.lines))
+
+    @cached_property
+    def contrasts(self) -> list[PrintedContrast]:
+        """Judged contrasts of the paper's own tables."""
+        return [contrast for table in self.tables for contrast in table_contrasts(table)]
+
+    @cached_property
+    def claims(self) -> list[ClaimResult]:
+        """Tested claims whose tables are declared; those without a test come last."""
+        return assess(self.paper, self.lines)
+
+
 def table_facts(result: TableResult) -> Iterator[Fact]:
     """Facts of a table: each row or empty line at each level by each metric."""
     for line in result.lines:
@@ -100,8 +152,3 @@ def table_facts(result: TableResult) -> Iterator[Fact]:
             for level in result.levels:
                 for metric in ("", *result.table.also):
                     yield Fact(result, line, row, level, metric)
-
-
-def paper_facts(papers: Iterable[PaperResult]) -> list[Fact]:
-    """Facts of all papers, in the order shown."""
-    return [fact for paper in papers for table in paper.tables for fact in table_facts(table)]

@@ -10,8 +10,9 @@ from pipeline.errors import UserError
 from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from pipeline.reporting import caveats, papers
 from pipeline.reporting.cells import RecordCells
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging import values
-from pipeline.reporting.papers import Paper, PaperResult
+from pipeline.reporting.papers import Paper
 from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
 from pipeline.results import records

@@ -1,6 +1,5 @@
-"""A paper as `papers/PAPER.yaml` has it, and the same paper filled with the results of its rows."""
+"""A paper, as `papers/PAPER.yaml` beside params.yaml declares it."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Formatter
 from typing import Annotated
@@ -16,9 +15,7 @@ from pipeline.params.problems import problem_lines
 from pipeline.reporting.claims import Test
 from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import LineResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS
-from pipeline.results.schema import Record
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a finding
 
@@ -137,30 +134,6 @@ class Paper(PrintedTables):
                             f"claims: {claim.key}: no line {reference!r}; there are: {', '.join(self.lines)}"
                         )
         return self
-
-
-@dataclass(frozen=True)
-class PaperResult:
-    """A paper, and those of its tables that params.yaml declares rows for."""
-
-    key: str
-    paper: Paper
-    tables: tuple[TableResult, ...]
-
-    @property
-    def records(self) -> list[Record]:
-        """Records of the rows, in the order shown."""
-        return [row.record for table in self.tables for row in table.rows if row.record is not None]
-
-    def line(self, reference: str) -> LineResult | None:
-        """Line of a claim's reference TABLE/LINE or TABLE/LINE:METRIC; None if its table isn't declared."""
-        name, _, metric = reference.partition(":")
-        for table in self.tables:
-            for line in table.lines:
-                if line.line and f"{table.key}/{line.line.key}" == name:
-                    rows = (row.measured(metric) if metric else row for row in line.rows)
-                    return replace(line, rows=tuple(rows))
-        return None
 
 
 def load(name: str, folder: Path = PAPERS) -> Paper:

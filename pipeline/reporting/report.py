@@ -8,11 +8,10 @@ from pipeline.files import write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import figures
 from pipeline.reporting.drawing import accuracy_privacy, curves, forest, levels
-from pipeline.reporting.facts import paper_facts, table_facts
+from pipeline.reporting.facts import PaperResult, table_facts
 from pipeline.reporting.gather import gather
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.pages.views import PaperView, TableView, index_view, ledger_view, paper_view
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.prose import counts
 from pipeline.reporting.results import TableResult
 from pipeline.reporting.tables import csv
@@ -87,7 +86,7 @@ def _figures(result: TableResult) -> Iterator[tuple[str, str]]:
 
 def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[str, str]]:
     """(path, text) of the files over all papers: first page, all results, all ledgers, contrasts."""
-    facts = [fact for fact in paper_facts(paper.result for paper in papers) if not fact.metric]
+    facts = [fact for paper in papers for fact in paper.result.facts if not fact.metric]
     ran = [fact for fact in facts if fact.cell]
     private = [fact for fact in ran if fact.private]
     index = index_view(papers, picture)
@@ -95,7 +94,10 @@ def _overviews(papers: list[PaperView], picture: str | None) -> Iterator[tuple[s
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
     if index.panels:
         yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=index.panels) + "\n"
-    yield "contrasts.csv", csv.contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
+    yield (
+        "contrasts.csv",
+        csv.contrasts_csv(contrast for paper in papers for contrast in paper.result.contrasts),
+    )
     yield "index.html", render("index.html", page=index, up="")
     yield "README.md", render("index.md", page=index) + "\n"
     shown = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)

@@ -4,8 +4,8 @@ import pytest
 
 from pipeline.params import load
 from pipeline.reporting import report
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from tests.reporting.made_up import dpsgd

@@ -6,12 +6,12 @@ from typing import Any
 
 from pipeline.params import Settings
 from pipeline.reporting.drawing import curves
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.pages.views import table_view
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
 from tests.reporting import markup
@@ -36,7 +36,7 @@ def table(declared: Settings, root: Path, key: str = "") -> TableResult:
 
 def claims(result: PaperResult) -> dict[str, ClaimResult]:
     """Its claims by their keys."""
-    return {claim.claim.key: claim for claim in assess(result)}
+    return {claim.claim.key: claim for claim in result.claims}
 
 
 def chosen(*rows: RowResult) -> LineResult:
@@ -46,7 +46,7 @@ def chosen(*rows: RowResult) -> LineResult:
 
 def plain(result: PaperResult, *references: str) -> Rows:
     """Each line as its first row is."""
-    lines = {reference: result.line(reference) for reference in references}
+    lines = {reference: result.lines.get(reference) for reference in references}
     return {reference: chosen(*line.rows[:1]) for reference, line in lines.items() if line}
 
 

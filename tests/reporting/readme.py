@@ -7,10 +7,9 @@ import textwrap
 from pathlib import Path
 
 from pipeline.params import load
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.judging.contrasts import paper_contrasts
-from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.papers import short
 from pipeline.reporting.prose import counts, findings
 
 README = Path(__file__).parents[2] / "README.md"
@@ -21,18 +20,14 @@ BEFORE, AFTER = "## What it found\n\n", "## Start\n"
 def generated(results: list[PaperResult]) -> str:
     """The section as the records have it now."""
     first, *_, last = written().strip().split("\n\n")
-    claims = {result.key: assess(result) for result in results}
     names = {result.key: short(result.paper) for result in results}
-    by_paper = [
-        findings.render_findings(result, claims[result.key], paper_contrasts([result])) for result in results
-    ]
+    by_paper = [findings.render_findings(result) for result in results]
     listed = [
         f"- **{names[finding.paper]}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
         for finding in findings.first(by_paper)[:FINDINGS]
     ]
-    every = [claim for of_paper in claims.values() for claim in of_paper]
     head = counts.OVERVIEW
-    lines = [head, ("---",) * len(head), *counts.overview(every, *results)]
+    lines = [head, ("---",) * len(head), *counts.overview(*results)]
     counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(*results)))
     return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
 

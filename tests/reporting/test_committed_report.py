@@ -10,7 +10,7 @@ import pytest
 from pipeline.params import load
 from pipeline.reporting import figures, report
 from pipeline.reporting.drawing import accuracy_privacy
-from pipeline.reporting.papers import PaperResult
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.results import TableResult
 from pipeline.results import records
 from tests.there import there

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.claims.contrast import Contrast
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.claim_test import Rows
-from pipeline.reporting.papers import PaperResult
 from tests.reporting.lookup import chosen, outcome, plain
 from tests.reporting.made_up import toys
 
@@ -130,7 +130,7 @@ def test_validation_data_say_which_level_is_best_and_nothing_is_best_of_none(res
 
 
 def test_one_seed_decides_nothing(result: PaperResult) -> None:
-    single = result.line(ONE)
+    single = result.lines.get(ONE)
     assert single is not None
     test = Contrast.model_validate(pair(ONE, 50.0, above=0))
     (related,) = test.ours({ONE: chosen(single.rows[1])}, result.paper)

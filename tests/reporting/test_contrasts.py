@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.drawing import forest
-from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.facts import PaperResult
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.tables import csv
 from tests.reporting.made_up import toys
@@ -14,16 +15,20 @@ from tests.reporting.made_up import toys
 ONE = (90.0, 90.1, 90.2)
 
 
-def contrasts(
+def contrasts(*given: Any, **rows: Any) -> list[PrintedContrast]:
+    return filled(*given, **rows).contrasts
+
+
+def filled(
     theirs: float, two: Sequence[float], changes: dict[str, Any] | None = None, **rows: Any
-) -> list[PrintedContrast]:
-    """Of a line 'Two' that is printed at 90 + ``theirs``, and of 'One', printed at 90."""
+) -> PaperResult:
+    """Rows of a line 'Two' that is printed at 90 + ``theirs``, and of 'One', printed at 90."""
     lines = [{"key": "two", "label": "Two", "values": {"sigma=0": 90.0 + theirs}}]
     table = {"argues": [{"left": "two", "right": "one"}], "budget": {} if rows else {"epochs": 50}}
     paper = toys.paper(values={"sigma=0": 90.0}, lines=lines, table=table)
     declared = {"one": {}, **rows, "two": {"line": "two", **(changes or {})}}
     reached = {"one": ONE, "two": two, **dict.fromkeys(rows.keys() - {"one"}, two)}
-    return paper_contrasts([toys.ran(reached, declared, paper)])
+    return toys.ran(reached, declared, paper)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +71,11 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
 
 
 def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:
-    (made,) = contrasts(2.0, [value + 5 for value in ONE])
-    result = toys.ran({"one": ONE}, paper=toys.paper(values={"sigma=0": 90.0}))
-    drawn = render("forest.svg", panels=forest.panels([result], [made]))
-    assert drawn.count('<g class="point ') == 2 + 8  # and the key's
+    result = filled(2.0, [value + 5 for value in ONE])
+    drawn = render("forest.svg", panels=forest.panels([result]))
+    assert drawn.count('<g class="point ') == 3 + 8  # a contrast, two values, and the key's
     assert 'href="../papers/toys.html#row-two"' in drawn
     assert "larger than" not in drawn.partition("What the signs mean")[0]
     assert "Two − One at σ = 0: larger; ours +5.00, the paper&#x27;s +2.00" in drawn
     assert "prefers-color-scheme: dark" in drawn
-    assert forest.panels([], [made]) == []
+    assert forest.panels([toys.ran({"one": None})]) == []

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.judging import values
 from pipeline.reporting.results import Value
 from pipeline.results import records
 from tests.keeping import keep_search
@@ -57,7 +56,7 @@ def judged(
     paper = toys.paper(values={"sigma=0": 90.0}, lines=[TWO], table={"budget": {}, **table})
     (value,) = (
         value
-        for value in values.printed_values(toys.judged(paper, declared, *ran, searches=found, root=root))
+        for value in toys.judged(paper, declared, *ran, searches=found, root=root).values
         if value.row and value.row.key == "one"
     )
     return value
@@ -119,9 +118,9 @@ def test_an_agreement_that_the_other_lines_predict_says_so(
 ) -> None:
     lines = [{**TWO, "values": {"sigma=0": other}}]
     paper = toys.paper(values={"sigma=0": 90.0}, lines=lines)
-    value, _ = values.printed_values(toys.ran({"one": SURE}, paper=paper))
+    value, _ = toys.ran({"one": SURE}, paper=paper).values
     assert (value.status, value.informative, value.strength) == ("agrees", informative, strength)
-    value, _ = values.printed_values(toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper))
+    value, _ = toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper).values
     assert value.strength.startswith("within the margin")
 
 
@@ -129,7 +128,7 @@ def test_close_lines_have_half_the_range_of_their_column_as_margin() -> None:
     def value(other: float, close: bool) -> Value:
         lines = [{**TWO, "values": {"sigma=0": other}}]
         paper = toys.paper(values={"sigma=0": 90.0}, lines=lines, table={"close": close})
-        return values.printed_values(toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper))[0]
+        return toys.ran({"one": (90.5, 90.5, 90.5)}, paper=paper).values[0]
 
     assert (value(90.6, close=False).status, value(90.6, close=False).margin) == ("agrees", 1.0)
     narrow = value(90.6, close=True)

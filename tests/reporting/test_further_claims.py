@@ -9,9 +9,9 @@ from pipeline.params import load
 from pipeline.reporting.caveats import stale_caveats
 from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.claims.ledgers import SameGuarantee
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.figures import relevance_pictures
 from pipeline.reporting.gather import Sources, fill
-from pipeline.reporting.papers import PaperResult
 from pipeline.results import records
 from tests.reporting.lookup import outcome
 from tests.reporting.made_up import dpsgd, toys
@@ -108,7 +108,7 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(accur
 
 
 def test_relevances_of_channels_are_added_up_and_the_first_seeds_last_note_counts(tmp_path: Path) -> None:
-    (row,) = ran(tmp_path).line("t/one").rows
+    (row,) = ran(tmp_path).lines["t/one"].rows
     lines = [
         (
             "sigma=0",

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.reporting.claims.ledgers import ProvenCurve
 from pipeline.reporting.facts import table_facts
-from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.pages.views import claim_shares, ledger_line
@@ -33,7 +33,7 @@ def judged(
     rows = {"row": (90.0, {})} if rows is None else rows
     reached = {key: (accuracy,) * 3 for key, (accuracy, _) in rows.items()}
     changes = {key: declared for key, (_, declared) in rows.items()}
-    (result,) = assess(toys.ran(reached, changes, toys.paper(claims=[said or claim(LEAST)], **paper)))
+    (result,) = toys.ran(reached, changes, toys.paper(claims=[said or claim(LEAST)], **paper)).claims
     return result
 
 
@@ -50,7 +50,7 @@ def test_rows_as_in_the_paper_decide_whatever_a_change_does() -> None:
 
 def test_a_claim_of_a_row_that_needs_a_gpu_waits() -> None:
     paper = toys.paper(claims=[claim(LEAST)])
-    (result,) = assess(toys.ran({"row": None}, {"row": {"needs": "gpu"}}, paper))
+    (result,) = toys.ran({"row": None}, {"row": {"needs": "gpu"}}, paper).claims
     assert result.status == "waits for a GPU"
 
 

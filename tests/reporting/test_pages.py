@@ -12,10 +12,8 @@ from pydantic import ValidationError
 
 from pipeline.params import load as load_params
 from pipeline.reporting import papers, wording
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.judging.contrasts import paper_contrasts
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.prose import findings
 from pipeline.reporting.report import Report
 from tests.reporting import lookup, readme
@@ -130,7 +128,7 @@ def sentences(finding: dict[str, Any], accuracy: float = 90.0, seeds: int = 3, *
     values = {"sigma=0": 90.0}
     paper = toys.paper(claims=[toys.claim(test)], values=values, findings=[{**SAYS, **finding}])
     result = toys.judged(paper, declared, *records)
-    return [said.text for said in findings.render_findings(result, assess(result), paper_contrasts([result]))]
+    return [said.text for said in findings.render_findings(result)]
 
 
 def test_a_finding_has_seeds_intervals_and_budget_in_it() -> None:
@@ -159,14 +157,14 @@ def test_a_finding_may_rest_on_how_a_claim_came_out(status: str, said: bool) -> 
 
 def test_every_finding_whose_rows_ran_is_said_by_the_records_here() -> None:
     for result in gather(load_params(ROOT / "params.yaml"), ROOT):
-        said = findings.render_findings(result, assess(result), paper_contrasts([result]))
+        said = findings.render_findings(result)
         judged = {
             (
                 f"{each.result.key}/{each.left.line.key}",
                 f"{each.result.key}/{each.right.line.key}",
                 each.left.level,
             )
-            for each in paper_contrasts([result])
+            for each in result.contrasts
             if each.judged
         }
         waits = {row.key for table in result.tables for row in table.rows if row.record is None}

@@ -10,6 +10,7 @@ from scipy import stats
 from pipeline.params import load
 from pipeline.params.schema import REPEATED
 from pipeline.reporting import papers
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
@@ -20,7 +21,6 @@ from pipeline.reporting.judging.rule import (
     judge,
     mean_verdict,
 )
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Printed
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging import values
-from pipeline.reporting.judging.assess import assess
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.prose import counts
 from pipeline.reporting.tables import reading
 from tests.reporting.made_up import toys
@@ -18,7 +17,7 @@ SURE = (90.1, 90.2, 90.3)
 
 
 def verdict(result: PaperResult) -> tuple[str, str]:
-    (value,) = values.printed_values(result)
+    (value,) = result.values
     return value.status, value.words
 
 
@@ -93,13 +92,11 @@ def test_value_and_claim_name_the_same_row() -> None:
     ]
     paper = toys.paper(claims=[toys.claim(*tests)], values={"sigma=0": 90.0, "sigma=1": 90.0})
     result = toys.judged(paper, declared, first, second, reduced)
-    assert [
-        (value.row.key if value.row else None, value.status) for value in values.printed_values(result)
-    ] == [
+    assert [(value.row.key if value.row else None, value.status) for value in result.values] == [
         ("first", "agrees"),
         ("second", "below"),
     ]
-    plain = next(each for each in assess(result)[0].assessments if not each.variant and not each.reduced)
+    plain = next(each for each in result.claims[0].assessments if not each.variant and not each.reduced)
     assert [outcome.verdict for outcome in plain.outcomes] == ["holds", "fails"]
     assert plain.outcomes[0].text.startswith("One − 0 at σ = 0: +90.20 ± ")
     assert plain.outcomes[1].text.startswith("One − 0 at σ = 1: +50.10 ± ")
@@ -113,7 +110,7 @@ def test_value_and_claim_name_the_same_row() -> None:
 def test_what_came_out_never_chooses_the_row() -> None:
     scattered = (50.0, 90.0, 70.0)
     for first, second, status in ((SURE, scattered, "agrees"), (scattered, SURE, "inconclusive")):
-        (value,) = values.printed_values(judged({"first": first, "second": second}))
+        (value,) = judged({"first": first, "second": second}).values
         assert value.row
         assert (value.row.key, value.status) == ("first", status)
 
@@ -134,7 +131,7 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
 
 
 def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
-    (value,) = values.printed_values(planned(5))
+    (value,) = planned(5).values
     assert value.row
     assert (value.row.key, value.row.variant, value.status) == ("row-planned", "", "below")
     assert value.planned
@@ -156,7 +153,7 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
         record = toys.record(key, declared, sigma_0=accuracies)
         origin = record.origins[0].model_copy(update={"plan": declared.plan_digest(key)})
         made.append(record.model_copy(update={"origins": (origin,)}))
-    (value,) = values.printed_values(toys.judged(toys.paper(values=PRINTED), declared, *made))
+    (value,) = toys.judged(toys.paper(values=PRINTED), declared, *made).values
     assert value.row
     assert (value.row.key, value.planned) == (decides, True)
     assert value.status == {"again": "inconclusive", "first": "agrees"}[decides]
@@ -165,7 +162,7 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
 @pytest.mark.parametrize(("seeds", "digest"), [(4, None), (5, "sha256:of-another-plan")])
 def test_a_plan_that_was_not_kept_is_exploratory(seeds: int, digest: str | None) -> None:
     result = planned(seeds, digest)
-    (value,) = values.printed_values(result)
+    (value,) = result.values
     assert value.row
     assert (value.row.key, value.status, value.planned) == ("row", "agrees", False)
     table = result.tables[0]
@@ -196,7 +193,7 @@ def test_why_there_is_no_number() -> None:
     ]
     result = judged({"row": None}, lines=lines)
     reasons = ["still to be trained", "it costs too much", "no row is declared", "no row is declared"]
-    assert [value.words for value in values.printed_values(result)] == reasons
+    assert [value.words for value in result.values] == reasons
     # which are counted where there are several
     why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
     assert counts.values(result)[-1] == ("not run", "4", why)
@@ -205,15 +202,13 @@ def test_why_there_is_no_number() -> None:
 def test_a_row_waits_at_its_own_levels_alone() -> None:
     large = {"needs": "gpu", "levels": [{"sigma": 1}]}
     paper = toys.paper(values={"sigma=0": 90.0, "sigma=1": 90.0})
-    statuses = [
-        value.status for value in values.printed_values(toys.ran({"row": None}, {"row": large}, paper))
-    ]
+    statuses = [value.status for value in toys.ran({"row": None}, {"row": large}, paper).values]
     assert statuses == ["not run", "waits for a GPU"]
 
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     result = judged({"row": None}, table={"own": True})
-    assert (values.printed_values(result), counts.values(result)) == ([], [])
+    assert (result.values, counts.values(result)) == ([], [])
 
 
 def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
@@ -249,7 +244,7 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
 def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     lines = [{"key": "two", "label": "Two", "values": PRINTED, "uncounted": {"sigma=0": "printed twice"}}]
     result = judged({"row": SURE, "other": SURE}, {"other": {"line": "two"}}, lines=lines)
-    assert [(value.status, value.words) for value in values.printed_values(result)] == [
+    assert [(value.status, value.words) for value in result.values] == [
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
     ]
@@ -257,7 +252,7 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     assert (metrics["printed"], metrics["agree"], metrics["differ"], metrics["not_counted"]) == (2, 1, 0, 1)
     # nor before it was run
     waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
-    assert values.printed_values(waiting)[1].words == "still to be trained; not counted: printed twice"
+    assert waiting.values[1].words == "still to be trained; not counted: printed twice"
     metrics = counts.metrics(waiting)
     assert (metrics["printed"], metrics["not_run"], metrics["not_counted"]) == (2, 0, 1)
 

@@ -17,6 +17,7 @@ from pipeline.methods.rooms import method_settings
 from pipeline.params import PAPERS, Settings
 from pipeline.reporting import papers, vocabulary
 from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.wording import level_words, upwards
 
@@ -80,7 +81,7 @@ def _summary_results(path: Path) -> list[ExternalResult]:
         raise UserError(f"{path}: no summary of a report; run `dprepro report` there") from problem
 
 
-def draw(results: Sequence[papers.PaperResult], external: Sequence[ExternalResult] = ()) -> str | None:
+def draw(results: Sequence[PaperResult], external: Sequence[ExternalResult] = ()) -> str | None:
     """Draw a panel per data set, its points links to their rows; None without any point."""
     shown = {key: points for key in SETS if (points := _points(results, key))}
     if not shown:
@@ -100,7 +101,7 @@ def draw(results: Sequence[papers.PaperResult], external: Sequence[ExternalResul
     return svg(NAME, (5.6 * len(shown), 6.6), plot)
 
 
-def _points(results: Sequence[papers.PaperResult], key: str) -> list[Point]:
+def _points(results: Sequence[PaperResult], key: str) -> list[Point]:
     """Points of the levels with a bound, of rows on the data set."""
     return [
         (row.record.method, epsilon, cell.mean.value, f"../papers/{paper.key}.html#row-{row.key} {words}")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.reporting import wording
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging import values
 from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.papers import short
 from pipeline.reporting.results import RowResult, Strength, TableResult, Value
 from pipeline.reporting.vocabulary import CONTRASTS, VALUES
 
@@ -52,7 +53,7 @@ class Panel:
     tables: tuple[tuple[str, tuple[Group, ...]], ...]
 
 
-def panels(papers: Sequence[PaperResult], contrasts: Sequence[PrintedContrast]) -> list[Panel]:
+def panels(papers: Sequence[PaperResult]) -> list[Panel]:
     """Panels of each paper's judged contrasts and judged values; papers without any are left out."""
     found = []
     for paper in papers:
@@ -60,8 +61,8 @@ def panels(papers: Sequence[PaperResult], contrasts: Sequence[PrintedContrast]) 
         differences = {
             name: [
                 point
-                for contrast in contrasts
-                if (contrast.result.paper, contrast.result.name) == (paper.key, table.name)
+                for contrast in paper.contrasts
+                if contrast.result.name == table.name
                 for point in _contrast(contrast)
             ]
             for name, table in shown.items()

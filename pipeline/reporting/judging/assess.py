@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.reporting.judging.claim_test import Outcome, Rows
-from pipeline.reporting.papers import Claim, PaperResult
+from pipeline.reporting.papers import Claim, Paper
 
 Status = Literal[
     "reproduced",
@@ -76,21 +76,26 @@ class ClaimResult:
         return tuple(outcome for outcome in self.printed if outcome.verdict == "fails")
 
 
-def assess(result: PaperResult) -> list[ClaimResult]:
+def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
     """Test every claim whose lines are all in declared tables, once for each budget and variant of rows.
 
-    Those that can't be tested come last.
+    Args:
+        paper: with its claims.
+        lines: of the declared tables, by reference.
+
+    Returns:
+        Tested claims; those without a test come last.
     """
-    claims = sorted(result.paper.claims, key=lambda claim: claim.untested is not None)
+    claims = sorted(paper.claims, key=lambda claim: claim.untested is not None)
     return [
         ClaimResult(
             claim,
-            any(result.paper.table_of(reference).own for reference in _references(claim)),
-            tuple(outcome for test in claim.tests for outcome in test.on_paper(result.paper)),
-            tuple(_assessments(claim, result)),
+            any(paper.table_of(reference).own for reference in _references(claim)),
+            tuple(outcome for test in claim.tests for outcome in test.on_paper(paper)),
+            tuple(_assessments(claim, paper, lines)),
         )
         for claim in claims
-        if all(result.line(reference) for reference in _references(claim))
+        if lines.keys() >= set(_references(claim))
     ]
 
 
@@ -98,17 +103,19 @@ def _references(claim: Claim) -> list[str]:
     return list(dict.fromkeys(reference for test in claim.tests for reference in test.references))
 
 
-def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
+def _assessments(claim: Claim, paper: Paper, lines: Rows) -> Iterator[Assessment]:
     """Assessments as in the paper, then of each variant of the claim's lines; full budgets come first.
 
     In a variant's assessment lines without it contribute their plain rows. A full and a reduced row are never
     compared.
     """
-    lines = {reference: line for reference in _references(claim) if (line := result.line(reference))}
     for reduced in (False, True):
         rows = {
-            reference: replace(line, rows=tuple(row for row in line.rows if row.counts != reduced))
-            for reference, line in lines.items()
+            reference: replace(
+                lines[reference],
+                rows=tuple(row for row in lines[reference].rows if row.counts != reduced),
+            )
+            for reference in _references(claim)
         }
         variants = list(dict.fromkeys(row.variant for line in rows.values() for row in line.rows))
         plain = [] if reduced and "" not in variants else [""]
@@ -117,7 +124,7 @@ def _assessments(claim: Claim, result: PaperResult) -> Iterator[Assessment]:
                 reference: replace(line, variant=variant if line.has(variant) else "")
                 for reference, line in rows.items()
             }
-            outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, result.paper))
+            outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, paper))
             if outcomes:
                 yield Assessment(variant, reduced, _status(outcomes, _waiting(chosen)), outcomes)
 

@@ -6,7 +6,7 @@ contrast: the rows that decide the printed values, else rows that were trained a
 (`Row.budget_of`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import hypot, sqrt
@@ -18,7 +18,6 @@ from pipeline.params import Row
 from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, place
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.printed import Line
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
@@ -90,20 +89,14 @@ class PrintedContrast:
         return self.ours is not None
 
 
-def paper_contrasts(results: Sequence[PaperResult]) -> list[PrintedContrast]:
-    """Contrasts of the papers' own tables."""
-    return [
-        contrast
-        for result in results
-        for table in result.tables
-        if not table.table.own and table.table.unit == "percent"
-        for contrast in table_contrasts(table)
-    ]
-
-
 def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
-    """Lines against the baseline and in argued pairs, then each line from one column to the next."""
+    """Lines against the baseline and in argued pairs, then each line from one column to the next.
+
+    Tables of our own experiments, and of numbers other than percents, have none.
+    """
     table = result.table
+    if table.own or table.unit != "percent":
+        return
     lines = {line.line.key: line for line in result.lines if line.line is not None}
     prints = {key: [level for level in table.columns if table.prints_at(key, level)] for key in lines}
     argued = dict.fromkeys((pair.left, pair.right) for pair in table.argues)

@@ -1,6 +1,6 @@
 """The one place where a printed value is judged, by the rule of `judging.rule`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from statistics import fmean
@@ -8,8 +8,7 @@ from statistics import fmean
 from pipeline.params import Row
 from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
-from pipeline.reporting.papers import PaperResult
-from pipeline.reporting.printed import Line, Printed, Table
+from pipeline.reporting.printed import Line, Printed, PrintedTables, Table
 from pipeline.reporting.results import (
     Cell,
     Evidence,
@@ -29,20 +28,13 @@ def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:
     return tuple(replace(line, values=_values(line, lines, table)) for line in lines)
 
 
-def printed_values(*results: PaperResult) -> list[Value]:
-    """Values printed in the papers' tables, with or without declared rows."""
-    return [
-        value
-        for result in results
-        for key, table in result.paper.tables.items()
-        if not table.own
-        for line in table.lines
-        for filled in [result.line(f"{key}/{line.key}")]
-        for of_metric in (
-            filled.values if filled else _values(LineResult(line.label, line, ()), (), table)
-        ).values()
-        for value in of_metric.values()
-    ]
+def printed_values(paper: PrintedTables, lines: Mapping[str, LineResult]) -> Iterator[Value]:
+    """Values printed in a paper's own tables; ``lines`` are the judged ones with rows, by reference."""
+    for key, table in paper.tables.items():
+        for line in () if table.own else table.lines:
+            filled = lines.get(f"{key}/{line.key}")
+            values = filled.values if filled else _values(LineResult(line.label, line, ()), (), table)
+            yield from (value for by_level in values.values() for value in by_level.values())
 
 
 def _values(result: LineResult, lines: Sequence[LineResult], table: Table) -> Values:

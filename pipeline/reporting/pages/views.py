@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from pipeline.reporting import figures, wording
 from pipeline.reporting.drawing import forest
-from pipeline.reporting.facts import Fact
-from pipeline.reporting.judging import severity, slowdown, values, verdicts
-from pipeline.reporting.judging.assess import ClaimResult, assess
+from pipeline.reporting.facts import Fact, PaperResult
+from pipeline.reporting.judging import severity, slowdown, verdicts
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.severity import NotCovered
-from pipeline.reporting.papers import PaperResult, short
+from pipeline.reporting.papers import short
 from pipeline.reporting.prose import counts, findings, remarks
 from pipeline.reporting.prose.findings import Sentence
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
@@ -115,7 +115,6 @@ class PaperView(NamedTuple):
     name: str  # authors and year
     tables: list[TableView]
     claims: list[ClaimView]
-    contrasts: list[PrintedContrast]
     findings: list[Sentence]
     agreement: list[Share]  # of printed values
     privacy: list[Share]  # of cells run as in the paper
@@ -258,25 +257,23 @@ def _missing(result: TableResult) -> str:
 
 def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], experiments: int) -> PaperView:
     """Build the page of a paper from its results and the ``files`` of its tables, by the tables' names."""
-    claims, contrasts = assess(result), paper_contrasts([result])
-    argued_first = sorted(contrasts, key=lambda contrast: not contrast.argued)
+    argued_first = sorted(result.contrasts, key=lambda contrast: not contrast.argued)
     head = ("contrast", "at", "paper", "ours", "verdict")
     return PaperView(
         result=result,
         name=short(result.paper),
         tables=[table_view(table, files[table.name], experiments) for table in result.tables],
-        claims=[ClaimView(claim, *claim_verdict(claim)) for claim in claims],
-        contrasts=contrasts,
-        findings=findings.render_findings(result, claims, contrasts),
-        agreement=_shares((value.status for value in values.printed_values(result)), VALUES),
+        claims=[ClaimView(claim, *claim_verdict(claim)) for claim in result.claims],
+        findings=findings.render_findings(result),
+        agreement=_shares((value.status for value in result.values), VALUES),
         privacy=_shares(_states(result), PRIVACY),
-        claim_shares=claim_shares(claims),
+        claim_shares=claim_shares(result.claims),
         counts=counts.values(result),
         contrast_counts=counts.contrasts(result),
         contrast_lines=Texts(
             "Differences that the tables print, beside ours", head, list(map(_contrast_line, argued_first))
         ),
-        panels=forest.panels([result], contrasts),
+        panels=forest.panels([result]),
     )
 
 
@@ -354,11 +351,11 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         findings=[(names[sentence.paper], sentence) for sentence in first],
         counts=counts.values(*results),
         contrast_counts=counts.contrasts(*results),
-        claim_counts=counts.claims(claim.result for paper in papers for claim in paper.claims),
+        claim_counts=counts.claims(*(paper.result for paper in papers)),
         waiting=[(status, number) for status, number in waiting.items() if number],
         by_chance=counts.by_chance(*results),
         privacy=counts.privacy(*(results or [paper.result for paper in papers])),
-        panels=forest.panels(results, [contrast for paper in papers for contrast in paper.contrasts]),
+        panels=forest.panels(results),
         picture=picture,
     )
 

@@ -1,15 +1,13 @@
 """Counts of printed values, contrasts, claims and private results by their verdicts."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.reporting import wording
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.contrasts import PrintedContrast, paper_contrasts
+from pipeline.reporting.facts import PaperResult
+from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
-from pipeline.reporting.judging.values import printed_values
-from pipeline.reporting.papers import PaperResult
 from pipeline.reporting.results import RowResult, Status, Strength, Value
 from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
 
@@ -25,11 +23,11 @@ OVERVIEW = ("", "all", "as in the paper", "otherwise", "undecided", "not judged"
 
 def metrics(*results: PaperResult) -> dict[str, int]:
     """Counts for `dvc metrics show` and `dvc metrics diff`."""
-    judged = printed_values(*results)
+    judged = [value for result in results for value in result.values]
     statuses = Counter(value.status for value in judged)
     decided = [value for value in judged if value.decided]
     strengths = Counter(value.row.strength for value in decided if value.row)
-    contrasts = Counter(contrast.status for contrast in paper_contrasts(results))
+    contrasts = Counter(contrast.status for result in results for contrast in result.contrasts)
     claiming = list(_claiming(results))
     return {
         "printed": len(judged),
@@ -57,7 +55,7 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
 
     Empty if no value is printed.
     """
-    judged = printed_values(*results)
+    judged = [value for result in results for value in result.values]
     if not judged:
         return []
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
@@ -79,12 +77,12 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
     ]
 
 
-def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple[str, ...]]:
+def overview(*results: PaperResult) -> list[tuple[str, ...]]:
     """Contrasts, claims and printed values in a line each, under `OVERVIEW`."""
     statuses = (
-        ("contrasts", [CONTRASTS[contrast.status] for contrast in paper_contrasts(results)]),
-        ("claims", [CLAIMS[claim.status] for claim in claims if not claim.own]),
-        ("printed values", [VALUES[value.status] for value in printed_values(*results)]),
+        ("contrasts", [CONTRASTS[made.status] for result in results for made in result.contrasts]),
+        ("claims", [CLAIMS[claim.status] for result in results for claim in result.claims if not claim.own]),
+        ("printed values", [VALUES[value.status] for result in results for value in result.values]),
     )
     lines = []
     for name, words in statuses:
@@ -95,7 +93,7 @@ def overview(claims: Sequence[ClaimResult], *results: PaperResult) -> list[tuple
 
 def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
     """Words, number and reasons of each status of contrasts; the paper argues some of them."""
-    found = paper_contrasts(results)
+    found = [contrast for result in results for contrast in result.contrasts]
     if not found:
         return []
     lines = [("contrasts", found, "differences of a table's lines, and of a line from column to column")]
@@ -106,9 +104,9 @@ def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
     return [(words, str(len(some)), _argued(some, more)) for words, some, more in lines]
 
 
-def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
+def claims(*results: PaperResult) -> list[tuple[str, str, str]]:
     """Words and number of each status of the papers' claims; claims on our own experiments don't count."""
-    counts = Counter[str](claim.status for claim in claims if not claim.own)
+    counts = Counter[str](claim.status for result in results for claim in result.claims if not claim.own)
     if not counts:
         return []
     known = [(word.counted, counts[status]) for status, word in CLAIMS.items() if counts[status]]
@@ -117,7 +115,12 @@ def claims(claims: Iterable[ClaimResult]) -> list[tuple[str, str, str]]:
 
 def by_chance(*results: PaperResult) -> str:
     """Agreements of a null predictor beside ours, in a sentence; '' without any judged value."""
-    judged = [value for value in printed_values(*results) if value.decided or value.status == "inconclusive"]
+    judged = [
+        value
+        for result in results
+        for value in result.values
+        if value.decided or value.status == "inconclusive"
+    ]
     known = [value for value in judged if value.informative is not None]
     if not known:
         return ""

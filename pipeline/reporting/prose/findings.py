@@ -10,13 +10,12 @@ from itertools import islice, zip_longest
 
 from pipeline.params import Row
 from pipeline.reporting import caveats, wording
-from pipeline.reporting.facts import Fact, table_facts
-from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.facts import Fact, PaperResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import contrast
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.papers import Finding, PaperResult
+from pipeline.reporting.papers import Finding
 from pipeline.reporting.results import Cell, RowResult
 
 FIRST = 8  # on the first page at most, so that they stand in the first screen
@@ -104,20 +103,17 @@ class Sentence:
     table: str  # name of the evidence's section
 
 
-def render_findings(
-    result: PaperResult, claims: Sequence[ClaimResult], contrasts: Sequence[PrintedContrast]
-) -> list[Sentence]:
+def render_findings(result: PaperResult) -> list[Sentence]:
     """Sentences of the findings that a paper's records support, in the order of its file."""
-    statuses = {claim.claim.key: claim.status for claim in claims}
+    statuses = {claim.claim.key: claim.status for claim in result.claims}
     quotable = {
         (fact.row.key, fact.level): Quote(fact, fact.row, fact.cell)
-        for table in result.tables
-        for fact in table_facts(table)
+        for fact in result.facts
         if fact.row and fact.cell and not fact.metric
     }
     judged = {
         (*(f"{made.result.key}/{side.line.key}" for side in (made.left, made.right)), made.left.level): made
-        for made in contrasts
+        for made in result.contrasts
         if made.judged and made.of_lines
     }
     sentences = []

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import Settings, parse
+from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import Sources, fill
-from pipeline.reporting.papers import Paper, PaperResult
+from pipeline.reporting.papers import Paper
 from pipeline.results.schema import Ledger, Record, SearchRecord
 from tests.reporting.made_up import dpsgd
 
