@@ -35,8 +35,8 @@ class Caveat:
     training: bool = False  # less of it than the paper's: nothing against how much noise there is
     # less data than the paper's, which can't have helped: only that ours is below decides nothing
     fewer_data: bool = False
-    budget: bool = False  # it tells how much training there was
-    examples: bool = False  # it tells N
+    budget: bool = False  # it states the training budget
+    examples: bool = False  # it states N
     seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
 
 

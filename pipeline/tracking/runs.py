@@ -344,7 +344,7 @@ def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str
         return None
     raw = tested_on(record, settings)
     addresses: list[str] = []
-    if raw in catalog():  # else it is somebody's own
+    if raw in catalog():  # else it is a laboratory's own
         name = made.edition.get(settings.split(record.data).raw, "")
         if edition := catalog()[raw].editions.get(name):  # else the images were made up
             addresses += [

@@ -12,7 +12,7 @@ from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import bound, claim, downwards, number
 
-ERROR = 0.1  # the type I error that a curve is told by
+ERROR = 0.1  # type I error at which a curve is quoted
 
 
 class Guaranteed(AtLevels):

@@ -1,4 +1,4 @@
-"""Trade-off curves as a figure: how well the best attack tells two neighbouring data sets apart."""
+"""Figure of trade-off curves: errors of the best attack on two neighbouring data sets."""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -30,7 +30,7 @@ def draw(result: TableResult) -> str | None:
     """A panel for each level whose ledgers differ, a colour for each row; None without any curve.
 
     Solid: the numeric curve of what ran. Dashed: G_mu of the central limit theorem. Dotted: 1 - alpha, of a
-    mechanism that tells nothing.
+    mechanism without any leak.
     """
 
     def plot(axes: Axes, panel: tuple[list[str], Ledgers]) -> None:

@@ -49,7 +49,7 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
     ``weaker``: a bound is proven, but larger than the claim, which may hold or not. ``exceeds``: more than is
     claimed is spent on a pair of data sets that can be named. ``vacuous``: every bound that is proven is so
-    large that it protects nobody, whatever was claimed. ``none_proven``: a claim
+    large that it protects no record, whatever was claimed. ``none_proven``: a claim
     without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)

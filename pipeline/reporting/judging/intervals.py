@@ -31,7 +31,7 @@ class Mean:
     """A mean, or a difference of means, and half the width of its 95 % interval."""
 
     value: float
-    half: float | None  # None: a single seed, whose spread nobody knows
+    half: float | None  # None: a single seed, of unknown spread
     n: int  # seeds; the smaller number in a difference, and 0 of cells of one row without a seed in common
 
     @property

@@ -33,7 +33,7 @@ SEVERITY: dict[str, Severity] = {
     "public_start": "weakening",
     "public_vectors": "weakening",
     "public_relevance": "weakening",
-    # what is told of it is accounted, and it is no part of what this row publishes
+    # its releases are accounted, and this row does not publish it
     "informed_relevance": "theoretical",
     "test_relevance": "theoretical",
     "other_choices": "theoretical",
