@@ -79,7 +79,7 @@ class Finding(Strict):
 
     says: str
     contrasts: dict[str, OverLevels] = Field(default_factory=dict)  # each judged at all of its levels
-    cells: dict[str, Place] = Field(default_factory=dict)  # the first one's privacy stands beside the sentence
+    cells: dict[str, Place] = Field(default_factory=dict)  # the sentence shows the privacy of the first
     claims: dict[Key, str] = Field(default_factory=dict)  # that must have come out so
     provided: tuple[Provided, ...] = ()
     table: Key  # where the evidence stands
