@@ -1,6 +1,6 @@
 """The README's findings, generated from the records; `python -m tests.reporting.readme` writes them anew.
 
-The section's first and last paragraphs, which say how to read it, are the README's own.
+The section's first and last paragraphs, and its figure, are the README's own.
 """
 
 import textwrap
@@ -19,7 +19,8 @@ BEFORE, AFTER = "## What it found\n\n", "## Start\n"
 
 def generated(results: list[PaperResult]) -> str:
     """The section as the records have it now."""
-    first, *_, last = written().strip().split("\n\n")
+    first, *middle, last = written().strip().split("\n\n")
+    figures = [part for part in middle if part.startswith("<details>")]
     names = {result.key: short(result.paper) for result in results}
     by_paper = [findings.render_findings(result) for result in results]
     listed = [
@@ -29,7 +30,8 @@ def generated(results: list[PaperResult]) -> str:
     head = counts.OVERVIEW
     lines = [head, ("---",) * len(head), *counts.overview(*results)]
     counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(*results)))
-    return "\n\n".join([first, *counted, "\n".join(_wrapped(line, "  ") for line in listed), last]) + "\n\n"
+    findings_text = "\n".join(_wrapped(line, "  ") for line in listed)
+    return "\n\n".join([first, *counted, findings_text, *figures, last]) + "\n\n"
 
 
 def written() -> str:
