@@ -52,6 +52,9 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
         curves: its trade-off curves, each a bound.
         epsilon: its proven epsilon at the ledger's delta. mu covers the false-positive rates from that on at
             which (epsilon, delta) touches the curve, so that it is never below the mu of (epsilon, delta).
+
+    Returns:
+        Largest true-positive rates, advantage and mu.
     """
     curve = Curve(
         lambda alphas: np.maximum.reduce([each.at(alphas) for each in curves]),
@@ -100,10 +103,13 @@ def curve_of_losses(losses: Losses) -> Curve:
 
 
 def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """(K,) false-positive and false-negative rates of calling out losses above each threshold >= 0.
+    """Error rates of the attacks that call out losses above a threshold >= 0.
 
     Both are summed from the top. At negative losses e^-y would multiply the rounding of Fourier transforms,
     and dp-accounting's distribution of adding an example has too much mass there.
+
+    Returns:
+        (K,) false-positive and (K,) false-negative rates.
     """
     pmf = distribution.to_dense_pmf()
     values = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
@@ -144,9 +150,14 @@ def touching_rate(curve: Curve, epsilon: float) -> float:
 
 
 def gaussian_mu(curve: Curve, least_rate: float) -> float:
-    """Least mu with f_mu <= f where both error rates are at least ``least_rate``; may be infinite.
+    """Least mu with f_mu <= f where both error rates are at least ``least_rate``.
 
-    mu is the maximum of isf(alpha) + isf(beta) over the curve.
+    Args:
+        curve: trade-off curve f of a mechanism.
+        least_rate: of false positives and of false negatives.
+
+    Returns:
+        Maximum of isf(alpha) + isf(beta) over the curve; may be infinite.
     """
     alphas = _rates(curve, least_rate)
     betas = curve.at(alphas)

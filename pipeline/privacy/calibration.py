@@ -45,6 +45,9 @@ def least_noise(
         steps: of the training.
         spending_at: the mechanism at a noise multiplier.
 
+    Returns:
+        The noise multiplier.
+
     Raises:
         UserError: no allowed noise is enough, or `LEAST_NOISE` is more than enough.
     """
@@ -80,9 +83,17 @@ def least_noise(
 def _lowered(
     epsilon: float, enough: float, near: float, slope: float, bound: Callable[[float], float]
 ) -> tuple[float, float]:
-    """Least noise multiplier, up to ``enough``, whose ``bound`` is between ``near`` and 1 times ``epsilon``.
+    """Least noise multiplier whose ``bound`` is between ``near`` and 1 times ``epsilon``.
 
-    Takes and returns the slope of log epsilon over log noise.
+    Args:
+        epsilon: target.
+        enough: a multiplier that is enough.
+        near: share of the target.
+        slope: of log epsilon over log noise, as estimated.
+        bound: epsilon at a multiplier.
+
+    Returns:
+        The multiplier, at most ``enough``, and the slope there.
     """
     best = float(rounded_up(enough, DIGITS))
     spent, too_little = bound(best), LEAST_NOISE

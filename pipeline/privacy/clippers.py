@@ -91,6 +91,9 @@ def clipper_factory(
         reference: leave `BookKeeping` out.
         single_replica: see `BookKeeping`. Otherwise the way must go under `vmap` too.
 
+    Returns:
+        The class, bound to what it needs.
+
     Raises:
         UserError: as `Trial`, or no way is right.
     """
@@ -117,7 +120,16 @@ class KeptState(NamedTuple):
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
-    """Whether a network's state must be renewed before each mini-set, whose examples may see each other.
+    """Check whether a network's state must be renewed before each mini-set.
+
+    Examples of one mini-set may see each other.
+
+    Args:
+        net: the network.
+        example: one of its inputs (1, ...).
+
+    Returns:
+        True where the network keeps state between calls.
 
     Raises:
         UserError: see `kept_state`; or it changes variables that nothing keeps apart.
@@ -133,7 +145,15 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
 
 
 def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:
-    """State that a network keeps between calls on two different ``inputs`` (B, ...).
+    """State that a network keeps between calls on two different inputs.
+
+    Args:
+        net: the network.
+        inputs: two different inputs (B, ...).
+        tolerance: relative difference of outputs that is rounding.
+
+    Returns:
+        Whether state must be renewed, and whether only trials show that this is enough.
 
     Raises:
         UserError: a buffer depends on inputs; the same input gives something else after another one; outputs
@@ -482,9 +502,17 @@ def _refuse_unsupported(net: nn.Module) -> None:
 
 
 def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
-    """``count`` inputs like ``example`` (1, ...): numbers in [0, 1), tokens that every embedding has.
+    """Random inputs like an example: numbers in [0, 1), or tokens that every embedding has.
 
     Token 0 is left out where there are others, since it may stand for padding, which only ends texts.
+
+    Args:
+        net: the network, whose embeddings limit tokens.
+        example: (1, ...), whose shape, type and device count.
+        count: of inputs.
+
+    Returns:
+        (count, ...) inputs.
     """
     random, shape = torch.Generator().manual_seed(1), (count, *example.shape[1:])
     if example.is_floating_point():
@@ -495,11 +523,20 @@ def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
 
 
 def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
-    """Of each kind one example (K, ...) like ``example`` (1, ...); the first are those of `random_inputs`.
+    """Inputs of several kinds, of which those of `random_inputs` are the first.
 
     The others are numbers that are negative, large, spread, almost constant or small; texts of other lengths,
-    which end with padding, and of one word. No two numbers of an example are equal, since rounding
-    decides where they tie in a pool.
+    which end with padding, and of one word. No two numbers of an example are equal, since rounding decides
+    where they tie in a pool.
+
+    Args:
+        net: the network.
+        example: (1, ...), whose shape, type and device count.
+        kinds: number of kinds.
+        copies: K of `Clipper`.
+
+    Returns:
+        An example (K, ...) of each kind.
     """
     usual = list(random_inputs(net, example, kinds * copies).split(copies))
     if example.is_floating_point():

@@ -12,10 +12,17 @@ PRECISION = 1e-9
 
 
 def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
-    """Delta of mu-GDP at each epsilon >= 0 (Balle and Wang 2018, Theorem 8); arguments broadcast.
+    """Delta of mu-GDP at each epsilon >= 0 (Balle and Wang 2018, Theorem 8).
 
     Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), where the second term is written with the
     density at the first one's argument, so that nothing overflows at an epsilon of millions.
+
+    Args:
+        epsilons: any shape.
+        mu: of a shape that broadcasts with it.
+
+    Returns:
+        Deltas in the common shape.
     """
     epsilons, mu = np.broadcast_arrays(np.asarray(epsilons, float), np.asarray(mu, float))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -32,9 +39,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def least_epsilon(profile: Profile, delta: float) -> float:
-    """The least epsilon whose delta is at most ``delta``, rounded up within `PRECISION`; or infinity.
+    """Least epsilon whose delta is at most ``delta``, rounded up within `PRECISION`.
 
-    ``profile`` must not rise.
+    Args:
+        profile: delta at each epsilon; it must not rise.
+        delta: of the guarantee.
+
+    Returns:
+        The epsilon, or infinity.
     """
 
     def is_enough(epsilon: float) -> bool:

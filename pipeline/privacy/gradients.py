@@ -117,9 +117,17 @@ def clip_and_sum(
     bounds: Bounds,
     single_replica: bool = False,
 ) -> ClippedSum:
-    """Clip gradients, in the order of the tensors of ``bounds``, and sum them; ``gradients`` is emptied.
+    """Clip gradients of examples and sum them.
 
-    ``single_replica``: outside `vmap`, where one may ask whether all norms are finite.
+    Args:
+        gradients: of each tensor, in the order of ``bounds``; is emptied, to free memory.
+        losses: (B,) of the examples.
+        mask: (B,) 1 where an example is in the sample.
+        bounds: of one replica.
+        single_replica: whether it is called outside `vmap`, where a norm's value may be read.
+
+    Returns:
+        Sums, norms and losses.
     """
     square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
     factors, norms = clip_factors(square_norms, mask, bounds)
@@ -132,10 +140,16 @@ def clip_and_sum(
 
 
 def wants_channels_last(net: nn.Module) -> bool:
-    """Whether a CPU takes the network's images faster with their channels last in memory.
+    """Check whether a CPU takes the network's images faster with their channels last in memory.
 
-    Convolutions of many channels are, and poolings for the maximum of any number; with few channels, whose
-    numbers don't fill the processor's vectors, all else is slower. Measured on every network here.
+    Convolutions of many channels are faster, and poolings for the maximum of any number; with few channels,
+    whose numbers don't fill the processor's vectors, all else is slower. Measured on every network here.
+
+    Args:
+        net: the network.
+
+    Returns:
+        True where it is faster.
     """
     layers = list(net.modules())
     narrow = any(isinstance(layer, nn.Conv2d) and layer.out_channels < VECTOR for layer in layers)
@@ -145,8 +159,12 @@ def wants_channels_last(net: nn.Module) -> bool:
 def channels_last(inputs: Tensor) -> Tensor:
     """Images (B, C, H, W) with their channels last in memory; other inputs as they are.
 
-    Always a copy: an image of one channel lies both ways, and the layers behind the first would go on with
-    their channels first.
+    Args:
+        inputs: of a network.
+
+    Returns:
+        A copy: an image of one channel lies both ways, and the layers behind the first would go on with their
+        channels first.
     """
     if inputs.dim() != 4:
         return inputs

@@ -58,9 +58,12 @@ class Laplace(Strict):
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
     def coarse_event(self) -> "DpEvent":
-        """`event`, where it is private, with the scales rounded down to a few hundred: it never spends less.
+        """`event` of a private release, with the scales rounded down to a few hundred: an upper bound.
 
         Less noise lets an attacker see no less: he can add some himself. A single scale stays as it is.
+
+        Returns:
+            The event.
         """
         epsilons = self._epsilons
         largest = epsilons.max()

@@ -48,10 +48,13 @@ class Outer(NamedTuple):
     right: Tensor  # (B, I)
 
     def square_norms(self) -> Tensor:
-        """(B,) squared Frobenius norms: those of the two vectors, multiplied.
+        """Squared Frobenius norms: those of the two vectors, multiplied.
 
         Each in double precision: a tiny vector squared would be 0, and with a huge one at its side a gradient
         could pass unclipped.
+
+        Returns:
+            (B,) in the vectors' own precision.
         """
         left, right = (torch.linalg.vector_norm(side, dim=1, dtype=torch.float64) for side in self)
         return (left * right).square().to(self.left.dtype)
@@ -120,9 +123,15 @@ class Full(NamedTuple):
 
 
 def squares(value: Tensor) -> Tensor:
-    """(B,) squared norms of (B, ...): of `BLOCK` entries in their own precision, of blocks in float64.
+    """Squared norms, of `BLOCK` entries in their own precision and of blocks in float64.
 
     However many entries there are, float32 loses no more than it may of a block.
+
+    Args:
+        value: (B, ...).
+
+    Returns:
+        (B,) squared norms.
     """
     flat = value.flatten(1)
     blocks = flat.shape[1] // BLOCK
@@ -150,10 +159,17 @@ Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]
 
 
 def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
-    """The rule for a layer; ``single_replica``: it is called as it is on a CPU, and not within `vmap`.
+    """Rule for a layer's gradients.
+
+    Args:
+        layer: with trained parameters.
+        single_replica: whether it is called as on a CPU, and not within `vmap`.
+
+    Returns:
+        The rule.
 
     Raises:
-        NotImplementedError: there is none.
+        NotImplementedError: there is no rule for this kind of layer.
     """
     if type(layer) not in _RULES or not is_supported(layer):
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
@@ -276,9 +292,16 @@ def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channel
 
 
 def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """(B, I, H', W', K, K): what the kernel sees at each place, a view.
+    """Inputs of a convolution's kernel at each place.
 
     To be copied once; `F.unfold` walks the examples one by one, which on a busy CPU takes 50 times as long.
+
+    Args:
+        layer: the convolution.
+        inputs: (B, I, H, W).
+
+    Returns:
+        (B, I, H', W', K, K), a view.
     """
     assert not isinstance(layer.padding, str), "ruled out by `plain`"
     (row_stride, column_stride), (row_padding, column_padding) = layer.stride, layer.padding

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 
 def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
-    """Layers with parameters of their own that are trained, by name.
+    """Layers with trained parameters of their own, by name.
+
+    Args:
+        net: the network.
+
+    Returns:
+        The layers in the network's order.
 
     Raises:
         NotImplementedError: two of them share a parameter, whose gradient would be a sum over both.

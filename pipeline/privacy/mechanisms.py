@@ -49,7 +49,16 @@ class GaussianMechanism:
     distance: float
 
     def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
-        """``sums`` (R, ...) each, plus noise by their ``bounds`` (R, ...).
+        """Add noise to the sums of a step.
+
+        Args:
+            sums: (R, ...) clipped sums by tensor.
+            bounds: (R, ...) clipping bounds, public.
+            streams: of random numbers.
+            step: whose noise is drawn; each may be released once.
+
+        Returns:
+            Noisy sums of the same shapes, in float32.
 
         Raises:
             ValueError: the step's noise is in another release already.
@@ -97,10 +106,17 @@ class GaussianMechanism:
 
 
 def roundings(vectors: int, at_once: int) -> int:
-    """Errors of summing so many vectors in float32, ``at_once`` a pass, in 2^-24 clipping bounds.
+    """Bound on the errors of a float32 sum of clipped vectors, in 2^-24 clipping bounds.
 
     In a pass of n each vector is rounded by 2^-24 of it at most n + 1 times: as a factor, as a product, and
     as a term of sums in any order.
+
+    Args:
+        vectors: that are summed.
+        at_once: vectors of one pass.
+
+    Returns:
+        The bound.
     """
     return (min(vectors, at_once) + 1) * vectors
 
@@ -114,12 +130,22 @@ def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
 def release_laplace(
     values: Tensor, scales: Tensor, streams: Streams, step: int, purpose: str, spacing: float | None = None
 ) -> Tensor:
-    """(R, N, d) ``values`` (N, d) plus independent Laplace noise of ``scales`` (R, d); 0 adds none.
+    """Add independent Laplace noise to values, once.
 
-    On a grid the spacing is a power of two, 2^-20 of a scale or half as much, unless it is said. Rounding
-    then lets values in [0, 1], and such as are 1/2 or -1/2, lie no further apart than 1: up to a spacing of
-    1/2 these ends lie on the grid, of 1 they become 0 and 1, or 0, and of more all become 0. Others lie
-    further apart by up to one ``spacing``.
+    On a grid, rounding with the default spacing lets values in [0, 1], and such as are 1/2 or -1/2, lie no
+    further apart than 1: up to a spacing of 1/2 these ends lie on the grid, of 1 they become 0 and 1, or 0,
+    and of more all become 0. Others lie further apart by up to one ``spacing``.
+
+    Args:
+        values: (N, d).
+        scales: (R, d); 0 adds no noise.
+        streams: of random numbers.
+        step: whose noise is drawn.
+        purpose: names the noise: each purpose has its own.
+        spacing: of the grid; None: a power of two, 2^-20 of a scale or half as much.
+
+    Returns:
+        (R, N, d) noisy values in float32.
     """
     if streams.noise == "float32":
         laplace_noise = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)

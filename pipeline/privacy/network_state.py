@@ -78,9 +78,16 @@ def changed(before: Prints, after: Prints) -> list[str]:
 
 
 def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> Any:
-    """A value that is equal for equal ``value``s.
+    """Fingerprint of a value: equal values have equal ones.
 
-    ``inside``: of what `copy.deepcopy` copies; otherwise of that and of what functions refer to.
+    Args:
+        value: any object.
+        seen: ids that were visited.
+        inside: whether to follow only what `copy.deepcopy` copies, or references of functions too.
+        depth: of the recursion.
+
+    Returns:
+        A hashable fingerprint.
     """
     if isinstance(value, Tensor):
         try:

@@ -16,11 +16,19 @@ LARGE_POWER = 30.0  # of e, far below overflow and far above where digits cancel
 
 
 def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
-    """(K,) Renyi divergences of one step at (K,) orders above 1; 0 < ``rate`` < 1.
+    """Renyi divergences of one step of the Poisson-sampled Gaussian mechanism.
 
     log(A) / (order - 1), A = E[r(x)^order] over x ~ N(0, z^2), r = 1 - q + q e^((2 x - 1) / (2 z^2)), which
     covers adding and removing an example (Mironov, Talwar and Zhang 2019, section 3.3). As E[r] = 1, A - 1 is
     the mean of r^order - 1 - order (r - 1), which is nowhere negative, so that no digits are lost.
+
+    Args:
+        rate: q of Poisson sampling, 0 < q < 1.
+        noise_multiplier: z.
+        orders: (K,) above 1.
+
+    Returns:
+        (K,) divergences.
     """
     # A trapezoidal sum is off by e^(-2 pi a / step), a how far off the real line the integrand stays
     # analytic: pi z^2, where r is 0

@@ -79,7 +79,13 @@ def cells() -> Cells:
 
 @cache
 def table(bits: int) -> Table:
-    """The table for integers at a scale of 2^bits.
+    """Table for integers at a scale of 2^bits.
+
+    Args:
+        bits: log2 of the scale.
+
+    Returns:
+        The table.
 
     Raises:
         ValueError: the integers are too large to be exact in float64.
@@ -156,10 +162,13 @@ def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
 
 
 def _tail(generator: np.random.Generator) -> tuple[int, float]:
-    """A random cell beyond REACH, and a bound on the density there, in units.
+    """Random cell beyond REACH, with a bound on the density there.
 
     Half of the bounds' sum, TICKET, is that of the first standard deviation on both sides, a quarter that of
     the second, and so on: the density falls faster.
+
+    Returns:
+        The cell, and the bound in units.
     """
     place, deviations = int(generator.integers(2 << CELL_BITS)), 0
     while generator.integers(2):
@@ -171,9 +180,12 @@ def _tail(generator: np.random.Generator) -> tuple[int, float]:
 def _lies_under(
     generator: np.random.Generator, cell: int, position: int, height: int, covered: float, rest: float
 ) -> bool:
-    """Whether ``covered`` and a share of ``rest`` are below the density at a point of a cell.
+    """Compare ``covered`` and a share of ``rest`` with the density at a point of a cell.
 
     The first 64 bits of the point's ``position`` and of the share, its ``height``, are there.
+
+    Returns:
+        True where the density is larger.
     """
     prefixes, width = [int(position), int(height)], 64
     while True:

@@ -21,12 +21,18 @@ OVERFLOW = 700.0  # e to this is a float still
 
 
 def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, float], ...]:
-    """(alpha, beta): type I errors, and type II errors that no attacker gets below; rounded down.
+    """Trade-off curve below which no attacker gets.
 
-    ``profiles`` are upper bounds of one mechanism's delta, valid for both orders of neighbours, and
-    ``epsilon`` says where they fall. Each (epsilon, delta) keeps the curve above two lines: beta >= max(0,
-    1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) (Wasserman and Zhou 2010; Dong, Roth and Su
-    2022, Proposition 2.5). The curve is convex, so that straight lines between the points are above it.
+    Each (epsilon, delta) keeps the curve above two lines: beta >= max(0, 1 - delta - e^epsilon alpha,
+    e^-epsilon (1 - delta - alpha)) (Wasserman and Zhou 2010; Dong, Roth and Su 2022, Proposition 2.5). The
+    curve is convex, so that straight lines between the points are above it.
+
+    Args:
+        profiles: upper bounds of one mechanism's delta, valid for both orders of neighbours.
+        epsilon: where the profiles fall.
+
+    Returns:
+        Pairs (alpha, beta) of type I and least type II error, rounded down.
     """
     alphas = np.array(ALPHAS)[:, None]
     dense = np.linspace(0, min(epsilon, LAST_LINE), LINES)
