@@ -9,12 +9,16 @@ import typer
 
 if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
+    from pipeline.params.own import PublicNetwork
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 # Options of `new data` and the kinds of files that have them
 OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
 OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
 OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
+# of a public network; all of them where one is
+OF_NETWORK = ("network", "weights", "weights-source", "weights-licence", "trained-on")
+OF_KINDS |= dict.fromkeys((*OF_NETWORK, "network-size"), ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
 
 
@@ -67,6 +71,21 @@ def data(
         Path | None,
         typer.Option(help="table: a public table with the same columns, for the template's ranges."),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="images: a public network of torchvision, whose features replace the images."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Its weights, below this folder: safetensors or a state dict.")
+    ] = None,
+    weights_source: Annotated[str | None, typer.Option(help="Where the weights come from.")] = None,
+    weights_licence: Annotated[str | None, typer.Option(help="Licence of the weights.")] = None,
+    trained_on: Annotated[
+        str | None, typer.Option(help="The network's training data, taken as public.")
+    ] = None,
+    network_size: Annotated[
+        int | None, typer.Option(min=16, help="Pixels that images are scaled to.", show_default="224")
+    ] = None,
 ) -> None:
     """Declare your own files in params.yaml and prepare them: splits and a manifest.
 
@@ -89,7 +108,9 @@ def data(
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
-    options |= {"schema": schema, "like": like}
+    options |= {"schema": schema, "like": like, "network-size": network_size}
+    values = (network, weights, weights_source, weights_licence, trained_on)
+    options |= dict(zip(OF_NETWORK, values, strict=True))
     fields = {key: value for key, value in options.items() if value is not None}
     if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
         kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
@@ -100,6 +121,12 @@ def data(
             _write_template(name, Path(path), fields["label"], like)
             return
         fields |= read_schema(fields.pop("schema"))
+    if any(key in fields for key in (*OF_NETWORK, "network-size")):
+        fields["network"] = _public_network(
+            {key: fields.pop(key, None) for key in (*OF_NETWORK, "network-size")}
+        )
+        if kind == "images":
+            fields.setdefault("size", fields["network"].size)
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
@@ -119,6 +146,32 @@ def data(
         print("none is public: methods that need public examples say so (--public, --public-from)")
     elif described.data.public.raw == name:
         print(f"{unprotected} of them are public from here on, and nothing protects them")
+
+
+def _public_network(given: dict[str, Any]) -> "PublicNetwork":
+    """Declaration of a public network, as the options give it."""
+    from pipeline.data.own.trunk import width
+    from pipeline.errors import UserError, reading
+    from pipeline.files import digest_file
+    from pipeline.params.own import PublicNetwork
+
+    if lacking := [key for key in OF_NETWORK if given[key] is None]:
+        raise UserError(
+            f"--{lacking[0]}: missing; a public network needs {', '.join(f'--{key}' for key in OF_NETWORK)}"
+        )
+    with reading(given["weights"]):
+        digest = digest_file(Path(given["weights"]))
+    size = {} if given["network-size"] is None else {"size": given["network-size"]}
+    return PublicNetwork(
+        architecture=given["network"],
+        features=width(given["network"]),
+        weights=given["weights"],
+        digest=digest,
+        source=given["weights-source"],
+        licence=given["weights-licence"],
+        trained_on=given["trained-on"],
+        **size,
+    )
 
 
 def _write_template(name: str, table: Path, label: str, like: Path | None) -> None:

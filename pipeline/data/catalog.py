@@ -59,6 +59,7 @@ class Features:
 
     range: tuple[float, float] | None  # between which all values lie, told without looking at them
     clip: bool  # whether values beyond it are moved to its end
+    network: str | None = None  # public network whose features they are, in words
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pipeline.data.own.files import digest_of
 from pipeline.data.prepared import PREPARED, Layout
 from pipeline.data.raw import asked_edition
 from pipeline.errors import UserError
+from pipeline.files import digest_json
 from pipeline.params import PARAMS, Settings
 
 
@@ -51,6 +52,11 @@ def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Ite
         yield f"edition of {key}", origin["edition"] != asked_edition(key, settings)
         if key in settings.own:
             yield f"digest of {key}", settings.own[key].digest != digest_of(origin["files"])
+            encoding = settings.own[key].encoding
+            yield (
+                f"encoding of {key}",
+                origin.get("encoding") != (digest_json(encoding) if encoding else None),
+            )
     yield "train", counts.get("train") != data.train
     yield "validation", counts.get("validation") != data.validation
     yield "public", (public["part"], counts.get("public")) != (data.public.part, data.public.count)

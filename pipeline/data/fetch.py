@@ -78,7 +78,7 @@ def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> Non
             f"{declaration.digest}; if it was meant to change, write the new one there"
         )
     # whatever they hold is compared with the declaration now, while somebody looks
-    sets.parts(name, declaration, root / declaration.path)
+    sets.parts(name, declaration, root / declaration.path, root)
     for below, path in files.items():
         with reading(path), writing(target / below):
             (target / below).parent.mkdir(parents=True, exist_ok=True)

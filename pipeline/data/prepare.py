@@ -17,7 +17,7 @@ from pipeline.data.prepared import MANIFEST, PREPARED
 from pipeline.data.raw import RawSet, load
 from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from pipeline.errors import UserError
-from pipeline.files import digest_file, replacing_folder, write_text, writing
+from pipeline.files import digest_file, digest_json, replacing_folder, write_text, writing
 from pipeline.params import PARAMS, Data, Settings, pick
 
 OWN_RULE = (
@@ -52,7 +52,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
             "name": name,
             "rule": OWN_RULE if settings.has_own(name) else RULE,
             "seed": data.seed,
-            "raw": {key: _origin(each) for key, each in sets.items()},
+            "raw": {key: _origin(each, settings) for key, each in sets.items()},
             "classes": list(sets[data.raw].entry.classes),
             "public": {
                 "raw": data.public.raw,
@@ -121,6 +121,8 @@ def _write_arrays(
             digests[f"{split}.{kind}"] = digest_file(path)
     if (features := sets[data.raw].entry.features) is not None:
         about["features"] = {"range": features.range, "clip": features.clip}
+        if features.network is not None:
+            about["features"]["network"] = features.network
     return {**about, "digests": digests}
 
 
@@ -136,8 +138,10 @@ def _balance(chosen: Selection, sets: dict[str, RawSet]) -> list[int]:
     return np.bincount(labels, minlength=len(sets[chosen.raw].entry.classes)).tolist()
 
 
-def _origin(each: RawSet) -> dict[str, Any]:
+def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
     """What the manifest says of a raw data set."""
+    declaration = settings.own.get(each.entry.key)
+    encoding = declaration.encoding if declaration else None
     synthetic = each.edition == SYNTHETIC
     return {
         "title": f"synthetic stand-in for {each.entry.title}" if synthetic else each.entry.title,
@@ -145,4 +149,5 @@ def _origin(each: RawSet) -> dict[str, Any]:
         "note": None if synthetic else each.entry.edition(each.edition).note,
         "licence": "made by this project, Apache-2.0" if synthetic else each.entry.licence,
         "files": each.files,
+        **({"encoding": digest_json(encoding)} if encoding else {}),
     }

@@ -96,7 +96,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         if digest_file(path) != (files.get(below) if edition == SYNTHETIC else checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
     if declaration is not None:
-        return RawSet(entry, edition, files, sets.parts(name, declaration, folder))
+        return RawSet(entry, edition, files, sets.parts(name, declaration, folder, root))
     parts = {
         part: formats.read(entry.format, [folder / file.name for file in which])
         for part, which in (("train", layout.train), ("test", layout.test))

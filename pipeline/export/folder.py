@@ -12,9 +12,10 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
+from pipeline.data.own import trunk
 from pipeline.data.own.files import check_regular
 from pipeline.errors import UserError, printable, reading
-from pipeline.export.inputs import VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
+from pipeline.export.inputs import TRUNK, VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
 from pipeline.export.model_card import model_card
 from pipeline.export.networks import (
     Architecture,
@@ -48,7 +49,7 @@ from pipeline.results.schema import Level, Record, Replica, Seed, Trained
 
 CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
 WEIGHTS: Final = "model.safetensors"
-Part = Literal["model.safetensors", "vocabulary.txt"]
+Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
 
 
 class Exported(Strict):
@@ -74,6 +75,7 @@ class Predictor:
     network: Network
     preparation: Preparation
     vocabulary: bytes | None
+    public_network: bytes | None = None
 
     def probabilities(self, path: Path) -> np.ndarray:
         """(N, K) for the inputs of a file.
@@ -82,7 +84,8 @@ class Predictor:
             UserError: as `read_inputs`.
         """
         takes = self.architecture
-        inputs = read_inputs(path, takes.shape, takes.floats, self.preparation, self.vocabulary)
+        parts = (self.vocabulary, self.public_network)
+        inputs = read_inputs(path, takes.shape, takes.floats, self.preparation, *parts)
         return self.network.probabilities(inputs)
 
 
@@ -119,13 +122,16 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     parts: dict[Part, bytes] = {WEIGHTS: weights}
     if (vocabulary := vocabulary_of(data)) is not None:
         parts[VOCABULARY] = vocabulary
+    preparation = preparation_of(row, data, settings)
+    if preparation.network is not None:
+        parts[TRUNK] = trunk.exported(preparation.network, Path())
     exported = Exported(
         dprepro=version("dprepro"),
         row=key,
         level=trained.level,
         seed=trained.seed,
         architecture=architecture,
-        preparation=preparation_of(row, data, settings),
+        preparation=preparation,
         probe=logits,
         privacy=statement,
         files={name: digest(content) for name, content in parts.items()},
@@ -193,7 +199,11 @@ def folder_predictor(folder: Path) -> Predictor:
         raise _otherwise(folder, exported) from problem
     if not alike:
         raise _otherwise(folder, exported)
-    return Predictor(exported.architecture, network, exported.preparation, parts.get(VOCABULARY))
+    if exported.preparation.network is not None and TRUNK not in parts:
+        raise UserError(f"{folder / CONFIG}: files: lacks {TRUNK}")
+    return Predictor(
+        exported.architecture, network, exported.preparation, parts.get(VOCABULARY), parts.get(TRUNK)
+    )
 
 
 def _otherwise(folder: Path, exported: Exported) -> UserError:
@@ -225,7 +235,7 @@ def _config(path: Path) -> Exported:
 
 
 def _part(path: Path, expected: str) -> bytes:
-    most = WEIGHTS_BYTES if path.name == WEIGHTS else RECORD_BYTES
+    most = WEIGHTS_BYTES if path.suffix == ".safetensors" else RECORD_BYTES
     with reading(path, "it is part of the exported model"):
         check_regular(path)
         if path.stat().st_size > most:

@@ -1,11 +1,11 @@
 """Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from pipeline.data.own import images, npz, tables, texts
+from pipeline.data.own import images, npz, tables, texts, trunk
 from pipeline.data.own.files import IMAGES, check_regular
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.text import Encoder, VectorEncoder
@@ -13,11 +13,12 @@ from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnTable, OwnTexts, Row, Settings
-from pipeline.params.own import Columns
+from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnPictures, OwnTable, OwnTexts, Row, Settings
+from pipeline.params.own import Columns, PublicNetwork
 from pipeline.params.schema import KnownVectors
 
 VOCABULARY: Final = "vocabulary.txt"
+TRUNK: Final = "public-network.safetensors"
 
 
 class Preparation(Strict):
@@ -30,6 +31,8 @@ class Preparation(Strict):
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
     vectors: KnownVectors | None = None  # public word vectors that its words become
     columns: Columns | None = None  # of a table
+    network: PublicNetwork | None = None  # whose features of the images are the inputs
+    channels: Literal[1, 3] = 3  # of the images behind these features
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
@@ -44,6 +47,8 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
         told["column"] = source.text
     if isinstance(source, OwnTable):
         told["columns"] = source.columns
+    if isinstance(source, OwnPictures) and source.network is not None:
+        told |= {"network": source.network, "channels": source.shape[0]}
     if (text := settings.split(row.data).text) is not None:
         told |= {"tokens": text.tokens, "vectors": text.vectors}
     return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize)
@@ -66,7 +71,12 @@ def vocabulary_of(data: Prepared) -> bytes | None:
 
 
 def read_inputs(
-    path: Path, shape: tuple[int, ...], floats: bool, preparation: Preparation, vocabulary: bytes | None
+    path: Path,
+    shape: tuple[int, ...],
+    floats: bool,
+    preparation: Preparation,
+    vocabulary: bytes | None,
+    weights: bytes | None = None,
 ) -> np.ndarray:
     """(N, ...) inputs of a file, as they are stored in prepared data.
 
@@ -76,10 +86,16 @@ def read_inputs(
         floats: whether it takes features.
         preparation: how files become inputs.
         vocabulary: of texts whose tokens are numbered.
+        weights: of the public network whose features the network takes.
 
     Raises:
         UserError: the file is missing, of another type, or its images are of another shape.
     """
+    if (network := preparation.network) is not None:
+        assert weights is not None, "checked with the other files"
+        plain = preparation.model_copy(update={"network": None, "resize": True})
+        pixels = read_inputs(path, (preparation.channels, network.size, network.size), False, plain, None)
+        return trunk.computed(pixels, network, weights, Path(TRUNK))
     ending = path.suffix.lower()
     takes: str
     allowed: tuple[str, ...]
@@ -112,6 +128,8 @@ def read_inputs(
         channels, height, width = shape
         return images.read_image(path, (channels, height, width), preparation.resize)[None]
     arrays = npz.read_inputs(path, preparation.array)
+    if preparation.resize and len(shape) == 3 and len(arrays) and arrays.shape[1] == shape[0]:
+        return arrays  # scaled with the network's other inputs
     if arrays.shape[1:] != shape:
         there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
         raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")

@@ -41,7 +41,8 @@ def model_card(
     origin = about["raw"][raw]
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     floats = data.splits["train"].inputs.dtype == np.float32
-    takes = "an npz of features" if floats else "an image, or an npz of images"
+    networked = "features" in about and "network" in about["features"]
+    takes = "an npz of features" if floats and not networked else "an image, or an npz of images"
     if "text" in about:
         takes = "a CSV of texts"
     elif columns is not None:
@@ -84,7 +85,8 @@ No licence was chosen for the model: the metadata above say `unknown`.
 
 
 def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:
-    tabular = "features" in about and len(about["input_shape"]) == 1
+    features = about.get("features", {})
+    tabular = "range" in features and "network" not in features and len(about["input_shape"]) == 1
     task = f"{'text' if 'text' in about else 'tabular' if tabular else 'image'}-classification"
     return {
         "license": "unknown",

@@ -41,7 +41,7 @@ OF_RECORDS = frozenset(
     ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans")
 )
 # Declarations that somebody made: these data are public
-DECLARED_PUBLIC = ("own_public", "public_start", "public_vectors", "public_relevance")
+DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
 UNIT = "a person in several examples is protected less: at the same δ by more than that many times the ε"
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
 SIGNERS = ("Data owner", "Data-protection officer", "Engineer")

@@ -1,7 +1,16 @@
 """params.yaml -> frozen, strict models."""
 
 from pipeline.models.model import Model
-from pipeline.params.own import OWN, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
+from pipeline.params.own import (
+    OWN,
+    OwnArrays,
+    OwnFeatures,
+    OwnFiles,
+    OwnImages,
+    OwnPictures,
+    OwnTable,
+    OwnTexts,
+)
 from pipeline.params.reading import load, parse, use_code
 from pipeline.params.schema import (
     Account,

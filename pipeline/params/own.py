@@ -78,16 +78,45 @@ class OwnFiles(Strict):
         """(C, H, W) of one image, (D,) or (C, H, W) of one example's features; None of texts."""
         return None
 
+    @property
+    def encoding(self) -> dict[str, Any] | None:
+        """Declared function from an example in the files to its features; None: examples stay as they are."""
+        return None
 
-class _Images(OwnFiles):
-    """What own images have beside that, as arrays or as files."""
+
+Three = tuple[float, float, float]
+
+
+class PublicNetwork(Strict):
+    """A network of torchvision with public weights: its features take the place of the images."""
+
+    architecture: str  # a classifier's name in torchvision.models
+    features: Count  # of an image
+    weights: Below  # a safetensors file, or a state dict of `torch.save`
+    digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    source: str  # where the weights come from
+    licence: str
+    trained_on: str  # the data, taken as public
+    size: Side = 224  # pixels that images are scaled to
+    mean: Three = (0.485, 0.456, 0.406)  # of the normalisation; ImageNet's, as torchvision's weights have it
+    std: Three = (0.229, 0.224, 0.225)
+
+
+class OwnPictures(OwnFiles):
+    """Images of your own, as arrays or as files."""
 
     shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
+    network: PublicNetwork | None = None  # None: inputs are the images themselves
 
     @property
-    def example_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one image."""
-        return self.shape
+    def example_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of one image, or (D,) of its features."""
+        return self.shape if self.network is None else (self.network.features,)
+
+    @property
+    def encoding(self) -> dict[str, Any] | None:
+        """Network of the features."""
+        return None if self.network is None else self.network.model_dump(mode="json", exclude={"weights"})
 
 
 class OwnArrays(OwnFiles):
@@ -107,7 +136,7 @@ class OwnArrays(OwnFiles):
         return self
 
 
-class OwnNpz(_Images, OwnArrays):
+class OwnNpz(OwnPictures, OwnArrays):
     """Images of bytes in NumPy's file: (N, H, W) or (N, H, W, C) or (N, C, H, W)."""
 
     kind: Literal["npz"]
@@ -135,7 +164,7 @@ class OwnFeatures(OwnArrays):
         return self
 
 
-class OwnImages(_Images):
+class OwnImages(OwnPictures):
     """A folder for each class with its images, as torchvision's ImageFolder has them."""
 
     kind: Literal["images"]
@@ -210,6 +239,11 @@ class OwnTable(OwnFiles):
     file: Literal["csv", "parquet"] = "csv"
     label: str  # name of the classes' column
     columns: Columns  # those that are features, in their order; others are left out
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """Columns, classes and label."""
+        return self.model_dump(mode="json", include={"label", "classes", "columns"})
 
     @property
     def example_shape(self) -> tuple[int, ...]:

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.settings import MethodSettings
-from pipeline.params import Settings
+from pipeline.params import OwnPictures, Settings
 from pipeline.privacy.statements import Statement, statement
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
 # keys of all statements that `data_uses` makes
 DATA_USES = RELEVANCES | {
-    *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance")
+    *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance"),
+    "public_network",
 }
 
 
@@ -21,7 +22,9 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
         yield statement("vocabulary")
     elif "text" in manifest:
         yield statement("public_vectors", vectors=manifest["text"]["vectors"])
-    if "features" in manifest and manifest["features"]["range"] is None:
+    if "features" in manifest and (network := manifest["features"].get("network")):
+        yield statement("public_network", network=network)
+    elif "features" in manifest and manifest["features"]["range"] is None:
         yield statement("feature_range")
     if (
         len(data.splits["public"])
@@ -52,6 +55,9 @@ def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[
         uses.add("vocabulary" if text.vectors is None else "public_vectors")
     if data in settings.starts:
         uses.add("public_start")
+    source = settings.own.get(settings.split(data).raw)
+    if isinstance(source, OwnPictures) and source.network is not None:
+        uses.add("public_network")
     if data in settings.relevances and method.uses_relevances:
         uses |= RELEVANCES
     return uses

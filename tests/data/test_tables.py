@@ -24,6 +24,7 @@ from pipeline.training.not_covered import data_uses
 from stages.app import app
 from tests.conftest import forgetting
 from tests.data.own_files import ROW, declare, made, settings_of
+from tests.docs.blocks import begin
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet
@@ -179,7 +180,7 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     with open("table.csv", "w", newline="") as file:
         lines = [(left, right, "more" if left > right else "less") for left, right in numbers]
         csv.writer(file).writerows([("left", "right", "which"), *lines])
-    run("init lab")
+    begin(tmp_path / "lab")
     monkeypatch.chdir("lab")
     new = "new data mine --table ../table.csv --label which"
     assert "--schema mine.schema.yaml" in run(new)

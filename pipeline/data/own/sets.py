@@ -13,7 +13,17 @@ from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
 from pipeline.errors import UserError
-from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
+from pipeline.params import (
+    OWN,
+    PARAMS,
+    OwnArrays,
+    OwnFeatures,
+    OwnFiles,
+    OwnImages,
+    OwnPictures,
+    OwnTable,
+    OwnTexts,
+)
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
@@ -34,11 +44,21 @@ def _features(declaration: OwnFiles) -> Features | None:
     """Range of the features; None of images and texts."""
     if isinstance(declaration, OwnTable):
         return Features((-1.0, 1.0), True)
+    if isinstance(declaration, OwnPictures) and declaration.network is not None:
+        network = declaration.network
+        return Features(None, False, f"{network.architecture}, trained on {network.trained_on}")
     return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
 
-def parts(name: str, declaration: OwnFiles, place: Path) -> dict[str, Examples]:
-    """Training and test part of the files in the folder ``place``, or of that file, as they are declared."""
+def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:
+    """Training and test part of the files in the folder ``place``, or of that file, as they are declared.
+
+    Args:
+        name: the declaration's key.
+        declaration: of the files.
+        place: where they are.
+        root: the folder of params.yaml, where the file of a public network is.
+    """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
     elif isinstance(declaration, OwnArrays) and declaration.test_inputs and declaration.test_labels:
@@ -48,6 +68,13 @@ def parts(name: str, declaration: OwnFiles, place: Path) -> dict[str, Examples]:
         parts = {"train": _read(declaration, place, "all"), "test": _read(arrays, place, "all")}
     else:
         parts = _split(name, declaration, _read(declaration, place, "all"))
+    if isinstance(declaration, OwnPictures) and declaration.network is not None:
+        from pipeline.data.own import trunk
+
+        parts = {
+            part: Examples(trunk.features(examples.inputs, declaration.network, root), examples.labels)
+            for part, examples in parts.items()
+        }
     for part, examples in parts.items():
         _check(name, declaration, part, examples)
     return parts
@@ -97,8 +124,11 @@ def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> N
     inputs, labels, where = examples.inputs, examples.labels, f"{declaration.path}: its {part} part"
     if not len(labels):
         raise UserError(f"{where} has no examples")
-    if isinstance(declaration, OwnArrays) and (inputs.dtype == np.float32) != isinstance(
-        declaration, OwnFeatures
+    networked = isinstance(declaration, OwnPictures) and declaration.network is not None
+    if (
+        isinstance(declaration, OwnArrays)
+        and not networked
+        and (inputs.dtype == np.float32) != isinstance(declaration, OwnFeatures)
     ):
         kind = "features" if isinstance(declaration, OwnFeatures) else "npz"
         raise UserError(f"{where} has {inputs.dtype}; own.{name}.kind in {PARAMS} says {kind!r}")

@@ -31,6 +31,7 @@ SEVERITY: dict[str, Severity] = {
     "validation": "weakening",
     "own_public": "weakening",
     "public_start": "weakening",
+    "public_network": "weakening",
     "public_vectors": "weakening",
     "public_relevance": "weakening",
     # its releases are accounted, and this row does not publish it

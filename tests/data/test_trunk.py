@@ -1,0 +1,164 @@
+"""Features of images by a public network, as docs/public-network.md has it: from weights to predictions."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision import models
+from typer.testing import CliRunner
+
+from pipeline import params
+from pipeline.data import prepared
+from pipeline.data.declaration import check_declared
+from pipeline.data.own import trunk
+from pipeline.errors import UserError
+from pipeline.files import digest_file
+from pipeline.params.own import PublicNetwork
+from pipeline.privacy.statements import statement
+from pipeline.results import records
+from stages.app import app
+from tests.conftest import forgetting
+from tests.docs.blocks import begin
+from tests.refusal import refusal_of
+from tests.there import there
+
+SIZE = 32
+NEW = (
+    "new data mine --images ../images --network resnet18 --weights net.pth --weights-source example.org "
+    f"--weights-licence BSD-3-Clause --trained-on ImageNet --network-size {SIZE}"
+)
+
+
+def run(words: str) -> str:
+    with forgetting():
+        result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 0, (words, result.output, result.exception)
+    return result.output
+
+
+def refused(words: str) -> str:
+    with forgetting():
+        return refusal_of(lambda: CliRunner().invoke(app, words.split(), catch_exceptions=False))
+
+
+def network(path: Path) -> PublicNetwork:
+    return PublicNetwork(
+        architecture="resnet18", features=512, weights=path.name, digest=digest_file(path),
+        source="example.org", licence="BSD-3-Clause", trained_on="ImageNet", size=SIZE,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def resnet() -> torch.nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net: torch.nn.Module = models.resnet18(weights=None).eval()
+    return net
+
+
+@pytest.fixture(scope="module")
+def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A laboratory with images of two colours, a network's features of them and a linear layer's row."""
+    root = tmp_path_factory.mktemp("vision")
+    draw = np.random.default_rng(0)
+    for name, channel in (("red", 0), ("blue", 2)):
+        (root / "images" / name).mkdir(parents=True)
+        for number in range(60):
+            pixels = draw.integers(0, 60, (40, 30 + number % 5, 3), dtype=np.uint8)
+            pixels[..., channel] += 180
+            Image.fromarray(pixels).save(root / "images" / name / f"{number}.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        begin(root / "lab")
+        patch.chdir("lab")
+        torch.save(resnet.state_dict(), "net.pth")
+        run(NEW)
+        run("new row probe --data mine --model logistic --method dpsgd --epsilon 8 --epochs 8")
+        for stage in ("train", "evaluate", "ledger"):
+            run(f"{stage} probe")
+        run("export probe out")
+    return root / "lab"
+
+
+def test_features_are_the_networks_without_its_last_layer(resnet: torch.nn.Module, tmp_path: Path) -> None:
+    torch.save(resnet.state_dict(), tmp_path / "net.pth")
+    images = np.random.default_rng(1).integers(0, 256, (3, 1, SIZE, SIZE), dtype=np.uint8)
+    found = trunk.features(images, network(tmp_path / "net.pth"), tmp_path)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    inputs = torch.from_numpy(images).float().div(255).repeat(1, 3, 1, 1)
+    with torch.no_grad():
+        expected = resnet((inputs - mean.view(3, 1, 1)) / std.view(3, 1, 1))
+        ours = resnet.get_submodule("fc")(torch.from_numpy(found))
+    assert found.shape == (3, 512)
+    assert torch.allclose(ours, expected, atol=1e-5)
+    # an image's features hang on no other image
+    assert np.allclose(
+        trunk.features(images[1:2], network(tmp_path / "net.pth"), tmp_path), found[1:2], atol=1e-5
+    )
+
+
+def test_the_ledger_names_the_public_network(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab)
+    data = prepared.load("mine")
+    assert data.input_shape == (512,)
+    replica = there(records.read_ledgers("probe")).replicas[0]
+    use = statement("public_network", network="resnet18, trained on ImageNet")
+    assert use in replica.ledger.not_covered
+    assert statement("feature_range") not in replica.ledger.not_covered
+    told = json.loads(Path("out/privacy-statement.json").read_text())
+    assert any("resnet18, trained on ImageNet" in public for public in told["declared_public"])
+    assert there(records.read_evaluation("probe")).replicas[0].metrics["test_accuracy"] > 0.8
+
+
+def test_an_exported_folder_predicts_from_images_alone(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [
+        lab.parent / "images" / name / f"{number}.png" for name in ("red", "blue") for number in range(10)
+    ]
+    run(f"predict {lab / 'out'} {' '.join(map(str, paths))} --out found.csv")
+    with open("found.csv") as file:
+        found = [line["class"] for line in csv.DictReader(file)]
+    assert np.mean([each == path.parent.name for each, path in zip(found, paths, strict=True)]) > 0.8
+
+
+def test_a_replaced_file_of_weights_is_noticed(
+    lab: Path, resnet: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab)
+    before = Path("net.pth").read_bytes()
+    other = {name: value + 1 for name, value in resnet.state_dict().items()}
+    try:
+        torch.save(other, "net.pth")
+        for words in ("export probe again", "fetch mine", "prepare mine"):
+            line = refused(words)
+            assert "net.pth: its digest is" in line, words
+        assert not Path("again").exists()
+    finally:
+        Path("net.pth").write_bytes(before)
+    # a change in params.yaml makes the prepared data another declaration's
+    settings = params.load()
+    declared = settings.own["mine"]
+    changed = declared.model_copy(update={"network": declared.network.model_copy(update={"size": 64})})  # type: ignore[attr-defined]
+    other_settings = settings.model_copy(update={"own": {"mine": changed}})
+    check_declared("mine", settings)
+    with pytest.raises(UserError, match="encoding of mine"):
+        check_declared("mine", other_settings)
+
+
+def test_wrong_networks_and_weights_are_a_line(tmp_path: Path, resnet: torch.nn.Module) -> None:
+    (tmp_path / "none.pth").write_bytes(b"weights")
+    images = np.zeros((1, 3, SIZE, SIZE), np.uint8)
+    assert "allowed: torchvision's" in refusal_of(lambda: trunk.width("resnet1"))
+    assert "no weights" in refusal_of(
+        lambda: trunk.features(images, network(tmp_path / "none.pth"), tmp_path)
+    )
+    small = {name: value for name, value in resnet.state_dict().items() if "layer4" not in name}
+    torch.save(small, tmp_path / "small.pth")
+    line = refusal_of(lambda: trunk.features(images, network(tmp_path / "small.pth"), tmp_path))
+    assert "no weights of resnet18: layer4" in line
