@@ -10,6 +10,8 @@
 * `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
 * `audit`: the epsilon that an attacker's scores show.
 * `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
+* `audit_model`: what canaries in anybody's own training show of their own network.
+* `worst_start`: weights to begin such a training with, from which canaries show most.
 * `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
 
 Everything else, in `pipeline` and `stages`, may change.
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from dprepro.accounting import Spent, epsilon, noise_multiplier
     from dprepro.auditing import AuditedEpsilon, audit
     from dprepro.gradients import ClippedSum, clipped_sum
+    from dprepro.models import ModelAudit, audit_model, worst_start
     from dprepro.replaying import Pair, Replay, Violation, replay
     from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
@@ -32,6 +35,7 @@ __all__ = [
     "Claims",
     "ClippedSum",
     "Mistake",
+    "ModelAudit",
     "Pair",
     "Replay",
     "Spent",
@@ -39,11 +43,13 @@ __all__ = [
     "UserError",
     "Violation",
     "audit",
+    "audit_model",
     "audit_training",
     "clipped_sum",
     "epsilon",
     "noise_multiplier",
     "replay",
+    "worst_start",
 ]
 
 # Modules of all other names, which are imported when they are first asked for: torch and scipy take seconds
@@ -51,6 +57,7 @@ _MODULES = {
     "accounting": ("Spent", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
     "gradients": ("ClippedSum", "clipped_sum"),
+    "models": ("ModelAudit", "audit_model", "worst_start"),
     "replaying": ("Pair", "Replay", "Violation", "replay"),
     "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }

@@ -14,7 +14,7 @@ them from one half of the trials and counts in the other.
   Chaudhuri 2024).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
@@ -63,14 +63,15 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
     """
     scores = np.sort(np.concatenate([without[::2], within[::2]]))
     candidates = scores[np.linspace(0, len(scores) - 1, min(len(scores), THRESHOLDS)).astype(int)]
-    learnt = [_errors(without[::2], within[::2], errors) for errors in candidates]
+    learnt = [errors_at(without[::2], within[::2], errors) for errors in candidates]
     wrong = [errors.false_alarms / errors.without + errors.misses / errors.within for errors in learnt]
     telling = [by_errors(errors, ALPHA, 0.0) for errors in learnt]
     best, most = candidates[int(np.argmin(wrong))], candidates[int(np.argmax(telling))]
-    return _errors(without[1::2], within[1::2], best), _errors(without[1::2], within[1::2], most)
+    return errors_at(without[1::2], within[1::2], best), errors_at(without[1::2], within[1::2], most)
 
 
-def _errors(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
+def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
+    """Errors of an attacker who says of scores above a threshold that the record is there."""
     return Errors(
         int((without > threshold).sum()), len(without), int((within <= threshold).sum()), len(within)
     )
@@ -112,11 +113,13 @@ def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
     return of_mu(mu, delta)
 
 
-def by_one_run(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
+def by_one_run(
+    without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
+) -> float:
     """Epsilon that guesses on canaries show, each of which was in by a fair coin of its own."""
     return max(
-        one_run(correct, guesses, len(without) + len(within), alpha / len(SHARES), delta)
-        for correct, guesses in _guesses(without, within)
+        one_run(correct, guesses, len(without) + len(within), alpha / len(shares), delta)
+        for correct, guesses in _guesses(without, within, shares)
     )
 
 
@@ -135,11 +138,13 @@ def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: floa
     return _largest(rejected)
 
 
-def by_one_run_curve(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
+def by_one_run_curve(
+    without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
+) -> float:
     """Epsilon at ``delta`` of the largest mu of Gaussian DP that the guesses reject."""
     return max(
-        of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(SHARES)), delta)
-        for correct, guesses in _guesses(without, within)
+        of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
+        for correct, guesses in _guesses(without, within, shares)
     )
 
 
@@ -158,13 +163,13 @@ def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float
     return _largest(rejected)
 
 
-def _guesses(without: np.ndarray, within: np.ndarray) -> list[tuple[int, int]]:
+def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -> list[tuple[int, int]]:
     """(correct, guesses) of the surest shares of the canaries, half of them called in and half out."""
     scores = np.concatenate([without, within])
     truth = np.concatenate([np.zeros(len(without), bool), np.ones(len(within), bool)])
     # of scores alike, and there are many where nothing is released, none shall know its place
     order = np.lexsort((np.random.default_rng(0).random(len(scores)), scores))
-    sides = [max(1, int(share * len(scores) / 2)) for share in SHARES]
+    sides = [max(1, int(share * len(scores) / 2)) for share in shares]
     return [
         (int((~truth[order[:side]]).sum() + truth[order[len(order) - side :]].sum()), 2 * side)
         for side in sides

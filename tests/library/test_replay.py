@@ -493,3 +493,6 @@ def test_the_page_runs() -> None:
     names = {(violation.name, violation.tensor) for violation in scope["found"].violations}
     assert {("noise", "0.bias"), ("noise", "2.bias")} <= names
     assert scope["found"].sensitivity_of_all > 1
+    assert scope["learnt"].attack.if_gaussian > 3
+    assert scope["learnt"].broken
+    assert not scope["seen"].broken

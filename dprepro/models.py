@@ -1,0 +1,395 @@
+"""Canaries in anybody's training: lower bounds on epsilon, from every step or from the final model alone."""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, SkipValidation
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+
+from dprepro.auditing import AuditedEpsilon, Confidence
+from dprepro.checking import checked, floats
+from pipeline.audits import membership
+from pipeline.audits.mechanism import ratios
+from pipeline.errors import UserError
+from pipeline.fields import Count
+from pipeline.privacy.parameters import Delta, Epsilon
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+
+LONG = 1e6  # of a gradient canary, above any clipping bound
+WRAPPED = "_module."  # before names of parameters that Opacus wrapped
+AT_ONCE = 500  # canaries of a pass
+NUMBERS = 2e7  # of the gradients of canaries that are held at once
+Train = Callable[[Any, Any], Any]
+Kind = Literal["mislabelled", "extreme", "gradient"]
+
+
+@dataclass(frozen=True)
+class ModelAudit:
+    """What canaries in one's own training show, beside what they can show at most."""
+
+    epsilon_claimed: float | None
+    delta: float
+    attack: AuditedEpsilon  # lower bounds: so much is spent at least; no safety
+    by: dict[
+        str, float
+    ]  # the same by bound: one_run, one_run_curve, and errors, gaussian of one canary in many runs
+    could_show: dict[str, float]  # by bound, what a perfect attacker shows of `epsilon_claimed`
+    sees: str  # 'every step' or 'the final model'
+    without: np.ndarray  # scores of canaries that were not in
+    within: np.ndarray  # and of those that were
+    seconds: float
+
+    @property
+    def broken(self) -> bool:
+        """Whether more is shown than is claimed. False proves nothing."""
+        shown = max(self.attack.epsilon_lower, self.attack.if_gaussian)
+        return self.epsilon_claimed is not None and shown > self.epsilon_claimed
+
+
+@checked
+def audit_model(
+    train: Train,
+    inputs: SkipValidation[Any],
+    labels: SkipValidation[Any],
+    *,
+    delta: Delta,
+    epsilon_claimed: Epsilon | None = None,
+    canaries: Count = 1000,
+    kind: Kind = "mislabelled",
+    runs: Count = 1,
+    replace: bool = False,
+    confidence: Confidence = 0.95,
+    seed: Annotated[int, Field(ge=0)] = 0,
+    say: Callable[[str], None] = print,
+) -> ModelAudit:
+    """Train your network on your data with canaries, each in by a fair coin, and bound epsilon from below.
+
+    A canary takes the place of an example. An attacker guesses the coins of fixed shares of the canaries, the
+    surest (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024). One canary in many runs
+    also has bounds by errors: thresholds come from the even runs, and errors from the odd ones (Clopper and
+    Pearson; Nasr et al. 2023).
+
+    Args:
+        train: function of inputs and labels, of the same type as yours. It returns the trained network, a
+            ``torch.nn.Module`` or a function from inputs to (B, K) logits; the attacker then sees the final
+            model. Or it yields the network, or a pair of network and Opacus ``DPOptimizer``, before the first
+            step and after each step, with the released noisy gradient as ``grad`` of its parameters; the
+            attacker then sees every step, and the network must run under ``torch.func.vmap``.
+        inputs: (N, ...) tensor or array of the training examples.
+        labels: (N,) their classes, from 0.
+        delta: of the guarantee.
+        epsilon_claimed: epsilon of the training, for comparison.
+        canaries: m, of each run.
+        kind: 'mislabelled', own examples with another label; 'extreme', inputs with the least and largest
+            values only, all of them the largest for the first canary, and random labels; 'gradient', long
+            gradients with a direction each, in place of examples' gradients in the Opacus optimizer.
+        runs: number of trainings, each with its own coins.
+        replace: whether an example takes the place of a canary that is out, for neighbours that replace one.
+            The default is for neighbours that add or remove one.
+        confidence: of each of the two bounds of ``attack``.
+        seed: of canaries and coins.
+        say: function of a line: the largest bound that can be reached, before training; later the time left.
+
+    Returns:
+        Lower bounds on epsilon, those of a perfect attacker, and the scores of all canaries.
+
+    Raises:
+        UserError: there are too few examples, classes or weights for the canaries, or ``train`` returns
+            something else, or yields no steps for gradient canaries.
+    """
+    own_labels = floats("labels", labels).astype(int)
+    classes = int(own_labels.max(initial=0)) + 1
+    if len(own_labels) != len(inputs) or not canaries <= len(own_labels) or classes < 2:
+        counts = f"inputs: {len(inputs)}, labels: {len(own_labels)} of {classes} classes"
+        raise UserError(f"{counts}; needed: as many of each, at least {canaries} (canaries), 2 classes")
+    form = "extreme" if kind == "gradient" else kind
+    stored = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else np.asarray(inputs)
+    made = membership.make_canaries(form, stored, own_labels, canaries, classes, seed)
+    alpha, trials, independent = 1 - confidence, runs * canaries, canaries == 1
+    could_show = membership.attainable(epsilon_claimed, delta, trials, independent, alpha)
+    of = "a training without noise" if epsilon_claimed is None else f"the claimed {epsilon_claimed:g}"
+    most, if_gaussian = (membership.largest(could_show, nothing) for nothing in (True, False))
+    say(
+        f"{canaries} canaries, {runs} trainings: of {of} a perfect attacker shows epsilon >= {most:.2f}, and "
+        f"{if_gaussian:.2f} if it is Gaussian"
+    )
+    begun = time.monotonic()
+    present, scores, sees = membership.coins(runs, canaries, seed), [], set[str]()
+    for run, inside in enumerate(present):
+        data = _with_canaries(inputs, labels, made, inside, replace)
+        returned = train(*data)
+        own = _like(made.inputs, inputs)
+        attack = _Steps(made, kind == "gradient", len(own_labels), own, bool(inside.any()))
+        if isinstance(returned, Iterator):
+            scores.append(attack.scores(returned))
+            sees.add("every step")
+        elif kind == "gradient":
+            raise UserError("kind: gradient; needed: to yield the network and its DPOptimizer, step by step")
+        else:
+            scores.append(final_scores(returned, own, made.labels))
+            sees.add("the final model")
+        if run == 0 and runs > 1:
+            left = (time.monotonic() - begun) * (runs - 1)
+            say(f"{runs - 1} more trainings take about {left / 60:.1f} minutes")
+    values = np.stack(scores)
+    without, within = values[~present], values[present]
+    if not len(without) or not len(within):
+        raise UserError(
+            f"canaries: {canaries}, runs: {runs}; needed: more, as no coin fell on one of its sides"
+        )
+    found = membership.shown(without, within, independent, alpha, delta)
+    return ModelAudit(
+        epsilon_claimed,
+        delta,
+        AuditedEpsilon(
+            epsilon_lower=membership.largest(found, True),
+            if_gaussian=max(
+                (found[name] for name in found.keys() - membership.ASSUMING_NOTHING), default=0.0
+            ),
+            confidence=confidence,
+        ),
+        found,
+        could_show,
+        sees.pop(),
+        without,
+        within,
+        time.monotonic() - begun,
+    )
+
+
+@checked
+def worst_start(
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    epochs: Count = 20,
+    learning_rate: float = 1e-3,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> nn.Module:
+    """A copy of a network, trained by Adam without privacy on public examples like the private ones.
+
+    An attacker may choose the initial weights of a private training. From these, ordinary examples have
+    gradients near 0, and a canary's gradient stands out (Annamalai and De Cristofaro 2024).
+
+    Args:
+        network: logits (B, K) of inputs.
+        inputs: (N, ...) examples, none of them of the audited training.
+        labels: (N,) classes.
+        epochs: passes over the examples.
+        learning_rate: of Adam.
+        seed: of the order of the examples.
+
+    Returns:
+        The trained copy.
+    """
+    start, generator = copy.deepcopy(network), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(start.parameters(), lr=learning_rate)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(labels), generator=generator).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(start(inputs[rows]), labels[rows].long()).backward()
+            optimizer.step()
+    start.zero_grad()
+    return start
+
+
+def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
+    """Compute the log-odds of the canaries' labels by a trained network.
+
+    Returns:
+        (m,) scores.
+
+    Raises:
+        UserError: it is no network, or its logits have another shape or aren't finite.
+    """
+    if not callable(network):
+        raise UserError(f"train: returned {type(network).__name__}; needed: the network, or to yield it")
+    with torch.no_grad(), _evaluating(network):
+        parts = [
+            floats("logits", network(inputs[start : start + AT_ONCE]))
+            for start in range(0, len(labels), AT_ONCE)
+        ]
+    logits = np.concatenate(parts)
+    if logits.ndim != 2 or len(logits) != len(labels) or logits.shape[1] <= labels.max():
+        raise UserError(f"logits: of shape {logits.shape}; needed: (B, K) of B inputs and all K classes")
+    if not np.isfinite(logits).all():
+        raise UserError("logits: not finite; needed: a network whose training didn't diverge")
+    return membership.margins(logits, labels)
+
+
+def _with_canaries(
+    inputs: Any, labels: Any, canaries: membership.Canaries, inside: np.ndarray, replace: bool
+) -> tuple[Any, Any]:
+    """Inputs and labels in the type of the user's, with the canaries that are ``inside`` (m,)."""
+    kept = np.ones(len(labels), bool)
+    kept[canaries.positions[~inside]] = replace
+    places = canaries.positions[inside]
+    parts = []
+    for values, theirs in ((inputs, canaries.inputs), (labels, canaries.labels)):
+        changed = values.clone() if isinstance(values, Tensor) else np.array(values)
+        changed[places] = _like(theirs[inside], values)
+        parts.append(changed[kept])
+    return parts[0], parts[1]
+
+
+def _like(values: np.ndarray, others: Any) -> Any:
+    """Values in the type, and on the device, of others."""
+    if isinstance(others, Tensor):
+        return torch.from_numpy(values).to(others)
+    return values.astype(np.asarray(others).dtype)
+
+
+@contextmanager
+def _evaluating(network: Any) -> Iterator[None]:
+    """A network in evaluation mode, in which dropout and the hooks of Opacus rest."""
+    parts = network.modules() if isinstance(network, nn.Module) else ()
+    training = [part for part in parts if part.training]
+    try:
+        for part in training:
+            part.training = False
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+class _Steps:
+    """Scores of canaries by what every step of one training releases."""
+
+    def __init__(
+        self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
+    ):
+        """``gradients``: whether canaries have gradients of their own; ``awaited``: whether any is in."""
+        self.gradients, self.examples, self.awaited = gradients, examples, awaited
+        self.inputs = torch.as_tensor(inputs)
+        self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
+        self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's own gradient
+        self.seen = 0  # rows of canaries in batches
+
+    def scores(self, steps: Iterator[Any]) -> np.ndarray:
+        """Score canaries by every step.
+
+        Returns:
+            (m,) log likelihood ratios with the noise of an Opacus optimizer, else summed projections.
+
+        Raises:
+            UserError: too little is yielded, or something else than networks.
+        """
+        moved: list[np.ndarray] = []
+        before: Mapping[str, Tensor] | None = None
+        bare, optimizer = nn.Module(), None
+        for yielded in steps:
+            network, optimizer = yielded if isinstance(yielded, tuple) else (yielded, None)
+            if not isinstance(network, nn.Module):
+                raise UserError(f"train: yielded {type(network).__name__}; needed: a torch.nn.Module")
+            if before is None:
+                bare = _without_hooks(network)
+                if self.gradients:
+                    self._put_into(network, optimizer)
+            else:
+                moved.append(self._projections(network, bare, before))
+            if not self.gradients or before is None:
+                before = {name: value.detach().clone() for name, value in network.named_parameters()}
+        if not moved:
+            raise UserError(
+                "train: yielded no step; needed: the network before the first step and after each"
+            )
+        if self.gradients and self.awaited and not self.seen:
+            raise UserError("train: no batch had a canary's input; needed: inputs as they were given")
+        if optimizer is None or not optimizer.noise_multiplier:
+            return np.asarray(np.stack(moved).sum(0))
+        batch = optimizer.expected_batch_size or 1
+        spending = SampledGaussian(
+            sampling="poisson",
+            noise_multiplier=optimizer.noise_multiplier,
+            examples=max(self.examples, batch),
+            batch=batch,
+        )
+        return ratios(np.stack(moved) * (batch / optimizer.max_grad_norm), spending)
+
+    def _projections(self, network: nn.Module, bare: nn.Module, before: Mapping[str, Tensor]) -> np.ndarray:
+        """(m,) of what a step released on the directions of the canaries' gradients at its start."""
+        released = {name: value.grad for name, value in network.named_parameters() if value.grad is not None}
+        if not released:
+            raise UserError("train: yielded a network without gradients; needed: those that a step released")
+        if self.gradients:
+            return np.array([float(released[name][place]) for name, place in self.places])
+        fixed = {name: value for name, value in before.items() if name not in released}
+        fixed |= dict(network.named_buffers())
+
+        def loss(tensors: Mapping[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
+            everything = {name.removeprefix(WRAPPED): value for name, value in {**fixed, **tensors}.items()}
+            return F.cross_entropy(functional_call(bare, everything, (row[None],)), label[None])
+
+        def projection(row: Tensor, label: Tensor) -> Tensor:
+            gradient = grad(loss)({name: before[name] for name in released}, row, label)
+            norm = torch.stack([value.norm() for value in gradient.values()]).norm()
+            along = torch.stack([(value * released[name]).sum() for name, value in gradient.items()]).sum()
+            return along / norm.clamp_min(1e-12)
+
+        size = max(1, min(AT_ONCE, int(NUMBERS / sum(value.numel() for value in released.values()))))
+        return floats("released", vmap(projection, chunk_size=size)(self.inputs, self.labels))
+
+    def _put_into(self, network: nn.Module, optimizer: Any) -> None:
+        """Give canaries in batches their gradients from now on, and others none at those m entries."""
+        if not hasattr(optimizer, "clip_and_accumulate"):
+            raise UserError(
+                "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer"
+            )
+        trained = {name: value for name, value in network.named_parameters() if value.requires_grad}
+        ends = np.cumsum([value.numel() for value in trained.values()])
+        if ends[-1] < len(self.labels):
+            raise UserError(f"canaries: {len(self.labels)}; allowed: as many as weights, {ends[-1]}")
+        for entry in np.random.default_rng(0).choice(ends[-1], len(self.labels), replace=False):
+            part = int(np.searchsorted(ends, entry, side="right"))
+            name, value = list(trained.items())[part]
+            place = np.unravel_index(entry - ends[part] + value.numel(), value.shape)
+            self.places.append((name, tuple(map(int, place))))
+        canaries = {_bytes(row): canary for canary, row in enumerate(self.inputs)}
+        if len(canaries) < len(self.labels):
+            raise UserError(f"canaries: {len(self.labels)}; allowed: fewer, as inputs have too few entries")
+        batch: list[int | None] = []  # canaries by row
+
+        def hear(_: Any, arguments: tuple[Any, ...]) -> None:
+            if network.training:
+                batch[:] = [canaries.get(_bytes(row)) for row in arguments[0]]
+
+        clip = optimizer.clip_and_accumulate
+
+        def with_gradients() -> None:
+            samples: dict[str, Any] = {name: vars(value)["grad_sample"] for name, value in trained.items()}
+            for name, place in self.places:
+                samples[name][(slice(None), *place)] = 0
+            for row, canary in enumerate(batch):
+                if canary is not None:
+                    self.seen += 1
+                    for sample in samples.values():
+                        sample[row] = 0
+                    name, place = self.places[canary]
+                    samples[name][(row, *place)] = LONG
+            clip()
+
+        network.register_forward_pre_hook(hear)
+        optimizer.clip_and_accumulate = with_gradients
+
+
+def _without_hooks(network: nn.Module) -> nn.Module:
+    """A copy of a network, or of what Opacus wrapped, in evaluation mode, that nothing listens to."""
+    bare = copy.deepcopy(getattr(network, WRAPPED.rstrip("."), network)).eval()
+    for part in bare.modules():
+        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+            getattr(part, kind).clear()
+    return bare
+
+
+def _bytes(row: Tensor) -> bytes:
+    return row.detach().cpu().numpy().tobytes()

@@ -1,0 +1,132 @@
+"""Canaries among a training's own examples, each in by a fair coin, and what their scores show.
+
+A canary takes the place of an example. Runs have coins of their own, so that m canaries in each of R runs
+are R m canaries of one mechanism (parallel composition), and the bounds of one run hold for all of them. One
+canary in each of many runs is also a sequence of independent trials.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from pipeline.audits import bounds
+from pipeline.privacy.gaussian import gaussian_delta
+
+Kind = Literal["mislabelled", "extreme"]
+REPEATS = 5  # of a perfect attacker
+# of the canaries that are guessed of; not of all, as those that are in are seldom exactly half
+SHARES = (0.05, 0.2, 0.5, 0.9)
+FEWEST = 8  # independent trials from which thresholds are chosen
+ASSUMING_NOTHING = frozenset({"one_run", "errors"})
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Examples that take the places of others."""
+
+    positions: np.ndarray  # (m,) of the examples that they replace
+    inputs: np.ndarray  # (m, ...)
+    labels: np.ndarray  # (m,)
+
+
+def make_canaries(
+    kind: Kind, inputs: np.ndarray, labels: np.ndarray, count: int, classes: int, seed: int
+) -> Canaries:
+    """Canaries of the form of (N, ...) ``inputs`` and (N,) ``labels``.
+
+    A 'mislabelled' one is an example with another label, drawn at random. Each entry of an 'extreme' one is
+    the least or the largest of all inputs, by coin, and its label is random. The first extreme one has the
+    largest everywhere.
+    """
+    generator = np.random.default_rng([seed, 0])
+    positions = np.sort(generator.choice(len(labels), count, replace=False))
+    own = np.array(inputs[positions])
+    if kind == "mislabelled":
+        others = (labels[positions] + generator.integers(1, classes, count)) % classes
+        return Canaries(positions, own, others.astype(labels.dtype))
+    bright = generator.random(own.shape) < 0.5
+    bright[0] = True
+    extremes = np.where(bright, inputs.max(), inputs.min()).astype(own.dtype)
+    return Canaries(positions, extremes, generator.integers(0, classes, count).astype(labels.dtype))
+
+
+def coins(runs: int, count: int, seed: int) -> np.ndarray:
+    """(R, m) which canaries are in each run."""
+    return np.random.default_rng([seed, 1]).random((runs, count)) < 0.5
+
+
+def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(m,) log-odds of the canaries' labels by (m, K) logits: larger where a network has learnt them."""
+    rows = np.arange(len(labels))
+    others = logits.astype(float)
+    own = others[rows, labels]
+    others[rows, labels] = -inf
+    return own - np.logaddexp.reduce(others, axis=1)
+
+
+def shown(
+    without: np.ndarray, within: np.ndarray, independent: bool, alpha: float, delta: float
+) -> dict[str, float]:
+    """Epsilon that scores show, by bound. Those that assume nothing hold together, and so do the others.
+
+    Args:
+        without: scores of canaries that were not in.
+        within: scores of canaries that were in, larger if an attacker is right.
+        independent: whether each score is of a run of its own.
+        alpha: significance of all bounds that assume the same.
+        delta: of the guarantee; at 0 none assumes a Gaussian.
+    """
+    trials = independent and min(len(without), len(within)) >= FEWEST
+    share = alpha / 2 if trials else alpha
+    found = {"one_run": bounds.by_one_run(without, within, share, delta, SHARES)}
+    if trials:
+        found["errors"] = bounds.by_thresholds(without, within, share, delta)
+    if delta > 0:
+        found["one_run_curve"] = bounds.by_one_run_curve(without, within, share, delta, SHARES)
+        if trials:
+            best, _ = bounds.split(without, within)
+            found["gaussian"] = bounds.by_gaussian(best, share, delta)
+    return found
+
+
+@lru_cache(maxsize=64)
+def attainable(
+    epsilon: float | None, delta: float, trials: int, independent: bool, alpha: float
+) -> dict[str, float]:
+    """Epsilon that a perfect attacker shows with so many trials, by bound: a median of `REPEATS` simulations.
+
+    It sees what a Gaussian mechanism of ``epsilon`` at ``delta`` releases, or randomised response at delta 0.
+    None: what is released has no noise, and no guess is wrong.
+    """
+    seen = []
+    for repeat in range(REPEATS):
+        generator = np.random.default_rng([repeat, trials])
+        present = generator.random(trials) < 0.5
+        if epsilon is None:
+            scores = present.astype(float)
+        elif delta > 0:
+            scores = generator.normal(size=trials) + gaussian_mu(epsilon, delta) * present
+        else:
+            scores = np.where(generator.random(trials) < expit(epsilon), present, ~present).astype(float)
+        seen.append(shown(scores[~present], scores[present], independent, alpha, delta))
+    names = dict.fromkeys(name for found in seen for name in found)
+    return {name: float(np.median([found.get(name, 0.0) for found in seen])) for name in names}
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Mu of the Gaussian mechanism that spends ``epsilon`` at ``delta`` > 0."""
+
+    def excess(mu: float) -> float:
+        return float(gaussian_delta(np.array([epsilon]), np.asarray(mu))[0]) - delta
+
+    return float(brentq(excess, 1e-9, 1e4))
+
+
+def largest(found: dict[str, float], assuming_nothing: bool) -> float:
+    """The largest bound of those that assume nothing, or of all."""
+    return max((value for name, value in found.items() if name in ASSUMING_NOTHING or not assuming_nothing))
