@@ -26,7 +26,7 @@ def keys(said: ast.expr) -> Iterator[str]:
         yield from keys(said.orelse)
     elif isinstance(said, ast.JoinedStr):
         # what stands in between is one of the words of this package's own choosing
-        between = {"self.trust": ("local", "curated"), "epsilon_kind": ("claimed", "accounted")}
+        between = {"trust": ("local", "curated"), "epsilon_kind": ("claimed", "accounted")}
         parts = [
             between[ast.unparse(part.value)] if isinstance(part, ast.FormattedValue) else (str(part.value),)  # type: ignore[attr-defined]
             for part in said.values
