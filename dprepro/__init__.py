@@ -8,6 +8,7 @@
 * `epsilon`: what DP-SGD spends, by several accountants, and what it spends at least.
 * `noise_multiplier`: the noise that an epsilon takes.
 * `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
+* `BallsAndBinsSampler`: batches of a torch `DataLoader` by random allocation.
 * `audit`: the epsilon that an attacker's scores show.
 * `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
 * `audit_model`: what canaries in anybody's own training show of their own network.
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from dprepro.gradients import ClippedSum, clipped_sum
     from dprepro.models import ModelAudit, audit_model, worst_start
     from dprepro.replaying import Pair, Replay, Violation, replay
+    from dprepro.samplers import BallsAndBinsSampler
     from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
     "AuditedEpsilon",
+    "BallsAndBinsSampler",
     "Claims",
     "ClippedSum",
     "Mistake",
@@ -59,6 +62,7 @@ _MODULES = {
     "gradients": ("ClippedSum", "clipped_sum"),
     "models": ("ModelAudit", "audit_model", "worst_start"),
     "replaying": ("Pair", "Replay", "Violation", "replay"),
+    "samplers": ("BallsAndBinsSampler",),
     "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }
 

@@ -6,16 +6,18 @@ from typing import Literal
 from dp_accounting import NeighboringRelation
 
 from dprepro.checking import checked
+from pipeline.fields import Count
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
+from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.calibration import least_noise
 from pipeline.privacy.parameters import Epsilon
 from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
-Sampling = Literal["poisson", "fixed", "shuffled"]
+Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def epsilon(
     epochs: float | None = None,
     steps: int | None = None,
     sampling: Sampling = "poisson",
+    participations: Count = 1,
     best_of: float | None = None,
     drawn: Drawn = "geometric",
 ) -> Spent:
@@ -53,13 +56,16 @@ def epsilon(
         examples: N, private examples to train on.
         batch: examples of a step; of Poisson samples, expected.
         noise_multiplier: standard deviation of the noise on a step's sum, over the bound C that each
-            example's gradient is clipped to. Poisson samples are accounted for neighbours that add or remove
-            an example, which moves the sum by C; the others for such that replace one, which moves it by 2 C.
+            example's gradient is clipped to. Poisson samples and allocated batches are accounted for
+            neighbours that add or remove an example, which moves the sum by C; the others for such that
+            replace one, which moves it by 2 C.
         delta: of the guarantee; it should be below 1/N.
         epochs: passes over the examples; or ``steps``.
         steps: steps of the training; or ``epochs``.
         sampling: 'poisson', each example joins by a coin of its own; 'fixed', so many different ones;
-            'shuffled', one after the other.
+            'shuffled', one after the other; 'allocation', each example in one batch of an epoch, drawn for it
+            alone (balls and bins: `BallsAndBinsSampler`), of batches of ``batch`` or a few more, expected.
+        participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
         best_of: trainings on average of a search in which that number is ``drawn``, each has a candidate
             drawn at random, and only the best one is released (Papernot and Steinke 2022). The best must be
             judged on other data than these examples, or by a score that has noise and is accounted for.
@@ -74,7 +80,7 @@ def epsilon(
     """
     settings = dpsgd_settings(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
-        sampling=sampling,
+        sampling=sampling, participations=participations,
     )  # fmt: skip
     spending, total_steps = spending_of(settings), settings.total_steps
     ledger = make_ledger(spending, total_steps, delta, None)
@@ -101,8 +107,10 @@ def noise_multiplier(
     delta: float,
     epochs: float | None = None,
     steps: int | None = None,
+    sampling: Sampling = "poisson",
+    participations: Count = 1,
 ) -> float:
-    """Noise multiplier, over the clipping bound, with which Poisson samples spend at most ``epsilon``.
+    """Noise multiplier, over the clipping bound, with which a training spends at most ``epsilon``.
 
     The tightest proven bound decides, and is between .998 times ``epsilon`` and ``epsilon``.
 
@@ -113,18 +121,23 @@ def noise_multiplier(
         delta: of the guarantee; it should be below 1/N.
         epochs: passes over the examples; or ``steps``.
         steps: steps of the training; or ``epochs``.
+        sampling: as of `epsilon`, which names the neighbouring relation of each.
+        participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
 
     Returns:
         Standard deviation of the noise on a step's sum over the bound C of each example's gradient.
-        Neighbouring data sets differ in one example added or removed.
 
     Raises:
         UserError: a value is not allowed; the line says which, and what is.
     """
-    settings = dpsgd_settings(1.0, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta)
-    spending, total_steps = spending_of(settings), settings.total_steps
+
+    def settings_at(noise: float) -> AccountSettings:
+        return dpsgd_settings(
+            noise, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
+            sampling=sampling, participations=participations,
+        )  # fmt: skip
 
     def spending_at(noise: float) -> SampledGaussian:
-        return spending.model_copy(update={"noise_multiplier": noise})
+        return spending_of(settings_at(noise))
 
-    return least_noise(epsilon, delta, total_steps, spending_at)
+    return least_noise(epsilon, delta, settings_at(1.0).total_steps, spending_at)

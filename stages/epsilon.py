@@ -31,11 +31,15 @@ def epsilon(
     steps: Annotated[int | None, typer.Option(help="Number of steps; or --epochs.")] = None,
     delta: Annotated[float, typer.Option(help="Delta of the guarantee; below 1/N.")] = 1e-5,
     sampling: Annotated[
-        Literal["poisson", "fixed", "shuffled"],
+        Literal["poisson", "fixed", "shuffled", "allocation"],
         typer.Option(
-            help="Sampling: each example with one probability, a fixed number, or a new order per epoch."
+            help="Sampling: each example with one probability, a fixed number, a new order per epoch, or each "
+            "example in one batch of an epoch, drawn for it alone (balls and bins)."
         ),
     ] = "poisson",
+    participations: Annotated[
+        int, typer.Option(help="'allocation' only: batches of an epoch that each example is in.")
+    ] = 1,
     best_of: Annotated[
         float | None,
         typer.Option(
@@ -68,7 +72,7 @@ def epsilon(
         "steps": steps,
         "delta": delta,
     }
-    options |= {"sampling": sampling}
+    options |= {"sampling": sampling, "participations": participations}
     with _progress():
         try:
             settings = dpsgd_settings(1.0 if sigma is None else sigma, **options)
@@ -94,7 +98,7 @@ def epsilon(
     if as_json:
         print(ledger.model_dump_json(indent=2))
     else:
-        _print(sigma, batch / examples, ledger)
+        _print(sigma, spending.rate, ledger)
     if delta >= 1 / examples:
         typer.echo(f"delta {delta:g} is not below 1/N: so large a delta may publish an example", err=True)
     elif remark := delta_remark(delta, examples):

@@ -148,6 +148,8 @@ def audit_singles(
     period = max(1, spending.examples // spending.batch)
     turns = (np.arange(steps)[:, None] % period) == phases
     others = {"repeats": repeats(moved), "order": (moved * turns).sum(0)}
+    if spending.sampling == "allocation":
+        others["same_batches"] = ratios_of_same_batches(moved, spending)
     if replicas > 1:
         others["replicas"] = (moved - heard.moved[:, 1]).var(0)
     return Scores(
@@ -200,8 +202,8 @@ def repeats(heard: np.ndarray) -> np.ndarray:
 def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
     """(R,) log likelihood ratios of (T, R) releases, in distances that the record moves them by."""
     variance = spending.noise_multiplier**2
-    if spending.sampling == "shuffled":
-        batches = spending.examples // spending.batch
+    if spending.sampling in ("shuffled", "allocation"):
+        batches = spending.batches
         whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
         of_epoch = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
         return np.asarray(of_epoch.sum(0))
@@ -213,6 +215,13 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
         for count, chance in zip(counts, chances, strict=True)
     ]
     return np.asarray(logsumexp(np.stack(terms), axis=0).sum(0))
+
+
+def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
+    """(R,) log likelihood ratios of (T, R) releases if each epoch has the same allocation to batches."""
+    epochs = len(moved) // spending.batches
+    whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
+    return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:

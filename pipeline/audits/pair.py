@@ -56,6 +56,11 @@ class Absent(Streams):
         """Poisson samples of the others."""
         return [sample[sample < examples - 1] for sample in super().poisson(step, examples, rate)]
 
+    def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
+        """Allocated batches of the others."""
+        samples = super().allocated(step, examples, batches, participations)
+        return [sample[sample < examples - 1] for sample in samples]
+
 
 @dataclass(frozen=True)
 class Overheard:
@@ -122,7 +127,7 @@ def audit_pair(
         """The row's method on one side's data."""
         members = [Replica(name, 0, shortened) for name in names]
         task = make_task(members, row.model, True, data[within], CPU, noise)
-        if not within and small.poisson:
+        if not within and small.add_or_remove:
             streams = Absent(task.streams.names, True, CPU.device, noise)
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)

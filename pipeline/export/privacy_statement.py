@@ -26,6 +26,8 @@ SAMPLING = {
     "poisson": "each example was in a batch by a coin of its own (Poisson), as is accounted for",
     "fixed": "each batch was drawn anew without replacement, as is accounted for",
     "replacement": "each batch was drawn with replacement, as is accounted for",
+    "allocation": "an example's batch of an epoch was drawn for it alone (random allocation), as is "
+    "accounted for",
     "shuffled": "batches were those of a new order each epoch, and no amplification is accounted for",
 }
 STRONG = "AES in counter mode, keyed by entropy of the operating system that was not kept"

@@ -81,6 +81,7 @@ def spending_of(settings: AccountSettings) -> SampledGaussian:
         examples=settings.examples,
         batch=settings.batch,
         sets=settings.sets or 1,
+        participations=settings.participations,
     )
 
 

@@ -127,7 +127,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
         return 0.0, BASIC
     epsilons = {training: _least_epsilon(*training, delta) for training in trainings}
     if max(epsilons.values()) > LARGEST_GRID or any(
-        training.sampling == "shuffled" for training, _ in trainings
+        training.sampling in ("shuffled", "allocation") for training, _ in trainings
     ):
         return _basic(trainings, delta), BASIC
     (first, number), *remaining = trainings.items()

@@ -26,6 +26,9 @@ TOLD = "taken as if it were known in which steps an example was drawn"
 SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
 LIMIT = "a central limit theorem: an approximation, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
+ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the convex order"
+IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
+NO_RENYI_ALLOCATION = "not computed for random allocation"
 NO_RENYI = "no bound is known for draws with replacement"
 NO_GRID = f"not computed at an epsilon beyond {LARGEST_EPSILON:g}, where sampling saves little"
 NO_FINER_GRID = f"not computed at an epsilon below {LEAST_EPSILON:g}"
@@ -149,7 +152,8 @@ def make_ledger(
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
     # a claim by the central limit theorem is one of clipped means, which may turn around; but for those of a
     # Poisson sample's single examples
-    single = spending.sampling == "poisson" and spending.sets == spending.batch
+    coins = spending.sampling in ("poisson", "allocation")
+    single = coins and spending.sets == spending.batch
     shared = claimed_by == "clt" and not single
     epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[tightest], shared)
     ledger = Ledger(
@@ -183,7 +187,7 @@ def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
     """The worst pair of data sets, in words."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
-    single_vector = spending.sampling == "poisson" and not shared
+    single_vector = spending.sampling in ("poisson", "allocation") and not shared
     return statement("always_at_full_length" if single_vector else "turns_around")
 
 
@@ -291,14 +295,21 @@ def bounds_of(
     )
     if grid is not None:
         accounting_method = CLOSED if isinstance(grid, OneStep) else accounting
-        pld = AccountantEpsilon(accountant=f"pld ({accounting_method})", epsilon=grid.epsilon(delta))
+        allocation_note = ALLOCATION if spending.participations == 1 else IN_BLOCKS
+        pld = AccountantEpsilon(
+            accountant=f"pld ({accounting_method})",
+            epsilon=grid.epsilon(delta),
+            note=allocation_note if spending.sampling == "allocation" else None,
+        )
     else:
         reason = (
             NO_FINER_GRID if bound < LEAST_EPSILON else NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
         )
         reason = NO_LOSSES if spending.sampling == "shuffled" else reason
         pld = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=reason)
-    note = NO_RENYI if renyi is None else INTEGRAL if spending.sampling == "poisson" else None
+    note = INTEGRAL if spending.sampling == "poisson" else None
+    if renyi is None:
+        note = NO_RENYI_ALLOCATION if spending.sampling == "allocation" else NO_RENYI
     rdp = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
 

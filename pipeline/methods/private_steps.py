@@ -15,13 +15,13 @@ from torch import Tensor
 
 from pipeline.errors import Unproven
 from pipeline.methods.base import Method, over_replicas
-from pipeline.methods.samples import BatchSum, Sample, padded, parts_of
+from pipeline.methods.samples import BatchSum, Sample, independent_samples, padded, parts_of
 from pipeline.methods.spending import Guarantee
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.privacy.sampled_gaussian import SampledGaussian, batches_of_epoch
 from pipeline.privacy.statements import Statement, statement
 
 # Steps from one comparison of an example with itself alone to the next: each costs a pass
@@ -33,7 +33,7 @@ PART = 128
 
 
 class PrivateSteps(Method):
-    """Poisson samples of examples, clipped each by itself, at noise multiplier ``sigma`` of the settings."""
+    """Poisson samples or allocated batches of examples, each clipped by itself; noise of ``sigma``."""
 
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
     draws = 0  # uniform numbers that augmenting one example of a sample takes
@@ -96,14 +96,20 @@ class PrivateSteps(Method):
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
 
     def sample(self, step: int) -> Sample:
-        """A Poisson sample of every replica, of expected size B."""
+        """A Poisson sample of every replica, of expected size B, or its allocated batch."""
         streams, batch = self.task.streams, self.first.batch
-        samples = streams.poisson(step, self.examples, batch / self.examples)
+        samples = independent_samples(streams, self.first, step, self.examples)
         sample = padded(samples, streams.device)
         if self._accounts_rounding and len(samples) == 1:
             # with more replicas the others' sizes say how far a part is padded
             return sample._replace(parts=parts_of(samples[0], self.examples, math.ceil(batch / PART)))
         return sample
+
+    def resumable(self, steps_done: int) -> bool:
+        """Not inside an epoch of allocated batches: a resumed run allocates anew, and some join it twice."""
+        if self.first.drawn != "allocation":
+            return True
+        return steps_done % batches_of_epoch(self.examples, self.first.batch, self.first.joined) == 0
 
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any

@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
 
 class Sample(NamedTuple):
@@ -36,6 +39,16 @@ def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
     edges = np.arange(parts + 1) * examples // parts
     sizes = np.diff(np.searchsorted(sample, edges))
     return tuple(sizes[sizes > 0].tolist())
+
+
+def independent_samples(
+    streams: Streams, settings: MethodSettings, step: int, examples: int
+) -> list[np.ndarray]:
+    """Of each replica the examples of a step's batch, each of which joined by a draw of its own."""
+    if settings.drawn == "allocation":
+        batches = batches_of_epoch(examples, settings.batch, settings.joined)
+        return streams.allocated(step, examples, batches, settings.joined)
+    return streams.poisson(step, examples, settings.batch / examples)
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Literal, Self
 from pipeline.fields import Count, Passes, Positive, Strict
 from pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from pipeline.privacy.parameters import Sampling
+from pipeline.privacy.sampled_gaussian import (
+    NeighboringRelation,
+    SampledGaussian,
+    batches_of_epoch,
+    relation_of,
+    sensitivity,
+)
 from pipeline.privacy.statements import Statement
 
 # Settings in which replicas of any method may differ though they share a step
@@ -99,9 +106,20 @@ class MethodSettings(Strict):
         return "canaries"
 
     @property
-    def poisson(self) -> bool:
-        """Whether an example joins a step's batch by a coin of its own; else neighbours replace one."""
-        return True
+    def drawn(self) -> Sampling:
+        """The way in which batches are drawn: `sampling` of the settings, 'poisson' where they have none."""
+        sampling: Sampling = getattr(self, "sampling", "poisson")
+        return sampling
+
+    @property
+    def joined(self) -> int:
+        """Batches of an epoch that an example is allocated to: `participations` of the settings, or one."""
+        return int(getattr(self, "participations", 1))
+
+    @property
+    def add_or_remove(self) -> bool:
+        """True where neighbouring data sets differ in one example more; else one is replaced."""
+        return relation_of(self.drawn) is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def shortened(self, batch: int, steps: int) -> Self:
         """The same mechanism over ``steps`` batches of ``batch``, all examples each: what an audit trains."""
@@ -135,7 +153,7 @@ class MethodSettings(Strict):
     @property
     def distance(self) -> float:
         """Distance of neighbouring data sets' sums, in clipping bounds."""
-        return sensitivity(relation_of("poisson"))
+        return sensitivity(relation_of(self.drawn))
 
     def parts(self, sizes: Sizes) -> int:
         """Parts of the gradient that are clipped and noised each on its own."""
@@ -158,18 +176,23 @@ class MethodSettings(Strict):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
+        return self.spending_at(self.noise_multiplier(sizes), sizes)
+
+    def spending_at(self, noise_multiplier: float, sizes: Sizes) -> SampledGaussian:
+        """Spending of a step at a noise multiplier."""
         return SampledGaussian(
-            sampling="poisson",
-            noise_multiplier=self.noise_multiplier(sizes),
+            sampling=self.drawn,
+            noise_multiplier=noise_multiplier,
             examples=sizes.examples,
             batch=self.batch,
+            participations=self.joined,
         )
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the paper's claim, and the accountant behind it."""
+        """Delta of the claim, and the accountant behind it: the paper's, which has no bound for allocation."""
         settings: Any = self
-        return settings.delta, "rdp"
+        return settings.delta, "pld" if self.drawn == "allocation" else "rdp"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
         """Reasons why the accounted epsilon doesn't hold with this normalisation."""
@@ -250,7 +273,13 @@ class EpochSettings(MethodSettings):
     epochs: Passes
 
     def total_steps(self, examples: int) -> int:
-        """Number of steps T that make `epochs` passes over ``examples``, in expectation."""
+        """Number of steps T that make `epochs` passes over ``examples``, in expectation.
+
+        Of allocated batches a pass has whole ones alone.
+        """
+        if self.drawn == "allocation":
+            batches = batches_of_epoch(examples, self.batch, self.joined)
+            return max(1, round(self.epochs * batches / self.joined))
         return max(1, round(self.epochs * examples / self.batch))
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
@@ -267,6 +296,20 @@ def momentum_problem(optimizer: str, momentum: float) -> str | None:
     if optimizer == "adam" and momentum > 0:
         return f"settings.momentum: {momentum}; allowed with 'optimizer: adam', which has its own: 0"
     return None
+
+
+def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -> str | None:
+    """Reason why batches can't be allocated as ``settings`` say; None where they can."""
+    if settings.drawn != "allocation":
+        if settings.joined == 1:
+            return None
+        return f"settings.participations: {settings.joined}; allowed without 'sampling: allocation': 1"
+    if batches_of_epoch(circumstances.examples, settings.batch, settings.joined) > settings.joined:
+        return None
+    return (
+        f"settings.batch: {settings.batch} of {circumstances.examples} examples puts each into all "
+        f"{settings.joined} batches of an epoch; allowed with 'sampling: allocation': smaller batches"
+    )
 
 
 def delta_problem(delta: float, circumstances: Circumstances) -> str | None:

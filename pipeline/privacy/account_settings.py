@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Delta, Sampling
+from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
 # whose sums of draws are told, in closed form; and where an example may be drawn into several sets
 MOST_STEPS, MOST_OF_SETS = 10**12, 10**6
@@ -25,6 +26,7 @@ class AccountSettings(Strict):
     # standard deviation of the noise over how far one example moves a part: what floats tell an epsilon of
     noise_multiplier: Annotated[float, Field(ge=1e-9, le=1e9)]
     parts: Count = 1  # L: of the gradient, each clipped and noised on its own
+    participations: Count = 1  # 'allocation' only: batches of an epoch that each example joins
     # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
     sets: Count | None = None
     delta: Delta = 1e-5  # as claimed, even where it is above 1/N and so means little
@@ -38,6 +40,10 @@ class AccountSettings(Strict):
             raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
         if (self.sets is None) == (self.sampling == "replacement"):
             raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
+        if self.participations > 1 and self.sampling != "allocation":
+            raise ValueError(
+                f"participations: {self.participations}; allowed above 1 with 'sampling: allocation' only"
+            )
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
         if not self.length <= MOST_STEPS:
@@ -55,7 +61,8 @@ class AccountSettings(Strict):
 
     @property
     def length(self) -> float:
-        """`total_steps` before it is rounded; of shuffled batches a pass has whole ones alone."""
-        shuffled = self.sampling == "shuffled"
-        in_pass = self.examples // self.batch if shuffled else self.examples / self.batch
+        """`total_steps` before it is rounded; shuffled and allocated batches of a pass are whole ones."""
+        whole = self.sampling in ("shuffled", "allocation")
+        batches = batches_of_epoch(self.examples, self.batch, self.participations)
+        in_pass = batches / self.participations if whole else self.examples / self.batch
         return self.steps or (self.epochs or 0.0) * in_pass

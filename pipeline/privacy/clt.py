@@ -11,7 +11,8 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     """mu of the central limit theorem that papers state for this sampling; None where it overflows.
 
     ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
-    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020.
+    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020,
+    and of ``allocation``, whose likelihood ratios have the same variance, too.
     ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order. A
     first release adds its own in squares (Dong, Roth and Su 2022, Corollary 3.3).
     """
@@ -25,7 +26,8 @@ def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
         return sqrt(spending.epochs(steps)) / noise
     share = spending.rate * sqrt(steps)
     try:
-        mu = share * sqrt(expm1(noise**-2)) if spending.sampling == "poisson" else sqrt(2) * share * h(noise)
+        coins = spending.sampling in ("poisson", "allocation")
+        mu = share * sqrt(expm1(noise**-2)) if coins else sqrt(2) * share * h(noise)
     except OverflowError:
         return None
     return mu if isfinite(mu) else None

@@ -7,7 +7,8 @@ from pydantic import BeforeValidator, Field
 
 # How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
 # independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
-Sampling = Literal["fixed", "replacement", "poisson", "shuffled"]
+# 'allocation': each example in one batch of an epoch, drawn by itself (balls and bins).
+Sampling = Literal["fixed", "replacement", "poisson", "shuffled", "allocation"]
 # How noise is made. 'float32': numbers of that type, added to sums of that type, which holds for real numbers
 # only. 'grid': integers on a grid, which a rounded real number's probabilities have exactly.
 Noise = Literal["float32", "grid"]

@@ -34,8 +34,8 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 
     The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
     """
-    if spending.sampling == "shuffled":
-        return np.array([spending.epochs(steps)]), np.array([1.0])
+    if spending.sampling in ("shuffled", "allocation"):
+        return np.array([spending.epochs(steps) * spending.participations]), np.array([1.0])
     distances, probabilities = step_distances(spending)
     if len(distances) == 1:
         _, largest_sums, total = successes(steps, probabilities[0])

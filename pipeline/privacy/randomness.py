@@ -51,6 +51,7 @@ class Streams:
         self.noise: Noise = noise or ("float32" if reproducible else "grid")
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
         self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
+        self._allocation: tuple[int, list[np.ndarray]] | None = None  # an epoch and `allocation` of replicas
         self._prefetcher = Prefetcher()
         self._released: int | None = None  # the last step whose noise was added to a release
 
@@ -115,6 +116,15 @@ class Streams:
             orders = [self._generator(name, "order", epoch).permutation(examples) for name in self.names]
             self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
         return self._order[1][:, position * batch : (position + 1) * batch]
+
+    def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
+        """For each replica the indices of a step's batch, in rising order, of `allocation`."""
+        epoch, position = divmod(step, batches)
+        if self._allocation is None or self._allocation[0] != epoch:
+            generators = (self._generator(name, "allocation", epoch) for name in self.names)
+            drawn = [allocation(generator, examples, batches, participations) for generator in generators]
+            self._allocation = (epoch, drawn)
+        return [np.flatnonzero((chosen == position).any(1)) for chosen in self._allocation[1]]
 
     def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
         """(R, size) integers in float64: 2^bits of each of R replicas times standard normals, rounded."""
@@ -183,6 +193,22 @@ class Streams:
         """The same for whoever must know them, before they are on the device: a GPU would wait."""
         rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
         return np.stack(rows)
+
+
+def allocation(
+    generator: np.random.Generator, examples: int, batches: int, participations: int
+) -> np.ndarray:
+    """(N, k) different batches of an epoch for each of N ``examples``, uniform and independent of the others.
+
+    Floyd's algorithm: the j-th draw is from one number more than the draw before it, and a number that the
+    example has already becomes the new one.
+    """
+    chosen = np.empty((examples, participations), dtype=np.int64)
+    for column, newest in enumerate(range(batches - participations, batches)):
+        drawn = generator.integers(newest + 1, size=examples)
+        taken = (chosen[:, :column] == drawn[:, None]).any(1)
+        chosen[:, column] = np.where(taken, newest, drawn)
+    return chosen
 
 
 class Prefetcher:

@@ -36,8 +36,8 @@ Relation = Annotated[
 
 
 def relation_of(sampling: Sampling) -> NeighboringRelation:
-    """What neighbouring data sets differ in: a Poisson sample's size depends on theirs, no other's does."""
-    add_or_remove = sampling == "poisson"
+    """Relation of neighbouring data sets: one more or less where batch sizes depend on their number."""
+    add_or_remove = sampling in ("poisson", "allocation")
     return NeighboringRelation.ADD_OR_REMOVE_ONE if add_or_remove else NeighboringRelation.REPLACE_ONE
 
 
@@ -64,6 +64,8 @@ class SampledGaussian(Strict):
     * ``replacement``: ``batch`` independent draws, put into ``sets`` clipped vectors. An example drawn j
       times moves up to min(j, sets) of them, each by the distance above.
     * ``shuffled``: on through a new order of all examples each epoch, so each example is in one batch of it.
+    * ``allocation``: each example joins ``participations`` of an epoch's batches, drawn for it alone;
+      neighbours add or remove one, as in Feldman and Shenfeld 2026. With one of them, balls and bins.
 
     ``first_release`` is the multiplier of Gaussian noise on something else that was released of all examples
     together, once, before the first step, such as statistics of the inputs.
@@ -74,12 +76,20 @@ class SampledGaussian(Strict):
     examples: Count  # N
     batch: Count  # m
     sets: Count = 1  # k
+    participations: Count = 1  # 'allocation': batches of an epoch that an example is in
     first_release: Positive | None = None
 
     @property
     def rate(self) -> float:
-        """m / N, the chance of an example to be in a batch."""
+        """m / N, the probability of an example to be in a batch; k / t of allocated batches."""
+        if self.sampling == "allocation":
+            return self.participations / self.batches
         return self.batch / self.examples
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch of 'shuffled' or 'allocation'."""
+        return batches_of_epoch(self.examples, self.batch, self.participations)
 
     @property
     def neighbouring(self) -> NeighboringRelation:
@@ -93,13 +103,15 @@ class SampledGaussian(Strict):
         vector in the other's place moves the sum twice as far as adding it (`sensitivity`). With it in and
         without it are mixed as in a sample of a fixed size, whose bounds need no more than that all three
         releases, without, with the one and with the other, are no further apart (joint convexity: Balle,
-        Barthe and Gaboardi 2018, Theorem 2).
+        Barthe and Gaboardi 2018, Theorem 2). Where batches are allocated, the one takes the other's place in
+        the same batch, which is taken as known.
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self
         first_release = self.first_release and self.first_release / 2
         halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first_release}
-        return self.model_copy(update={"sampling": "fixed", **halved})
+        sampling = "shuffled" if self.sampling == "allocation" else "fixed"
+        return self.model_copy(update={"sampling": sampling, **halved})
 
     def repeated(self, trainings: int) -> "SampledGaussian":
         """What so many trainings spend as one, of as many times the steps: Gaussian releases add up."""
@@ -127,6 +139,11 @@ class SampledGaussian(Strict):
         mechanism = GaussianDpEvent(self.noise_multiplier)
         if self.sampling == "poisson":
             return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, mechanism), steps)
+        if self.sampling == "allocation":
+            from pipeline.privacy.allocation import RandomAllocationDpEvent
+
+            allocated = RandomAllocationDpEvent(self.batches, self.participations, mechanism)
+            return SelfComposedDpEvent(allocated, self.epochs(steps))
         if self.sampling == "fixed":
             return SelfComposedDpEvent(
                 SampledWithoutReplacementDpEvent(self.examples, self.batch, mechanism), steps
@@ -139,4 +156,9 @@ class SampledGaussian(Strict):
 
     def epochs(self, steps: int) -> int:
         """Epochs begun in ``steps`` steps; examples too few for a last batch are left out of an epoch."""
-        return -(-steps // (self.examples // self.batch))
+        return -(-steps // self.batches)
+
+
+def batches_of_epoch(examples: int, batch: int, participations: int = 1) -> int:
+    """Batches of an epoch in which each of ``examples`` joins ``participations`` of them."""
+    return max(participations, participations * examples // batch)

@@ -39,10 +39,14 @@ def selection_epsilon(
         drawn: the law of that number.
 
     Raises:
-        UserError: ``mean`` is less than one, or not finite.
+        UserError: ``mean`` is less than one or not finite, or batches are allocated.
     """
     if not 1 <= mean < inf:
         raise UserError(f"best of {mean:g}; allowed: 1 or more trainings on average")
+    if spending.sampling == "allocation":
+        raise UserError(
+            "best of several trainings by 'allocation': no bound; allowed: poisson, fixed, shuffled"
+        )
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
     accountant = RdpAccountant(orders, NeighboringRelation[spending.neighbouring.name])
     accountant.compose(RepeatAndSelectDpEvent(spending.event(steps), mean, SHAPES[drawn]))

@@ -11,6 +11,7 @@ from math import inf, isfinite
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
+from pipeline.privacy import allocation
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import step_distances
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -84,10 +85,12 @@ def losses(
         The losses; None for 'shuffled', whose steps depend on each other, for epsilons outside
         `LEAST_EPSILON` to `LARGEST_EPSILON`, and for a delta that is lost in rounding.
     """
-    if steps == 1 and spending.sampling != "shuffled" and spending.first_release is None:
+    independent = spending.sampling not in ("shuffled", "allocation")
+    if steps == 1 and independent and spending.first_release is None:
         return OneStep(spending)
     if (
         spending.sampling == "shuffled"
+        or (spending.sampling == "allocation" and spending.noise_multiplier < allocation.LEAST_NOISE)
         or not LEAST_EPSILON <= bound <= LARGEST_EPSILON
         or delta <= ROUNDING * steps
     ):
@@ -104,6 +107,8 @@ def losses(
 
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
     """1e-4, as dp-accounting has it, and less or more than that for epsilons far from 1."""
+    if spending.sampling == "allocation":
+        return allocation.spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
     return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
 
@@ -123,6 +128,11 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
         first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
         remaining = spending.model_copy(update={"first_release": None})
         return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
+    if spending.sampling == "allocation":
+        epochs = allocation.composed_epochs(
+            spending.noise_multiplier, spending.batches, spending.participations, steps, interval
+        )
+        return Losses(epochs, ROUNDING * steps * spending.participations)
     if spending.sampling == "poisson":
         step_losses = from_gaussian_mechanism(
             spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
+from pipeline.privacy.allocation import LEAST_NOISE, rounded_epoch, spacing_of
 from pipeline.privacy.gaussian import least_epsilon
 from pipeline.privacy.participation import successes
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -63,13 +64,14 @@ def worst_epsilon(
     """
     if not 0 < bound < inf:
         return 0.0
-    pair = _pair(spending, steps)
-    removed, added = pair.within - pair.without, pair.without - pair.within
-    epsilon = max(
-        _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
-        _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
-        _epsilon_of_sum(spending, steps, delta),
-    )
+    epsilon = _epsilon_of_sum(spending, steps, delta)
+    if pair := _pair(spending, steps):
+        removed, added = pair.within - pair.without, pair.without - pair.within
+        epsilon = max(
+            epsilon,
+            _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
+            _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
+        )
     return min(epsilon, _empty_set_limit(spending, steps, delta)) if shared else epsilon
 
 
@@ -78,7 +80,7 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 
     There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
     """
-    if spending.sampling != "poisson" or spending.rate == spending.sets:
+    if spending.sampling not in ("poisson", "allocation") or spending.rate == spending.sets:
         return inf
     # a mini-set has each example with probability m / (N k), and k of them may be empty
     log_empty = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
@@ -86,7 +88,7 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 
 
 @lru_cache(maxsize=8)
-def _pair(spending: SampledGaussian, steps: int) -> Pair:
+def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         # of an epoch's batches one has the record: what the largest of their releases tells
@@ -101,12 +103,29 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair:
         )
         # an epoch that was begun need not have come to the record
         return Pair(without, mixture, steps // batches)
+    if spending.sampling == "allocation":
+        return _pair_of_epochs(spending, steps)
     counts, probabilities = vector_counts(spending)
     edges = np.linspace(-REACH * noise, counts[-1] + REACH * noise, CELLS + 1)
     masses = [_normal_log_masses((edges - mean) / noise) for mean in (0, *counts)]
     unmoved = max(1 - probabilities.sum(), 1e-300)
     within = logsumexp(np.stack(masses), axis=0, b=np.array([unmoved, *probabilities])[:, None])
     return Pair(masses[0], within, steps)
+
+
+def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
+    """Rounded likelihood ratios of allocated epochs: of whole ones, or of one that was begun.
+
+    None with more participations than one in an epoch, and where exponentials overflow.
+    """
+    noise, batches = spending.noise_multiplier, spending.batches
+    if spending.participations > 1 or noise < LEAST_NOISE:
+        return None
+    epochs, done = divmod(steps, batches)
+    laws = rounded_epoch(noise, batches, batches if epochs else done, spacing_of(noise, batches))
+    possible = (laws.without.values > 0) & (laws.within.values > 0)
+    without, within = (np.log(law.values[possible]) for law in laws)
+    return Pair(without, within, max(epochs, 1))
 
 
 def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
@@ -205,7 +224,14 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
     """
     if spending.sampling == "replacement" or (spending.sampling == "shuffled" and spending.rate <= 0.5):
         return 0.0
-    draws, _, probabilities = successes(steps, spending.rate)
+    if spending.sampling == "allocation":
+        epochs = steps // spending.batches
+        draws, probabilities = np.array([epochs * spending.participations]), np.ones(1)
+        steps = epochs * spending.batches
+        if not epochs:
+            return 0.0
+    else:
+        draws, _, probabilities = successes(steps, spending.rate)
     # fewer parts, each with the fewest draws of those that it takes in, are told apart less
     stride = -(-len(draws) // MIXED)
     probabilities = np.add.reduceat(probabilities, np.arange(0, len(probabilities), stride))

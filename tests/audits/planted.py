@@ -52,6 +52,7 @@ from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, 
 DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50
 TAN = TanSettings(batch=400, steps=STEPS, sigma=1.2, learning_rate=1.0, delta=DELTA)
+ALLOCATION = TAN.model_copy(update={"sampling": "allocation", "steps": 4 * STEPS})
 PARTS, CROWD, ROUNDS, RUNS = 4, 50, 30, 200
 BC = BatchClippingSettings.model_validate(
     {
@@ -72,12 +73,12 @@ AuditedEpsilon = tuple[
 ]  # epsilon that an audit shows, and what is accounted for what it attacked
 
 
-def singles(other: str | None = None) -> Callable[[], AuditedEpsilon]:
+def singles(other: str | None = None, of: TanSettings = TAN) -> Callable[[], AuditedEpsilon]:
     """By a thousand canaries in one run; ``other``: an attacker beside the one by likelihoods."""
 
     def audit() -> AuditedEpsilon:
         replicas = 2 if other == "replicas" else 1
-        scores = mechanism.audit_singles(TAN, EXAMPLES, STEPS, "singles", replicas=replicas)
+        scores = mechanism.audit_singles(of, EXAMPLES, of.steps, "singles", replicas=replicas)
         return told(scores, scores.others[other] if other else (scores.without, scores.within))
 
     return audit
@@ -195,6 +196,7 @@ def same_in_layers(
 
 
 NORMAL, POISSON, LAPLACE = Streams.rounded_normal, Streams.poisson, Streams.rounded_laplace
+ALLOCATED = Streams.allocated
 
 
 def same_noise(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
@@ -258,6 +260,21 @@ def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.nd
     return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
 
 
+def same_each_epoch(self: Streams, step: int, examples: int, batches: int, participations: int) -> Any:
+    return ALLOCATED(self, step % batches, examples, batches, participations)
+
+
+def in_two_batches(self: Streams, step: int, examples: int, batches: int, participations: int) -> Any:
+    return ALLOCATED(self, step, examples, batches, 2)
+
+
+def of_fixed_sizes(self: Streams, step: int, examples: int, batches: int, participations: int) -> Any:
+    """A shuffled order, cut into batches of one size."""
+    epoch, position = divmod(step, batches)
+    orders = [self._generator(name, "allocation", epoch).permutation(examples) for name in self.names]
+    return [np.sort(order[position::batches]) for order in orders]
+
+
 def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
@@ -318,6 +335,12 @@ BUGS: dict[str, Bug] = {
     "noise reused across replicas": Bug(Streams, "rounded_normal", same_for_all, singles("replicas")),
     "a sum that isn't rounded": Bug(mechanisms, "_on_grid", unrounded, floats),
     "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
+    "the same allocation each epoch": Bug(
+        Streams, "allocated", same_each_epoch, singles("same_batches", ALLOCATION)
+    ),
+    "allocation to two batches of an epoch": Bug(
+        Streams, "allocated", in_two_batches, singles(of=ALLOCATION)
+    ),
     "a fixed order sampled": Bug(Streams, "poisson", in_order, singles("order")),
     "sensitivity C where it is 2 C": Bug(GaussianMechanism, "deviations", once, crowd),
     "layerwise noise without sqrt(L)": Bug(GaussianMechanism, "deviations", without_root, crowd),
@@ -370,6 +393,12 @@ BEHIND_THE_NOISE = test_randomness.test_each_of_them_is_behind_the_noise_and_not
 FAULTS: dict[str, Fault] = {
     "secret samples of a fixed size": Fault(
         Streams, "poisson", of_fixed_size, test_randomness.test_secret_samples_are_poisson_samples
+    ),
+    "allocated batches of a fixed size": Fault(
+        Streams,
+        "allocated",
+        of_fixed_sizes,
+        partial(test_randomness.test_secret_batches_are_random_allocations, 1),
     ),
     "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
     "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),

@@ -28,6 +28,7 @@ def test_a_planted_fault_fails_its_test(name: str) -> None:
 
 AUDITS = {
     "canaries": planted.singles(),
+    "canaries of allocated batches": planted.singles(of=planted.ALLOCATION),
     "crowd": planted.crowd,
     "labels": planted.labels,
     "computed": planted.computed(planted.LAYER_NORM),

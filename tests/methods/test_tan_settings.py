@@ -45,6 +45,7 @@ def test_tan_shares_a_step_where_only_numbers_differ() -> None:
     }  # fmt: skip
     apart = {
         "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam", "note_norms": True,
+        "sampling": "allocation", "participations": 2,
     }  # fmt: skip
     assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
     for name, value in alike.items():

@@ -220,3 +220,26 @@ def test_secret_samples_are_poisson_samples() -> None:
     ):
         errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
         assert np.abs(errors).max() < 4.5
+
+
+@pytest.mark.parametrize("participations", [1, 2])
+def test_secret_batches_are_random_allocations(participations: int) -> None:
+    """Examples are in so many batches of an epoch; sizes, pairs and epochs are those of independent draws."""
+    examples, batches, epochs = 60, 5, 1500
+    with operating_system(lambda count: bytes(range(count))):
+        source = streams()
+    chosen = np.zeros((epochs, batches, examples))
+    for step in range(epochs * batches):
+        (sample,) = source.allocated(step, examples, batches, participations)
+        assert (np.diff(sample) > 0).all()
+        chosen[step // batches, step % batches, sample] = 1
+    assert (chosen.sum(1) == participations).all()
+    rate = participations / batches
+    assert chosen.sum(2).var() == pytest.approx(examples * rate * (1 - rate), rel=0.1)
+    for within, chance in (
+        (chosen, rate),
+        (chosen[..., 1:] * chosen[..., :-1], rate**2),
+        (chosen[1:] * chosen[:-1], rate**2),
+    ):
+        errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
+        assert np.abs(errors).max() < 4.8

@@ -81,7 +81,7 @@ class BatchClipping(PrivateSteps):
         """The reason why mini-sets don't meet; only trials show that none sees by how much it is padded."""
         if self.single or self.mechanism is None or self.broken:
             return super().isolation
-        if self.first.sampling == "poisson":
+        if self.first.add_or_remove:
             return "tried"
         return "one_at_a_time" if self.task.execution.replicas_at_once == 1 else "by_construction"
 
@@ -93,9 +93,9 @@ class BatchClipping(PrivateSteps):
     def init(self) -> State:
         """Initial parameters, and running averages where there are any."""
         if self.first.private and not self.single:
-            # the examples of a set may see each other; but the sets of a Poisson sample are padded to the
+            # the examples of a set may see each other; but sets whose size is random are padded to the
             # longest, and a network that mixes by itself would see by how much
-            if self.first.sampling == "poisson":
+            if self.first.add_or_remove:
                 Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
             _ = self.resets  # which refuses some networks
         parameters, replicas = self.task.parameters, self.task.replicas
@@ -151,13 +151,15 @@ class BatchClipping(PrivateSteps):
 
         How long the longest set is depends on which replicas are trained together.
         """
-        if self.first.sampling != "poisson" or self.single:
+        if not self.first.add_or_remove or self.single:
             return super().augmentation(chosen, step)
         return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
         """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""
-        return self.first.sampling != "shuffled" or steps_done % (self.examples // self.first.batch) == 0
+        if self.first.sampling != "shuffled":
+            return super().resumable(steps_done)
+        return steps_done % (self.examples // self.first.batch) == 0
 
     def sums(
         self, state: State, sample: Sample, bounds: Bounds, step: int

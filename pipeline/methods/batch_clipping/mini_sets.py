@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pipeline.methods.base import Execution
 from pipeline.methods.base import gradient as differentiated
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.samples import Sample, padded
+from pipeline.methods.samples import Sample, independent_samples, padded
 from pipeline.models.functional import fresh_state, functional_call
 from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
@@ -21,12 +21,13 @@ from pipeline.privacy.randomness import Streams
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
     """The mini-sets of a step, fresh ones each time: (R, K, S).
 
-    A Poisson sample has no fixed size: each of its examples goes into one of the k sets by chance, so that
-    one example more changes one set only. With s = 1 every example is a set of its own.
+    A Poisson sample, or an allocated batch, has no fixed size: each of its examples goes into one of the k
+    sets by chance, so that one example more changes one set only. With s = 1 every example is a set of its
+    own.
     """
     batch, size = settings.batch, settings.set_size
-    if settings.sampling == "poisson":
-        samples = streams.poisson(step, examples, batch / examples)
+    if settings.add_or_remove:
+        samples = independent_samples(streams, settings, step, examples)
         if size > 1:
             return _divide(streams, samples, settings.sets, step)
         sample = padded(samples, streams.device)

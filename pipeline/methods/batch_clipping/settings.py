@@ -5,7 +5,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
-from pipeline.methods.settings import Attack, Circumstances, EpochSettings, delta_problem
+from pipeline.methods.settings import (
+    Attack,
+    Circumstances,
+    EpochSettings,
+    allocation_problem,
+    delta_problem,
+)
 from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta, Sampling
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
@@ -46,6 +52,7 @@ class BatchClippingSettings(EpochSettings):
     # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
     mini_set: Count | None = None
     sampling: Sampling = "fixed"
+    participations: Count = 1  # 'allocation' only: batches of an epoch that each example is in
     note_norms: bool = False  # e_h of every layer into the history
     augment: Literal["none", "crop_flip"] = "none"  # of training images
     side: Count | None = None  # of crops in training, and of images at test, padded; None: as stored
@@ -59,19 +66,14 @@ class BatchClippingSettings(EpochSettings):
     def attack(self) -> Attack:
         """Of one example that turns a clipped mean around, or whose own vector is there or not.
 
-        Poisson samples of single examples are accounted for neighbours that add or remove one, by which a sum
-        moves half as far as by turning one around.
+        Batches of single examples, each drawn by itself, are accounted for neighbours that add or remove one,
+        by which a sum moves half as far as by turning one around.
         """
-        return "canaries" if self.poisson and self.mini_set == 1 else "crowd"
-
-    @property
-    def poisson(self) -> bool:
-        """Whether an example joins a step's batch by a coin of its own."""
-        return self.sampling == "poisson"
+        return "canaries" if self.add_or_remove and self.mini_set == 1 else "crowd"
 
     def shortened(self, batch: int, steps: int) -> Self:
         """Also mini-sets no larger than the batch; sampling without coins draws it whole, as 'fixed' does."""
-        changes: dict[str, Any] = {} if self.poisson else {"sampling": "fixed"}
+        changes: dict[str, Any] = {} if self.add_or_remove else {"sampling": "fixed"}
         if self.mini_set is not None:
             changes["mini_set"] = min(self.mini_set, batch)
         return super().shortened(batch, steps).changed(changes)
@@ -94,7 +96,7 @@ class BatchClippingSettings(EpochSettings):
     @property
     def distance(self) -> float:
         """Distance of neighbouring data sets' sums, in clipping bounds."""
-        return sensitivity(relation_of(self.sampling), shared=self.set_size > 1)
+        return sensitivity(relation_of(self.drawn), shared=self.set_size > 1)
 
     def parts(self, sizes: Sizes) -> int:
         """L of the guarantee: 1, or the number of layers."""
@@ -111,6 +113,7 @@ class BatchClippingSettings(EpochSettings):
             examples=sizes.examples,
             batch=self.batch,
             sets=self.sets,
+            participations=self.participations,
         )
 
     @property
@@ -160,6 +163,8 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
                 f"{self.batch}"
             )
+        if problem := allocation_problem(self, circumstances):
+            return problem
         if self.clipping == "none" and self.sigma > 0:
             return (
                 f"settings.sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: "

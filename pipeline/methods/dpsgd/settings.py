@@ -3,8 +3,14 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Positive, Share
-from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem, momentum_problem
+from pipeline.fields import Count, Positive, Share
+from pipeline.methods.settings import (
+    Circumstances,
+    EpochSettings,
+    allocation_problem,
+    delta_problem,
+    momentum_problem,
+)
 from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.statements import Statement, statement
@@ -38,6 +44,9 @@ class DpsgdSettings(EpochSettings):
     epsilon: Epsilon
     delta: Delta = 1e-5
     accountant: Literal["rdp", "pld"] = "rdp"
+    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
+    sampling: Literal["poisson", "allocation"] = "poisson"
+    participations: Count = 1
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
 
@@ -57,8 +66,11 @@ class DpsgdSettings(EpochSettings):
             UserError: no noise reaches the target epsilon.
         """
         from pipeline.privacy.accounting import noise_for  # whose import takes seconds
+        from pipeline.privacy.calibration import least_noise
 
         rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
+        if self.drawn == "allocation":
+            return least_noise(self.epsilon, self.delta, steps, lambda noise: self.spending_at(noise, sizes))
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)
 
     @property
@@ -83,6 +95,10 @@ class DpsgdSettings(EpochSettings):
         """What doesn't fit, as 'key of the row: why'; None where all does."""
         if problem := momentum_problem(self.optimizer, self.momentum):
             return problem
+        if problem := allocation_problem(self, circumstances):
+            return problem
+        if self.private and self.drawn == "allocation" and self.accountant == "rdp":
+            return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
         if self.private and (problem := delta_problem(self.delta, circumstances)):
             return problem
         return super().problem(circumstances)

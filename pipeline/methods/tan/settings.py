@@ -4,7 +4,13 @@ import math
 from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Count, NotNegative, Positive, Share
-from pipeline.methods.settings import Circumstances, MethodSettings, delta_problem, momentum_problem
+from pipeline.methods.settings import (
+    Circumstances,
+    MethodSettings,
+    allocation_problem,
+    delta_problem,
+    momentum_problem,
+)
 from pipeline.privacy.parameters import Delta
 
 
@@ -27,6 +33,9 @@ class TanSettings(MethodSettings):
     sigma: NotNegative  # noise on the clipped sum has std C sigma
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     delta: Delta = 1e-5
+    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
+    sampling: Literal["poisson", "allocation"] = "poisson"
+    participations: Count = 1
     # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
     # test image whose classes are voted on (AugTest)
     copies: Count = 1
@@ -80,6 +89,8 @@ class TanSettings(MethodSettings):
                 "none': 1"
             )
         if problem := momentum_problem(self.optimizer, self.momentum):
+            return problem
+        if problem := allocation_problem(self, circumstances):
             return problem
         if self.momentum == 0 and self.dampening > 0:
             return f"settings.dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"

@@ -1,0 +1,334 @@
+"""Privacy loss distributions of random allocation: balls and bins (Feldman and Shenfeld 2025 and 2026).
+
+Every epoch puts each example into one of its t batches, independently and uniformly. With the example, an
+epoch's releases have the likelihood ratio W = (X_1 + ... + X_t) / t to those without it, where each
+X_i = exp((2 x_i - 1) / (2 z^2)) is log-normal with mean 1 if the example is missing. Delta is the expectation
+of a convex function of W: of (W - e^epsilon)_+ where the example is removed, and of (1 - e^epsilon W)_+ where
+it is added. So a law with the same mean that is larger in the convex order gives a pair of distributions that
+dominates W's in both directions, and composes. `epoch_ratio` is such a law on a grid of log W: a value
+between two points of the grid is split between them so that the mean stays. The error is of second order in
+the grid's spacing.
+
+`rounded_epoch` is a post-processing of an epoch's releases: the same sums, rounded to the grid after each
+addition. Its laws with and without the example are exact, so that an epsilon of theirs is a lower bound.
+
+A round in which each example joins k of t batches is k such epochs of t / k batches, as an upper bound: a
+uniform choice of k batches is a choice of one batch in each block of a random partition, and knowing the
+partition only helps the attacker.
+
+Neighbouring data sets differ in one example, added or removed: its gradient appears or disappears.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, reduce
+from math import ceil, exp, expm1, floor, log, log1p, sqrt
+from typing import NamedTuple, TypeVar
+
+import attrs
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.special import ndtr
+
+# Spacing of an epoch's grid in standard deviations of its privacy loss; and the largest
+FINENESS, LARGEST_SPACING = 0.05, 0.01
+MOST_POINTS = 100_000  # of one log-normal's grid
+REACH = 11.0  # standard deviations beyond both means that the grid of a log-normal covers
+RARE = 1e-24  # probability of each end of a grid that is cut off
+LEAST_NOISE = 0.05  # noise multiplier; exponentials of losses overflow with less
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(5)
+
+Law = TypeVar("Law")
+# (offset, share) of the points that a value goes to, by its distance above a point in spacings
+Placement = Callable[[float, float], Iterator[tuple[int, float]]]
+
+
+class Masses(NamedTuple):
+    """Masses at exp(spacing (first + k))."""
+
+    first: int
+    values: np.ndarray  # (K,)
+
+    def logs(self, spacing: float) -> np.ndarray:
+        """(K,) logarithms of the points."""
+        return spacing * (self.first + np.arange(len(self.values)))
+
+
+class Ratio(NamedTuple):
+    """Law of a likelihood ratio without the example."""
+
+    masses: Masses
+    zero: float  # probability of 0
+    beyond: float  # part of the expectation that lies above all points, at no probability
+
+
+class Rounded(NamedTuple):
+    """Laws of a rounded likelihood ratio without the example and with it, on the same points."""
+
+    without: Masses
+    within: Masses
+
+
+def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -> float:
+    """Spacing of an epoch's grid of losses."""
+    exponent = noise_multiplier**-2
+    variance = min(exponent, log1p(expm1(min(exponent, 50.0)) / batches))
+    spacing = min(coarseness * FINENESS * sqrt(variance), LARGEST_SPACING)
+    return max(spacing, (exponent + 2 * REACH / noise_multiplier) / MOST_POINTS)
+
+
+@attrs.frozen
+class RandomAllocationDpEvent(DpEvent):
+    """An epoch of ``steps`` steps, of which each example joins ``selected``, drawn for it alone."""
+
+    steps: int
+    selected: int
+    event: DpEvent
+
+
+def composed_epochs(
+    noise_multiplier: float, batches: int, participations: int, steps: int, spacing: float
+) -> PrivacyLossDistribution:
+    """Privacy losses of ``steps`` steps, an upper bound, on a grid of ``spacing``.
+
+    Args:
+        noise_multiplier: standard deviation of the noise over the distance that an example moves a release.
+        batches: of an epoch.
+        participations: batches of an epoch that an example joins. With more than one, an epoch that was
+            begun counts as a whole.
+        steps: at least 1.
+        spacing: of the grid of losses.
+    """
+    epochs, begun = divmod(steps, batches)
+    if participations > 1:
+        epochs, begun = epochs + (begun > 0), 0
+    # sizes of the blocks of a partition into as many as participations
+    size, larger = divmod(batches, participations)
+    parts = [(size, size, epochs * (participations - larger)), (size + 1, size + 1, epochs * larger)]
+    parts.append((size, begun, 1 if begun else 0))
+    losses = (
+        (epoch_losses(noise_multiplier, block, done, spacing), times) for block, done, times in parts if times
+    )
+    composed = [one if times == 1 else one.self_compose(times) for one, times in losses]
+    return reduce(lambda first, second: first.compose(second), composed)
+
+
+@lru_cache(maxsize=32)
+def epoch_losses(
+    noise_multiplier: float, batches: int, steps: int, spacing: float
+) -> PrivacyLossDistribution:
+    """Privacy losses of an epoch's first ``steps`` steps, an upper bound; arguments are `epoch_ratio`'s."""
+    (first, masses), zero, beyond = epoch_ratio(noise_multiplier, batches, steps, spacing)
+    removed = masses * np.exp(spacing * (first + np.arange(len(masses))))
+    last = first + len(masses) - 1
+    return PrivacyLossDistribution(
+        DensePLDPmf(spacing, first, removed, beyond, True),
+        DensePLDPmf(spacing, -last, masses[::-1].copy(), zero, True),
+    )
+
+
+def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Ratio:
+    """Law, in the convex order an upper bound, of the likelihood ratio of an epoch's first steps.
+
+    Args:
+        noise_multiplier: standard deviation of the noise over the distance that the example moves a release.
+        batches: t, batches of the epoch.
+        steps: steps that were done, from 1 to t.
+        spacing: of the grid of log W.
+    """
+
+    def add(first: Ratio, second: Ratio, counts: tuple[int, int]) -> Ratio:
+        masses = _sum(first.masses, second.masses, spacing, _split)
+        for law, zero in ((first, second.zero), (second, first.zero)):
+            start = law.masses.first - masses.first
+            masses.values[start : start + len(law.masses.values)] += zero * law.masses.values
+        return _trimmed(Ratio(masses, first.zero * second.zero, first.beyond + second.beyond), spacing)
+
+    total = _repeated(_log_normal(noise_multiplier, batches, spacing), steps, add)
+    missing = 1 - steps / batches  # probability that the example is in a later batch of the epoch
+    return _raised(total, missing, spacing) if steps < batches else total
+
+
+@lru_cache(maxsize=8)
+def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Rounded:
+    """Exact laws of a post-processing of an epoch's first steps; arguments are `epoch_ratio`'s."""
+
+    def add(first: Rounded, second: Rounded, counts: tuple[int, int]) -> Rounded:
+        # the example is in any of the summands
+        within = _sum(first.within, second.without, spacing, _nearest)
+        if first is not second:
+            other = _sum(second.within, first.without, spacing, _nearest)
+            mean = np.average([within.values, other.values], axis=0, weights=counts)
+            within = Masses(within.first, mean)
+        return _cut(Rounded(_sum(first.without, second.without, spacing, _nearest), within))
+
+    first, last = _span(noise_multiplier, batches, spacing)
+    edges = (np.arange(first, last + 2) - 0.5) * spacing + log(batches)
+    edges[0], edges[-1] = -np.inf, np.inf
+    mean = noise_multiplier**-2 / 2
+    leaf = (Masses(first, _normal_masses((edges + shift) * noise_multiplier)) for shift in (mean, -mean))
+    without, within = _repeated(Rounded(*leaf), steps, add)
+    mixture = np.average([within.values, without.values], axis=0, weights=[steps, batches - steps])
+    return Rounded(without, Masses(within.first, mixture))
+
+
+def _repeated(one: Law, count: int, add: Callable[[Law, Law, tuple[int, int]], Law]) -> Law:
+    """The sum of ``count`` independent copies, by doubling; ``add`` is told how many it adds of each."""
+    power, copies = one, 1
+    total, added = None, 0
+    while True:
+        if count & copies:
+            total = power if total is None else add(total, power, (added, copies))
+            added += copies
+        if added == count:
+            assert total is not None, "count is at least 1"
+            return total
+        power, copies = add(power, power, (copies, copies)), 2 * copies
+
+
+def _span(noise_multiplier: float, batches: int, spacing: float) -> tuple[int, int]:
+    """First and last point of the grid of log(X / batches)."""
+    reach = noise_multiplier**-2 / 2 + REACH / noise_multiplier
+    return floor((-reach - log(batches)) / spacing), ceil((reach - log(batches)) / spacing)
+
+
+def _log_normal(noise_multiplier: float, batches: int, spacing: float) -> Ratio:
+    """Law of X / batches, of which each cell's mass is split between the cell's ends."""
+    first, last = _span(noise_multiplier, batches, spacing)
+    left = np.arange(first, last) * spacing
+    # all terms of these integrals are positive, and smooth: no digits are lost
+    inside = spacing * (NODES + 1) / 2
+    z_scores = (left[:, None] + inside + log(batches)) * noise_multiplier + 0.5 / noise_multiplier
+    densities = WEIGHTS * np.exp(-(z_scores**2) / 2) * noise_multiplier * spacing / sqrt(8 * np.pi)
+    values = np.zeros(last - first + 1)
+    values[1:] += densities @ (np.expm1(inside) / expm1(spacing))
+    values[:-1] += densities @ (exp(spacing) * -np.expm1(inside - spacing) / expm1(spacing))
+    # below and above the grid there is less than `RARE`
+    return Ratio(Masses(first, values), RARE, RARE)
+
+
+def _normal_masses(edges: np.ndarray) -> np.ndarray:
+    """Probabilities of a standard normal between rising ``edges``."""
+    left, right = edges[:-1], edges[1:]
+    mirrored = left > 0
+    return ndtr(np.where(mirrored, -left, right)) - ndtr(np.where(mirrored, -right, left))
+
+
+def _split(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
+    """Shares of the two points around a value, so that its mean stays."""
+    below = floor(distance)
+    share = expm1(spacing * (distance - below)) / expm1(spacing)
+    yield below, 1 - share
+    yield below + 1, share
+
+
+def _nearest(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
+    """The point nearest to a value."""
+    yield floor(distance + 0.5), 1.0
+
+
+def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Masses:
+    """Law of the sum of two independent variables, from the lowest point of either on."""
+    low = min(first.first, second.first)
+    high = max(first.first + len(first.values), second.first + len(second.values))
+    total = Masses(low, np.zeros(high - low + ceil(log(2) / spacing) + 1))
+    if first is second:
+        _add_smaller(total, first, first, 1, spacing, place)
+        total.values[:] *= 2
+        _add_diagonal(total, first, first, 0, spacing, place)
+    else:
+        _add_smaller(total, first, second, 0, spacing, place)
+        _add_smaller(total, second, first, 1, spacing, place)
+    return total
+
+
+def _add_smaller(
+    total: Masses, larger: Masses, smaller: Masses, least: int, spacing: float, place: Placement
+) -> None:
+    """Add to ``total`` the sums in which the second summand is ``least`` points, or more, below the first."""
+    split = place is _split
+    # from so many points on a sum lies in the larger summand's own cell
+    far = 1 + floor(-log(expm1(spacing if split else spacing / 2)) / spacing)
+    far = max(far, least)
+    nearest = larger.first - (smaller.first + len(smaller.values) - 1)
+    for apart in range(max(least, nearest), far):
+        _add_diagonal(total, larger, smaller, apart, spacing, place)
+    # all smaller summands together: a split is linear in them
+    index = larger.first + np.arange(len(larger.values)) - far - smaller.first
+    inside = index >= 0
+    if not inside.any():
+        return
+    at = np.minimum(index[inside], len(smaller.values) - 1)
+    masses = larger.values[inside]
+    start = larger.first - total.first + int(np.argmax(inside))
+    below = np.cumsum(smaller.values)[at]
+    if not split:
+        total.values[start : start + len(masses)] += masses * below
+        return
+    scale = smaller.logs(spacing)
+    # moments in units of the larger summand, so that nothing overflows
+    moments = np.cumsum(smaller.values * np.exp(scale - scale[-1]))[at]
+    moments *= np.exp(scale[-1] - larger.logs(spacing)[inside]) / expm1(spacing)
+    total.values[start : start + len(masses)] += masses * (below - moments)
+    total.values[start + 1 : start + 1 + len(masses)] += masses * moments
+
+
+def _add_diagonal(
+    total: Masses, larger: Masses, smaller: Masses, apart: int, spacing: float, place: Placement
+) -> None:
+    """Add to ``total`` the sums whose second summand is ``apart`` points below the first."""
+    begin = max(larger.first, smaller.first + apart)
+    end = min(larger.first + len(larger.values), smaller.first + len(smaller.values) + apart)
+    if begin >= end:
+        return
+    products = (
+        larger.values[begin - larger.first : end - larger.first]
+        * smaller.values[begin - apart - smaller.first : end - apart - smaller.first]
+    )
+    for offset, share in place(log1p(exp(-spacing * apart)) / spacing, spacing):
+        start = begin + offset - total.first
+        total.values[start : start + len(products)] += share * products
+
+
+def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
+    """Law of the ratio plus a ``constant`` above 0; values are split."""
+    masses = law.masses
+    values = np.append(np.exp(masses.logs(spacing)), 0.0) + constant
+    weights = np.append(masses.values, law.zero)
+    points = np.log(values) / spacing
+    below = np.floor(points).astype(int)
+    shares = np.clip(np.expm1(spacing * (points - below)) / expm1(spacing), 0.0, 1.0)
+    first = int(below.min())
+    size = int(below.max()) - first + 2
+    split = np.bincount(below - first, weights * (1 - shares), size)
+    split += np.bincount(below - first + 1, weights * shares, size)
+    return Ratio(Masses(first, split), 0.0, law.beyond)
+
+
+def _trimmed(law: Ratio, spacing: float) -> Ratio:
+    """The law with what hardly ever happens split between 0, the first and the last point, and beyond."""
+    masses, logs = law.masses, law.masses.logs(spacing)
+    moments = masses.values * np.exp(logs)
+    low = int(np.searchsorted(np.cumsum(masses.values), RARE))
+    high = len(logs) - 1 - int(np.searchsorted(np.cumsum(moments[::-1]), RARE))
+    values = masses.values[low : high + 1].copy()
+    values[0] += (masses.values[:low] * np.exp(logs[:low] - logs[low])).sum()
+    zero = law.zero - (masses.values[:low] * np.expm1(logs[:low] - logs[low])).sum()
+    values[-1] += masses.values[high + 1 :].sum()
+    beyond = law.beyond + (masses.values[high + 1 :] * (np.exp(logs[high + 1 :]) - exp(logs[high]))).sum()
+    return Ratio(Masses(masses.first + low, values), float(zero), float(beyond))
+
+
+def _cut(laws: Rounded) -> Rounded:
+    """The laws with what hardly ever happens at the first and the last point."""
+    both = laws.without.values + laws.within.values
+    low = int(np.searchsorted(np.cumsum(both), RARE))
+    high = len(both) - 1 - int(np.searchsorted(np.cumsum(both[::-1]), RARE))
+    cut = []
+    for masses in laws:
+        values = masses.values[low : high + 1].copy()
+        values[0] += masses.values[:low].sum()
+        values[-1] += masses.values[high + 1 :].sum()
+        cut.append(Masses(masses.first + low, values))
+    return Rounded(*cut)

@@ -1,0 +1,132 @@
+"""Allocated batches in every method that draws them: sensitivity, steps, resumption and the ledger."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.audits.pair import Absent
+from pipeline.ledgers.ledger import make_ledger
+from pipeline.methods.base import Execution, Task
+from pipeline.methods.private_steps import PrivateSteps
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.rooms import method_settings
+from pipeline.methods.settings import Circumstances
+from pipeline.models.model import Model
+from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.sampled_gaussian import NeighboringRelation
+
+CPU = Execution(torch.device("cpu"), 1, 256)
+EXAMPLES, BATCH, BATCHES = 41, 10, 4
+SHARED = {"batch": BATCH, "learning_rate": 0.1, "clip": 0.5, "sampling": "allocation", "delta": 1e-5}
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dpsgd": ("dpsgd", {"epochs": 3, "epsilon": 3.0, "accountant": "pld"}),
+    "tan": ("tan", {"steps": 3 * BATCHES, "sigma": 1.5}),
+    "tan, two batches": ("tan", {"steps": 3 * 2 * BATCHES, "sigma": 1.5, "participations": 2}),
+    "examples": ("batch_clipping", {"epochs": 3, "sigma": 1.5, "clipping": "full", "mini_set": 1}),
+    "mini-sets": ("batch_clipping", {"epochs": 3, "sigma": 1.5, "clipping": "full", "mini_set": 5}),
+}
+
+
+def built(name: str, absent: bool = False) -> PrivateSteps:
+    key, own = SETTINGS[name]
+    settings = method_settings()[key].model_validate(SHARED | own)
+    net, random = build_net(Model(name="lenet_300_100"), (1, 8, 8), 10), torch.Generator().manual_seed(0)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.05, generator=random)
+    streams = (Absent if absent else Streams)(["one"], True, CPU.device)
+    task = Task(
+        net=net,
+        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        inputs=torch.randint(256, (EXAMPLES, 1, 8, 8), dtype=torch.uint8, generator=random),
+        labels=torch.randint(10, (EXAMPLES,), generator=random),
+        public=torch.randint(256, (8, 1, 8, 8), dtype=torch.uint8, generator=random),
+        public_labels=torch.arange(8),
+        streams=streams,
+        execution=CPU,
+    )
+    method = build_method(key, task, [settings], "none")
+    assert isinstance(method, PrivateSteps)
+    return method
+
+
+def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
+    """Exact sums of each step, at the initial weights."""
+    heard: list[Tensors] = []
+    mechanism = method.mechanism
+    assert mechanism is not None
+
+    class Silent:
+        def release(self, values: Tensors, bounds: Bounds, *others: Any) -> Tensors:
+            heard.append({name: value.clone() for name, value in values.items()})
+            return {name: torch.zeros_like(value) for name, value in values.items()}
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(mechanism, name)
+
+    method.mechanism = Silent()  # type: ignore[assignment]
+    state = method.init()
+    with torch.no_grad():
+        for step in range(steps):
+            state, _ = method.step(state, step)
+    return heard
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: str) -> None:
+    method = built(name)
+    spending = method.guarantee(0).spending
+    batches, joined = spending.batches, spending.participations
+    pairs = zip(sums(method, 3 * batches), sums(built(name, absent=True), 3 * batches), strict=True)
+    distances = torch.stack(
+        [torch.cat([(ours[key] - theirs[key]).flatten() for key in ours]).norm() for ours, theirs in pairs]
+    )
+    moved = (distances > 1e-5).reshape(3, batches)
+    assert moved.sum(1).tolist() == [joined] * 3
+    assert distances.max() <= method.distance * 0.5 * (1 + 1e-5)
+    assert distances.max() > 0.1
+    # drawn anew each epoch
+    assert len({tuple(row) for row in moved.tolist()}) > 1
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_guarantee_is_of_allocated_batches_and_is_proven(name: str) -> None:
+    method = built(name)
+    guarantee = method.guarantee(0)
+    spending = guarantee.spending
+    steps = method.steps
+    assert (spending.sampling, spending.batches) == ("allocation", steps // 3)
+    ledger = make_ledger(spending, steps, 1e-5, guarantee.claimed_by, others=())  # type: ignore[arg-type]
+    assert ledger.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE
+    assert ledger.accountant is not None
+    assert ledger.accountant.startswith("pld")
+    assert (ledger.epsilon_lower or 0) <= (ledger.epsilon_upper or 0)
+    if name == "dpsgd":
+        assert 0.99 * 3 <= (ledger.epsilon_upper or 0) <= 3
+        assert guarantee.claimed_by == "pld"
+    # two batches of an epoch are bounded in blocks, and a mini-set of so few examples may be empty
+    if name in ("dpsgd", "tan", "examples"):
+        assert (ledger.epsilon_upper or 0) <= 1.02 * (ledger.epsilon_lower or 0)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_goes_on_at_the_beginning_of_an_epoch_alone(name: str) -> None:
+    method = built(name)
+    batches = method.guarantee(0).spending.batches
+    assert [done for done in range(2 * batches + 1) if method.resumable(done)] == [0, batches, 2 * batches]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"accountant": "rdp"}, "settings.accountant: 'rdp' has no bound for 'sampling: allocation'"),
+        ({"batch": 41}, "settings.batch: 41 of 41 examples puts each into all 1 batches of an epoch"),
+        ({"sampling": "poisson", "participations": 2}, "settings.participations: 2; allowed without"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes: dict[str, Any], problem: str) -> None:
+    circumstances = Circumstances("none", "own", EXAMPLES, 0, "own", "own", True, None, None, ())
+    settings = method_settings()["dpsgd"].model_validate(SHARED | SETTINGS["dpsgd"][1] | changes)
+    assert str(settings.problem(replace(circumstances))).startswith(problem)
