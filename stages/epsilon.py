@@ -33,8 +33,8 @@ def epsilon(
     sampling: Annotated[
         Literal["poisson", "fixed", "shuffled", "allocation"],
         typer.Option(
-            help="Sampling: each example with one probability, a fixed number, a new order per epoch, or each "
-            "example in one batch of an epoch, drawn for it alone (balls and bins)."
+            help="Sampling: each example with one probability, a fixed number, a new order per epoch, or one "
+            "batch of an epoch for each example, drawn for it alone (balls and bins)."
         ),
     ] = "poisson",
     participations: Annotated[

@@ -34,6 +34,7 @@ RUN_BY = {
     ("docs/public-network.md", "python", 1): "tests/data/test_trunk.py",
     ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
     ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
+    ("docs/shuffling.md", "python", 1): "tests/library/test_samplers.py",
 }
 # commands that answer in seconds and need nothing but what is committed
 ANSWERS = re.compile(r"dprepro (epsilon|compare) ")

@@ -1,0 +1,59 @@
+"""Random allocation for torch's `DataLoader`, and the page that recommends it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import dprepro
+from tests.docs.blocks import blocks
+
+
+def test_the_page_runs_and_its_numbers_are_these() -> None:
+    (block,) = (block for block in blocks("docs/shuffling.md") if block.language == "python")
+    values: dict[str, Any] = {}
+    exec(block.text, values)
+    spent = values["spent"]
+    assert f"{spent.epsilon_upper} {spent.epsilon_lower}" in block.text
+    assert values["optimizer"].expected_batch_size == 100
+    assert isinstance(values["loader"].batch_sampler, dprepro.BallsAndBinsSampler)
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+def test_an_example_is_in_its_batches_of_an_epoch_and_in_others_in_the_next(participations: int) -> None:
+    sampler = dprepro.BallsAndBinsSampler(2000, 8, participations)
+    loader = DataLoader(TensorDataset(torch.arange(2000)), batch_sampler=sampler)
+    chosen = np.zeros((2, 8, 2000))
+    for epoch in chosen:
+        for number, (rows,) in enumerate(loader):
+            epoch[number, rows.numpy()] = 1
+    assert len(loader) == 8
+    assert (chosen.sum(1) == participations).all()
+    rate = participations / 8
+    sizes = chosen.sum(2)
+    assert np.abs(sizes / 2000 - rate).max() < 5 * (rate * (1 - rate) / 2000) ** 0.5
+    assert len(np.unique(sizes)) > 1
+    overlap = (chosen[0] * chosen[1]).sum(0).mean()
+    assert overlap == pytest.approx(8 * rate**2, abs=0.1)
+
+
+def test_two_samplers_draw_other_batches() -> None:
+    first, second = (list(dprepro.BallsAndBinsSampler(100, 4)) for _ in range(2))
+    assert first != second
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (10, 0), (10, 4, 5), (10, 2.5)])
+def test_numbers_that_do_not_fit_are_refused(numbers: Any) -> None:
+    with pytest.raises(dprepro.UserError, match=r"examples|batches|participations"):
+        dprepro.BallsAndBinsSampler(*numbers)
+
+
+def test_epsilon_of_allocated_batches_is_the_ledgers() -> None:
+    training = {"examples": 1000, "batch": 100, "epochs": 2, "delta": 1e-5, "sampling": "allocation"}
+    spent = dprepro.epsilon(noise_multiplier=1.0, **training)  # type: ignore[arg-type]
+    assert (spent.epsilon_lower or 0) <= (spent.epsilon_upper or 0) <= 1.02 * (spent.epsilon_lower or 0)
+    assert spent.neighbouring.name == "ADD_OR_REMOVE_ONE"
+    noise = dprepro.noise_multiplier(spent.epsilon_upper or 0, **training)  # type: ignore[arg-type]
+    assert noise == pytest.approx(1.0, abs=3e-3)
