@@ -190,7 +190,7 @@ class MethodSettings(Strict):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the claim, and the accountant behind it: the paper's, which has no bound for allocation."""
+        """Delta of the claim, and its accountant: the paper's, or one with a bound for allocation."""
         settings: Any = self
         return settings.delta, "pld" if self.drawn == "allocation" else "rdp"
 

@@ -85,7 +85,7 @@ def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: 
     )
     moved = (distances > 1e-5).reshape(3, batches)
     assert moved.sum(1).tolist() == [joined] * 3
-    assert distances.max() <= method.distance * 0.5 * (1 + 1e-5)
+    assert distances.max() <= method.first.distance * 0.5 * (1 + 1e-5)
     assert distances.max() > 0.1
     # drawn anew each epoch
     assert len({tuple(row) for row in moved.tolist()}) > 1
