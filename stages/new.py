@@ -270,11 +270,11 @@ def level(
     told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
     if axis not in ("epsilon", "sigma"):
         raise UserError(
-            f"rows.{row}: its levels are told apart by {axis!r}; allowed: rows of epsilon or sigma; "
+            f"rows.{row}: its levels differ in {axis!r}; allowed: rows of epsilon or sigma; "
             f"write others into {PARAMS}"
         )
     if [*told] != [axis]:
-        raise UserError(f"rows.{row}: its levels are told apart by {axis!r}; needed: --{axis}, and only it")
+        raise UserError(f"rows.{row}: its levels differ in {axis!r}; needed: --{axis}, and only it")
     if declared.plan is not None:
         raise UserError(
             f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"

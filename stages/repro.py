@@ -56,8 +56,10 @@ def repro(
     slots = executors.slots(on, jobs)
     told = f"{len(work.tasks)} tasks on {on}"
     if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:
-        typer.confirm(f"{told}: some {long}, by rows that ran and by operations. Go on?", abort=True)
-    print(f"{told}; their lines are in {worker.LOGS}", flush=True)
+        typer.confirm(
+            f"{told}: about {long}, estimated from earlier rows and operations. Continue?", abort=True
+        )
+    print(f"{told}; logs: {worker.LOGS}", flush=True)
     begun = time.monotonic()
     console = Console()
     with console.status("") as status:

@@ -88,7 +88,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
 
     rest = order[~np.isin(order, chosen)] if same_set else order
     if data.train + data.validation > len(rest):
-        taken = f", of which public takes {public.count}" if same_set else ""
+        taken = f"; the public split has {public.count} of them" if same_set else ""
         raise UserError(
             f"{PARAMS}: data.{name}: train {data.train} + validation {data.validation} is more than the "
             f"{len(order)} training examples of {data.raw!r}{taken}"

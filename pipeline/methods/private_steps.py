@@ -188,8 +188,8 @@ class PrivateSteps(Method):
             raise Unproven(
                 f"step {step}: an example's part of a clipped sum differs from the one that it has alone by "
                 f"{float((difference / size).max()):.2g} of its size: the network mixes examples, or keeps "
-                "something of them between calls; nothing is proven of this training, and that it stops here "
-                "tells something of its private data",
+                "data of them between calls; nothing is proven for this training, and the stop itself depends "
+                "on its private data",
                 len(self.settings),
             )
 

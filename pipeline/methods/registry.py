@@ -81,8 +81,8 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
     for name, value in net.named_parameters():
         if is_lazy(value):  # noise and clipping need to know every weight
             return (
-                f"{name}: has no size before data pass through it; allowed: layers with sizes, from the "
-                "shape that `build` is told"
+                f"{name}: has no size before data pass through it; allowed: layers with sizes, from "
+                "`build`'s argument `shape`"
             )
         if value.requires_grad and value.dtype != torch.float32:
             return f"{name}: {value.dtype}; allowed: torch.float32"

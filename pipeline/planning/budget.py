@@ -228,4 +228,4 @@ def _check(
             f"{1 / examples:.3g}"
         )
     if (steps is None) == (compute is None):
-        raise UserError("steps, compute: either tells the length; allowed: one of them")
+        raise UserError("steps, compute: both are lengths of the training; needed: one of them")

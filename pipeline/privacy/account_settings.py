@@ -45,7 +45,7 @@ class AccountSettings(Strict):
                 f"participations: {self.participations}; allowed above 1 with 'sampling: allocation' only"
             )
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("either 'epochs' or 'steps' tells the length; allowed: one of them")
+            raise ValueError("'epochs' and 'steps' are both lengths of the training; needed: one of them")
         if not self.length <= MOST_STEPS:
             raise ValueError(f"{self.length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
         if (self.sets or 1) > 1 and self.length > MOST_OF_SETS:

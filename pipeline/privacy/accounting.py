@@ -275,7 +275,7 @@ def noise_for(
     """
     if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
         raise UserError(
-            f"epsilon {epsilon:g} at delta {delta:g} after {steps} steps: not told by 'pld'; "
+            f"epsilon {epsilon:g} at delta {delta:g} after {steps} steps: 'pld' does not resolve it; "
             "allowed: accountant 'rdp'"
         )
     event_at = partial(_event_at, rate=rate, steps=steps, first_release=first_release)

@@ -37,8 +37,8 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
         ({"part": 8}, "settings.part: unknown key"),
         ({"sampling": "replacement"}, "sets: None; it goes with 'sampling: replacement', and only with it"),
         ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
-        ({"steps": 7}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
-        ({"epochs": None}, "either 'epochs' or 'steps' tells the length; allowed: one of them"),
+        ({"steps": 7}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),
+        ({"epochs": None}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),
         ({"order": 8}, "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them"),
         (
             {"order": 8, "claimed_by": "rdp", "sampling": "fixed"},

@@ -96,7 +96,7 @@ def test_a_target_too_loose_is_one_clear_line(accountant: accounting.Accountant)
 
 def test_a_target_below_what_ledgers_tell_by_pld_is_refused() -> None:
     """Where delta alone covers a training, noise that 'pld' takes for enough was claimed to be infinite."""
-    says = r"epsilon 1e-09 at delta 0\.001 after 5 steps: not told by 'pld'; allowed: accountant"
+    says = r"epsilon 1e-09 at delta 0\.001 after 5 steps: 'pld' does not resolve it; allowed: accountant"
     with pytest.raises(UserError, match=says):
         accounting.noise_for(1e-9, 1e-3, 0.2, 5, "pld")
 

@@ -182,7 +182,7 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     ).read_text().replace("      levels", "    levels")
     run("level", "first", "--epsilon", "1.5")
     assert [configured.epsilon for configured in params.load().rows["first"].resolved] == [3, 1.5]
-    assert "rows.second: its levels are told apart by 'epsilon'; needed: --epsilon" in refused(
+    assert "rows.second: its levels differ in 'epsilon'; needed: --epsilon" in refused(
         "level", "second", "--sigma", "1"
     )
     assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
@@ -192,9 +192,7 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     run("level", "first", "--epsilon", "inf")
     assert params.load().rows["first"].resolved[-1].epsilon == math.inf
     run(*row("third", "--method", "tan", "--sigma", "2"))
-    assert "told apart by 'batch'; allowed: rows of epsilon or sigma" in refused(
-        "level", "third", "--sigma", "1"
-    )
+    assert "differ in 'batch'; allowed: rows of epsilon or sigma" in refused("level", "third", "--sigma", "1")
 
 
 def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:

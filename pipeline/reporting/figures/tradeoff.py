@@ -15,11 +15,11 @@ from pipeline.results.schema import Ledger
 SUFFIX = "tradeoff"  # of the figure's file
 TITLE = "Trade-off curves of {}"  # for screen readers, of the table
 CAPTION = (
-    "The errors of the best attack that tells two neighbouring data sets apart: an attacker with type I "
-    "error α can't have less type II error than the solid curve, proven for what ran (at its points, "
-    "which straight lines join). Near 1 − α (dotted) the attack is a guess; along the axes it never "
-    "errs. G<sub>μ</sub> (dashed) is the central limit's approximation, and no bound. Rows of the same "
-    "curve are drawn once."
+    "The errors of the best attack that distinguishes two neighbouring data sets: an attacker with type I "
+    "error α can't have less type II error than the solid curve. It is proven for the training as it ran, at "
+    "the curve's points; straight lines join them. Near 1 − α (dotted) the attack is a guess; along the axes "
+    "it never errs. G<sub>μ</sub> (dashed) is the central limit's approximation, and no bound. Rows with the "
+    "same curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 PANELS = Panels(3, 2.8, 2.8 + 0.5, "type II error β")  # squares under their heads

@@ -59,7 +59,7 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         return Guarantee("none_proven", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
         return Guarantee(
-            "none_proven", "the noise is seeded, so whoever knows the seed can take it away", ledger
+            "none_proven", "the noise is seeded, and an attacker with the seed can subtract it", ledger
         )
     within = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
     if _least(ledger, ledger.epsilon_upper) > VACUOUS:
