@@ -188,7 +188,7 @@ class PrivateSteps(Method):
             raise Unproven(
                 f"step {step}: an example's part of a clipped sum differs from the one that it has alone by "
                 f"{float((difference / size).max()):.2g} of its size: the network mixes examples, or keeps "
-                "data of them between calls; nothing is proven for this training, and the stop itself depends "
+                "data of them between calls; nothing is proven for this training, and this stop depends "
                 "on its private data",
                 len(self.settings),
             )
