@@ -1,5 +1,4 @@
 import math
-from typing import Any
 
 import pytest
 
@@ -11,10 +10,7 @@ from pipeline.reporting.vocabulary import words
 from pipeline.reporting.wording import bound, claim
 from pipeline.results.schema import Ledger, Replica
 from tests.reporting.made_up import dpsgd
-
-
-def ledger(claimed: float | None, epsilon_upper: float | None, **changes: Any) -> Ledger:
-    return dpsgd.ledger(claimed=claimed, epsilon_upper=epsilon_upper, **changes)
+from tests.reporting.made_up.dpsgd import bounds as ledger
 
 
 def worth(*ledgers: Ledger, reproducible: bool = False) -> Guarantee:

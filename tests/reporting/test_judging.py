@@ -11,7 +11,7 @@ from pipeline.reporting.facts import table_facts
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages.views import claim_shares, ledger_line
+from pipeline.reporting.pages.views import claim_shares, direction, ledger_line
 from pipeline.reporting.wording import convergence_rule
 from tests.keeping import keep
 from tests.reporting import lookup
@@ -70,6 +70,20 @@ def test_a_claim_without_a_test_says_why() -> None:
     for said in (claim(), claim(LEAST, untested="why")):
         with pytest.raises(ValueError, match="needs either 'tests' or 'untested'"):
             toys.paper(claims=[said])
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["holds", "holds"], "points to yes"),
+        (["holds", "undecided", "undecided", "not run"], "points to yes, in 1 of 3"),
+        (["holds", "fails", "undecided"], "points to no, in 1 of 3"),
+        (["fails", "not run"], "points to no"),
+        (["undecided", "not run"], "points nowhere"),
+    ],
+)
+def test_undecided_comparisons_are_counted(verdicts: list[str], words: str) -> None:
+    assert direction([Outcome(verdict, "") for verdict in verdicts]) == words  # type: ignore[arg-type]
 
 
 # -- what less training may confirm ------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.severity import at_worst, not_covered, sentence
 from pipeline.reporting.vocabulary import SEVERITIES
-from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Composition, Ledger
+from pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger
 from tests.reporting.made_up import dpsgd
 from tests.test_statements import calls, keys
 
@@ -22,11 +22,7 @@ def composition(left_out: int = 0) -> Composition:
 
 
 def floats(shown: float) -> Attack:
-    return Attack(
-        level="epsilon=1", attack=FLOATING_POINT, sees="one release", event="noise", delta=1e-5,
-        epsilon_upper=1.0, whole=False, confidence=0.95, trials=(9, 9), seconds=1,
-        bounds=(Bound(by="coordinates", epsilon=shown),),
-    )  # fmt: skip
+    return dpsgd.attack(shown, 1.0, attack=FLOATING_POINT)
 
 
 def test_every_use_that_anything_says_has_one_grade() -> None:

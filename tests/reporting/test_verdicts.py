@@ -1,29 +1,16 @@
 """Verdicts, of every combination of what is claimed, accounted, computed and shown."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
 from pipeline.reporting.wording import attack_words
-from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from pipeline.results.schema import FLOATING_POINT, Attack, Ledger
 from tests.reporting.made_up import dpsgd
-
-
-def ledger(claimed: float | None, epsilon_upper: float | None, **changes: Any) -> Ledger:
-    return dpsgd.ledger(claimed=claimed, epsilon_upper=epsilon_upper, **changes)
-
-
-def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, **changes: Any) -> Attack:
-    """An attack on fewer steps, but for what is said."""
-    values: dict[str, Any] = {
-        "level": "epsilon=1", "attack": "pair", "sees": "every step", "event": "noise", "delta": 1e-5,
-        "epsilon_upper": epsilon_upper, "whole": False, "confidence": 0.95, "trials": (9, 9), "seconds": 1,
-        "bounds": (Bound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
-    }  # fmt: skip
-    return Attack(**values | changes)
+from tests.reporting.made_up.dpsgd import attack
+from tests.reporting.made_up.dpsgd import bounds as ledger
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pipeline.params import Row, Settings, parse
 from pipeline.privacy.statements import statement
 from pipeline.reporting.vocabulary import words
 from pipeline.results import records
-from pipeline.results.schema import AccountantEpsilon, Ledger, Provenance, Record, Replica
+from pipeline.results.schema import AccountantEpsilon, Attack, Bound, Ledger, Provenance, Record, Replica
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
@@ -182,6 +182,21 @@ def ledger(epsilon: float = 1.0, **changes: Any) -> Ledger:
         "not_covered": (statement("other_choices"),),
     }
     return Ledger(**values | changes)
+
+
+def bounds(claimed: float | None, epsilon_upper: float | None, **changes: Any) -> Ledger:
+    """Ledger with these two epsilons."""
+    return ledger(claimed=claimed, epsilon_upper=epsilon_upper, **changes)
+
+
+def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, **changes: Any) -> Attack:
+    """Attack on fewer steps than the row's, with a bound of ``epsilon``."""
+    values: dict[str, Any] = {
+        "level": "epsilon=1", "attack": "pair", "sees": "every step", "event": "noise", "delta": 1e-5,
+        "epsilon_upper": epsilon_upper, "whole": False, "confidence": 0.95, "trials": (9, 9), "seconds": 1,
+        "bounds": (Bound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
+    }  # fmt: skip
+    return Attack(**values | changes)
 
 
 def write_history(row: str, root: Path, lines: Iterable[Line]) -> str:
