@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import getclosurevars, isfunction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from dprepro.accounting import epsilon
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats
 from pipeline.audits import bounds
-from pipeline.audits.mechanism import ratios, repeats
+from pipeline.audits.mechanism import ratios, ratios_of_same_batches, repeats
 from pipeline.audits.mistakes import Mistake, recognise
 from pipeline.errors import UserError
 from pipeline.privacy.parameters import Delta, Epsilon
@@ -26,7 +26,7 @@ FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about n
 MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
 SHARES = 10**6  # of all examples, in which a sampling rate is accounted for
 ERROR = 0.001  # with which a right training looks like any mistake
-TESTS = 11
+TESTS = 12
 SPREAD = 16  # weights that an example of many weights has
 MORE = 0.05  # share of examples that the second run has beside the first one's
 
@@ -68,6 +68,7 @@ def audit_training(
     noise_multiplier: float | None = None,
     sample_rate: float | None = None,
     epsilon_claimed: Epsilon | None = None,
+    sampling: Literal["poisson", "allocation"] = "poisson",
     examples: Annotated[int, Field(ge=2, le=MOST_EXAMPLES, multiple_of=2)] = 1000,
     confidence: Confidence = 0.95,
     seed: Annotated[int, Field(ge=0)] = 0,
@@ -92,6 +93,8 @@ def audit_training(
         sample_rate: claimed; None: as the accountant of Opacus's engine was told in the last step. (The
             optimizer's ``expected_batch_size`` is rounded down.)
         epsilon_claimed: of these steps on N examples, such as ``engine.get_epsilon(delta)``.
+        sampling: claimed: 'poisson', or 'allocation', each example in one batch of an epoch of
+            1 / ``sample_rate`` batches, drawn for it alone (`BallsAndBinsSampler`).
         examples: N, an even number up to `MOST_EXAMPLES`.
         confidence: with which each of the two bounds holds.
         seed: of the coins.
@@ -133,17 +136,25 @@ def audit_training(
     inputs[rows, rows] = lengths * present
     canaries = _releases(train, inputs)
     # the rate itself, as a share of a million: rounded to a batch of so few examples it may come out smaller
+    shares = (SHARES, math.ceil(rate * SHARES)) if sampling == "poisson" else (_batches(rate), 1)
     spent = epsilon(
-        examples=SHARES, batch=math.ceil(rate * SHARES), noise_multiplier=sigma, delta=delta, steps=steps
+        examples=shares[0],
+        batch=shares[1],
+        noise_multiplier=sigma,
+        delta=delta,
+        steps=steps,
+        sampling=sampling,
     )
     runs = crowd, canaries
     noise = [np.maximum(run.steps[:, examples:].std(1, keepdims=True), 1e-30) for run in runs]
     # in clipping bounds, if the noise is as claimed
     projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
-    spending = SampledGaussian(sampling="poisson", noise_multiplier=sigma, examples=examples, batch=batch)
+    spending = SampledGaussian(sampling=sampling, noise_multiplier=sigma, examples=examples, batch=batch)
     # who goes through the data in order has a canary in the same batch of every epoch
     in_turn = np.arange(len(projections))[:, None] % (more // batch) == rows // batch
     attacks = [ratios(projections, spending), repeats(projections), (projections * in_turn).sum(0)]
+    if sampling == "allocation":
+        attacks.append(ratios_of_same_batches(projections, spending))
     alpha = (1 - confidence) / len(attacks)
     sides = [(scores[~present], scores[present]) for scores in attacks]
     empty = ~directions.any(0), np.append(~present, np.ones(BLANKS, dtype=bool))
@@ -161,6 +172,7 @@ def audit_training(
         rate,
         sigma,
         _positions(crowd.batch_lengths, lengths),
+        _batches(rate) if sampling == "allocation" else None,
     )
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
@@ -172,6 +184,21 @@ def audit_training(
         ),
         tuple(mistake for mistake in mistakes if mistake.p < ERROR / TESTS),
     )
+
+
+def _batches(rate: float) -> int:
+    """Count the batches of an epoch of allocated batches.
+
+    Returns:
+        1 over the sampling rate.
+
+    Raises:
+        UserError: they are no whole number.
+    """
+    batches = round(1 / rate)
+    if not math.isclose(batches * rate, 1, rel_tol=1e-6):
+        raise UserError(f"sample_rate: {rate:g}; allowed with 'allocation': 1 over the batches of an epoch")
+    return batches
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ def recognise(
     rate: float,
     noise_multiplier: float,
     batches: Sequence[np.ndarray] | None = None,
+    epoch: int | None = None,
 ) -> list[Mistake]:
     """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
 
@@ -58,6 +59,7 @@ def recognise(
         rate: claimed chance of an example to be in a batch.
         noise_multiplier: claimed.
         batches: positions of the examples in each of the crowd's batches; None: not known.
+        epoch: batches of an epoch, of which each example is claimed to be in one; None: Poisson samples.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
@@ -77,7 +79,7 @@ def recognise(
     sizes = None
     if batches is not None:
         sizes = np.array([len(np.unique(batch)) for batch in batches])
-        answers += of_batches(batches, examples)
+        answers += of_batches(batches, examples) if epoch is None else of_allocation(batches, examples, epoch)
         if sum(map(len, batches)) > sizes.sum():
             return answers
     if spoilt:
@@ -171,7 +173,47 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
         "the mean: a weighted sampler, or padding with the same examples"
     )
-    return [*answers, Mistake("weights", text, p)]
+    even = float(stats.chi2.cdf(uneven, freedom))
+    each = (
+        f"examples are in {counts.min()} to {counts.max()} batches each, more alike than in Poisson samples"
+    )
+    order = Mistake("sampler", f"{each}: an order of the examples, or random allocation", even)
+    return [*answers, Mistake("weights", text, p), order]
+
+
+def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> list[Mistake]:
+    """Signs in the batches that they are no random allocations (balls and bins).
+
+    Args:
+        batches: positions of the examples in each batch.
+        examples: N.
+        epoch: batches of an epoch, in each of which an example should be in one.
+
+    Returns:
+        A mistake with each test's p-value.
+    """
+    epochs = len(batches) // epoch
+    counts = np.zeros((epochs, epoch, examples), dtype=int)
+    for number, batch in enumerate(batches[: epochs * epoch]):
+        np.add.at(counts[number // epoch, number % epoch], batch, 1)
+    joined = counts.sum(1)
+    if epochs and not (joined == 1).all():
+        text = f"examples are in {joined.min()} to {joined.max()} of an epoch's {epoch} batches"
+        return [Mistake("sampler", f"{text}, claimed one: no random allocation", 0.0)]
+    sizes = np.array([len(batch) for batch in batches])
+    rate = 1 / epoch
+    p, spread = _dispersion(sizes, examples * rate * (1 - rate))
+    text = f"batch sizes have a variance of {spread:.3g}, allocated ones {examples * rate * (1 - rate):.3g}"
+    answers = [Mistake("sampler", f"{text}: a sampler that isn't random allocation", p)]
+    if epochs > 1:
+        again = int((counts[1:] * counts[:-1]).sum())
+        trials = (epochs - 1) * examples
+        p = float(stats.binomtest(again, trials, rate).pvalue)
+        text = (
+            f"{again / trials:.0%} of the examples are in the same batch as an epoch before, not {rate:.0%}"
+        )
+        answers.append(Mistake("sampler", f"{text}: epochs whose batches are alike", p))
+    return answers
 
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:

@@ -99,6 +99,9 @@ def composed_epochs(
             begun counts as a whole.
         steps: at least 1.
         spacing: of the grid of losses.
+
+    Returns:
+        Losses of removing the example and of adding it.
     """
     epochs, begun = divmod(steps, batches)
     if participations > 1:
@@ -136,6 +139,9 @@ def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: floa
         batches: t, batches of the epoch.
         steps: steps that were done, from 1 to t.
         spacing: of the grid of log W.
+
+    Returns:
+        A law with mean 1.
     """
 
     def add(first: Ratio, second: Ratio, counts: tuple[int, int]) -> Ratio:

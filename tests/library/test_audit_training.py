@@ -449,3 +449,51 @@ def test_a_rate_that_is_no_whole_batch_is_accounted_for_itself() -> None:
     spent = dprepro.epsilon(examples=10_000, batch=504, noise_multiplier=NOISE, delta=DELTA, steps=STEPS)
     assert upper is not None
     assert spent.epsilon_upper == pytest.approx(upper, rel=1e-6)
+
+
+def allocated(**mistakes: bool) -> Callable[[np.ndarray], Iterator[Any]]:
+    """DP-SGD by hand with 20 batches of an epoch by random allocation."""
+
+    def train(examples: np.ndarray) -> Iterator[Any]:
+        random, size = np.random.default_rng(), len(examples)
+        batch_of = random.integers(20, size=size)
+        for step in range(STEPS):
+            if step % 20 == 0 and not mistakes.get("same"):
+                batch_of = random.integers(20, size=size)
+            if mistakes.get("fixed"):
+                batch_of = random.permutation(size) % 20 if step % 20 == 0 else batch_of
+            batch = examples[random.random(size) < 0.05 if mistakes.get("coins") else batch_of == step % 20]
+            clipped = batch / np.maximum(1, np.linalg.norm(batch, axis=1, keepdims=True))
+            yield clipped.sum(0) + NOISE * random.normal(size=examples.shape[1]), batch
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("claimed", "mistakes", "text"),
+    [
+        ("allocation", {}, None),
+        ("poisson", {}, "an order of the examples, or random allocation"),
+        ("allocation", {"same": True}, "epochs whose batches are alike"),
+        ("allocation", {"fixed": True}, "a sampler that isn't random allocation"),
+        ("allocation", {"coins": True}, "claimed one: no random allocation"),
+    ],
+)
+def test_random_allocation_is_told_from_poisson_samples(
+    claimed: Any, mistakes: dict[str, bool], text: str | None
+) -> None:
+    claims = {"noise_multiplier": NOISE, "sample_rate": 0.05, "sampling": claimed}
+    audit = audited(allocated(**mistakes), **claims)
+    assert not audit.broken or mistakes
+    hints = [hint for hint in audit.looks_like if hint.name == "sampler"]
+    assert len(hints) == len(audit.looks_like)
+    assert (not hints) if text is None else any(text in hint.looks_like for hint in hints)
+    steps = dprepro.epsilon(
+        examples=1000, batch=50, noise_multiplier=NOISE, delta=DELTA, steps=STEPS, sampling=claimed
+    )
+    assert audit.epsilon_upper == steps.epsilon_upper
+
+
+def test_allocated_batches_of_an_epoch_are_a_whole_number() -> None:
+    with pytest.raises(dprepro.UserError, match=r"sample_rate: 0\.06; allowed with 'allocation'"):
+        audited(allocated(), noise_multiplier=NOISE, sample_rate=0.06, sampling="allocation")
