@@ -1,0 +1,299 @@
+"""What methods are told: what means nothing is refused, and what replicas may differ in."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipeline import params
+from pipeline.errors import UserError
+from pipeline.methods.laplace.settings import AdlmSettings
+from pipeline.methods.tan.settings import TanSettings
+from tests.params.good import GOOD, PERTURBED, with_relevance
+from tests.refusal import refusal_of
+
+TAN = {"batch": 400, "steps": 25, "sigma": 3, "learning_rate": 4, "copies": 4, "augment": "crop_flip"}
+SMALL = {"batch": 100, "sigma": 0.75}
+
+
+def with_tan(simulation: dict[str, Any] = SMALL, **changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is a reference run and `small` its simulation."""
+    raw = copy.deepcopy(GOOD)
+    raw["rows"]["one"] |= {"method": "tan", "settings": {**TAN, **changes}, "levels": [{}]}
+    small = {"simulates": "one", "settings": {**TAN, **changes, **simulation}}
+    raw["rows"]["small"] = raw["rows"]["one"] | small
+    return raw
+
+
+def reference(**changes: Any) -> dict[str, Any]:
+    """`with_tan` without the simulation."""
+    raw = with_tan(**changes)
+    del raw["rows"]["small"]
+    return raw
+
+
+def tan(**changes: Any) -> TanSettings:
+    return TanSettings.model_validate(TAN | changes)
+
+
+def test_tan_is_as_long_as_it_says_and_noted_ten_times() -> None:
+    assert tan().total_steps(1000) == tan().total_steps(7) == 25
+    for steps, notes in ((25, 10), (10, 10), (1000, 10), (3, 3)):
+        noted = [done for done in range(1, steps + 1) if tan(steps=steps).logs_after(done, 1000)]
+        assert len(noted) == notes
+        assert noted[-1] == steps
+    assert tan().private
+    assert not tan(sigma=0).private
+
+
+def test_tan_shares_a_step_where_only_numbers_differ() -> None:
+    alike = {
+        "sigma": 0.5, "learning_rate": 1.0, "schedule": "cosine", "clip": 2.0, "delta": 1e-6, "momentum": 0.9,
+        "dampening": 0.5, "weight_decay": 0.1, "ema": 0.0,
+    }  # fmt: skip
+    apart = {
+        "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam", "note_norms": True,
+        "sampling": "allocation", "participations": 2,
+    }  # fmt: skip
+    assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
+    for name, value in alike.items():
+        assert tan(**{name: value}).batching_key == tan().batching_key, name
+    for name, value in {**apart, "sigma": 0.0}.items():
+        assert tan(**{name: value}).batching_key != tan().batching_key, name
+
+
+def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
+    raw = with_tan()
+    params.parse(raw)
+    assert tan(**SMALL).simulates(tan())
+    assert not tan().simulates(tan(**SMALL))
+    # any level of the reference will do, and what isn't the mechanism's may differ
+    raw["rows"]["one"]["levels"] = [{"batch": 800}, {"batch": 400}]
+    raw["rows"]["small"] |= {"seeds": 5, "budget": "reduced", "label": "small"}
+    params.parse(raw)
+
+
+@pytest.mark.parametrize(
+    "simulation",
+    [
+        {"batch": 100, "sigma": 0.751},
+        {"batch": 100, "sigma": 3},
+        {"batch": 400, "sigma": 3},
+        {"batch": 800, "sigma": 6},
+        {**SMALL, "steps": 24},
+        {**SMALL, "learning_rate": 2},
+        {**SMALL, "copies": 2},
+        {**SMALL, "clip": 2},
+        {**SMALL, "ema": 0.9},
+    ],
+)
+def test_what_is_no_simulation_is_refused(simulation: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(with_tan(simulation))
+    level = f"batch={simulation['batch']}"
+    assert str(caught.value) == (
+        f"params.yaml: rows.small.simulates: no level of 'one' becomes {level!r} when batch and sigma shrink "
+        "by one factor"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("model", {"name": "lenet_300_100"}, "'one' has another model or other data"),
+        ("data", "other", "'one' has another model or other data"),
+        ("simulates", "two", "no such entry 'two'; allowed: one, small"),
+    ],
+)
+def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, line: str) -> None:
+    raw = with_tan()
+    raw["data"]["other"] = raw["data"]["mnist"]
+    raw["rows"]["small"][key] = value
+    assert refusal_of(lambda: params.parse(raw)) == f"params.yaml: rows.small.simulates: {line}"
+
+
+def with_identical(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained with the same noise on every feature."""
+    raw = copy.deepcopy(GOOD)
+    settings_ = {**PERTURBED, **changes}
+    levels = [{"epsilon": changes.get("epsilon", 1)}]
+    raw["rows"]["one"] |= {"method": "ilm", "settings": settings_, "levels": levels}
+    return raw
+
+
+TOO_LARGE = "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"
+SOUND = {"variant": "sound", "sensitivity": None}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sensitivity": "neurons"}, {"variant": "code", "sensitivity": 9800}, SOUND, {"noise_batch": 1800}],
+)
+def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, Any]) -> None:
+    configured = params.parse(with_identical(**changes)).rows["one"].resolved[0]
+    assert configured.private
+    assert configured.scale_batch == changes.get("noise_batch", 100)
+    assert not configured.model_copy(update={"epsilon": float("inf")}).private
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"sensitivity": "map"}, "sensitivity: 'map' is not allowed: 'maps', 'neurons' or a number above 0"),
+        ({"sensitivity": -1}, "sensitivity: -1 is not allowed: 'maps', 'neurons' or a number above 0"),
+        ({"variant": "local"}, "'local' is not allowed: Input should be 'paper', 'code' or 'sound'"),
+        ({"loss_share": 1}, "1 is not allowed: Input should be less than 1"),
+        ({"clip": 1}, "clip: unknown key"),
+    ],
+)
+def test_a_laplace_setting_that_is_not_allowed_is_told(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(with_identical(**changes))
+    lines = str(caught.value).splitlines()
+    assert all(told.startswith("params.yaml: rows.one.settings.") for told in lines)
+    assert any(line in told for told in lines)
+
+
+def test_shares_of_epsilon_are_one_together() -> None:
+    configured = (
+        params.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
+    )
+    assert configured.input_share + configured.loss_share + configured.relevance_share == pytest.approx(1)
+    assert configured.input_share == pytest.approx(0.6)
+    assert params.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
+
+
+@pytest.mark.parametrize(("loss", "relevance"), [(0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6)])
+def test_the_inputs_need_a_share_of_epsilon(loss: float, relevance: float) -> None:
+    """Whatever way 1 - .7 - .3 is rounded."""
+    assert refusal_of(lambda: params.parse(with_relevance(loss_share=loss, relevance_share=relevance))) == (
+        f"params.yaml: rows.adaptive.settings.relevance_share: {relevance} leaves the inputs nothing; "
+        f"allowed: below {1 - loss:g}"
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1, float("inf")])
+@pytest.mark.parametrize(
+    ("of", "good", "bad", "line"),
+    [
+        ("train", 0.2, 0, "0.0; allowed with the private relevances of 'relevant': above 0"),
+        ("public", 0, 0.2, "0.2; allowed with the public relevances of 'relevant': 0"),
+    ],
+)
+def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
+    of: str, good: float, bad: float, line: str, epsilon: float
+) -> None:
+    relevance = {"of": of, "row": "other"}
+    params.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
+    raw = with_relevance(relevance, relevance_share=bad, epsilon=epsilon)
+    refused = refusal_of(lambda: params.parse(raw))
+    assert refused == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
+
+
+def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
+    configured = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
+    alike = {
+        "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
+        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1,
+    }  # fmt: skip
+    apart = {
+        "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
+        "note_relevance": True,
+    }  # fmt: skip
+    assert alike.keys() | apart.keys() == AdlmSettings.model_fields.keys()
+    for name, value in alike.items():
+        assert configured.model_copy(update={name: value}).batching_key == configured.batching_key, name
+    for name, value in {**apart, "epsilon": float("inf")}.items():
+        assert configured.model_copy(update={name: value}).batching_key != configured.batching_key, name
+
+
+def with_batch_clipping(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained by batch clipping with public examples of its own."""
+    raw = copy.deepcopy(GOOD)
+    raw["data"]["mnist"]["public"]["raw"] = "mnist"
+    raw["rows"]["one"] |= {
+        "method": "batch_clipping",
+        "settings": {"batch": 100, "epochs": 1, "learning_rate": 0.5, "clipping": "adaptive"} | changes,
+        "levels": [{"sigma": 0.5}],
+    }
+    return raw
+
+
+def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
+    raw = with_batch_clipping()
+    raw["raw"]["mnist-again"] = {"of": "mnist"}
+    raw["data"]["mnist"]["public"]["raw"] = "mnist-again"
+    params.parse(raw)
+    raw["data"]["mnist"]["public"]["raw"] = "kmnist"
+    with pytest.raises(UserError, match=r"rows\.one\.data: 'mnist' has a public split of 'kmnist'"):
+        params.parse(raw)
+
+
+def test_augmentation_is_for_images() -> None:
+    raw = with_batch_clipping(augment="crop_flip")
+    params.parse(raw)
+    raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
+    assert refusal_of(lambda: params.parse(raw)) == (
+        "params.yaml: rows.one.settings.augment: is for images, and 'mnist' has texts; allowed: none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "changes", "line"),
+    [
+        (
+            reference,
+            {"augment": "none"},
+            "copies: 4 of an example that is not augmented; allowed with 'augment: none': 1",
+        ),
+        (
+            reference,
+            {"optimizer": "adam", "momentum": 0.9},
+            "momentum: 0.9; allowed with 'optimizer: adam', which has its own: 0",
+        ),
+        (reference, {"dampening": 0.5}, "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
+        (reference, {"delta": 0.001}, "delta: 0.001 means nothing; allowed: below 1/1000"),
+        (reference, {"epochs": 3}, "epochs: unknown key"),
+        (
+            with_identical,
+            {"sensitivity": None},
+            "sensitivity: None; it goes with variants 'paper' and 'code', and only them",
+        ),
+        (
+            with_identical,
+            {"variant": "sound"},
+            "sensitivity: maps; it goes with variants 'paper' and 'code', and only them",
+        ),
+        (
+            with_identical,
+            {**SOUND, "noise_batch": 1800},
+            "noise_batch: 1800; allowed with 'variant: sound', which has no |L|: null",
+        ),
+        (
+            with_batch_clipping,
+            {"mini_set": 30},
+            "mini_set: 30 does not divide the batch; allowed: divisors of 100",
+        ),
+        (
+            with_batch_clipping,
+            {"clipping": "none"},
+            "sigma: 0.5 without clipping protects nothing; allowed: 0 with 'clipping: none'",
+        ),
+        (with_batch_clipping, {"delta": 0.01}, "delta: 0.01 means nothing; allowed: below 1/1000"),
+        *(
+            (
+                build,
+                {"batch": 2000},
+                "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000",
+            )
+            for build in (reference, with_identical, with_batch_clipping)
+        ),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(
+    build: Callable[..., dict[str, Any]], changes: dict[str, Any], line: str
+) -> None:
+    assert params.parse(build()).rows["one"].resolved[0].private
+    refused = refusal_of(lambda: params.parse(build(**changes)))
+    assert refused == f"params.yaml: rows.one.settings.{line}"
