@@ -22,20 +22,14 @@ def rerun(
 ) -> None:
     """Train a row again and compare it with its record; records and weights stay unchanged."""
     from pipeline import params
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
     from pipeline.rerun import RERUNS
     from pipeline.rerun import rerun as run
     from stages.answers import compared
     from stages.progress import showing
-    from stages.train import check_gpu, enough_memory, execution, side_by_side
+    from stages.train import enough_memory, ready, side_by_side
 
     loaded = params.load()
-    declared = loaded.row(row)
-    check_declared(declared.data, loaded)
-    how = execution(device, physical, replicas_at_once)
-    check_gpu(row, declared, how)
-    data = prepared.load(declared.data)
+    data, how = ready(row, loaded, device, physical, replicas_at_once)
     with showing(f"rerun {row}") as show, enough_memory(device):
         differences = run(
             *(row, loaded, data, how, show),
@@ -47,5 +41,6 @@ def rerun(
     for difference in differences:
         print(compared(difference))
     print(f"The rerun is in {RERUNS / row}; delete that folder to train again.")
+    declared = loaded.row(row)
     if not declared.reproducible and any(level.private for level in declared.resolved):
         print("A rerun is a private training of its own: the row's ledger does not count it.")

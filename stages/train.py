@@ -9,8 +9,9 @@ import typer
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
+    from pipeline.data.prepared import Prepared
     from pipeline.methods.base import Execution
-    from pipeline.params import Row
+    from pipeline.params import Settings
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses a GPU if there is one.")]
 Physical = Annotated[
@@ -89,14 +90,23 @@ def enough_memory(device: str) -> Iterator[None]:
         ) from problem
 
 
-def check_gpu(key: str, row: "Row", how: "Execution") -> None:
-    """Refuse a row that needs a GPU on a machine without one.
+def ready(
+    key: str, settings: "Settings", device: str, physical: int, at_once: int
+) -> tuple["Prepared", "Execution"]:
+    """Prepared data of a row, and how to compute by the speed options.
 
     Raises:
-        UserError: it does, and there is none.
+        UserError: the device isn't there, the row needs a GPU and there is none, or its data are not prepared
+            as declared.
     """
+    from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
+
+    row, how = settings.row(key), execution(device, physical, at_once)
     if row.needs == "gpu" and how.device.type == "cpu":
         raise UserError(f"{key}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
+    check_declared(row.data, settings)
+    return prepared.load(row.data), how
 
 
 def train(
@@ -109,19 +119,13 @@ def train(
 ) -> None:
     """Train the missing runs (seeds of levels) of a row; a killed command keeps finished runs."""
     from pipeline import params
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
     from pipeline.training import rows as training
     from stages.progress import showing
 
     loaded = params.load()
-    declared = loaded.row(row)
-    how = execution(device, physical, replicas_at_once)
-    check_gpu(row, declared, how)
-    check_declared(declared.data, loaded)
-    data = prepared.load(declared.data)
+    data, how = ready(row, loaded, device, physical, replicas_at_once)
     print(
-        f"{row}: {len(declared.trainings)} replicas, on {training.describe_device(how.device)}",
+        f"{row}: {len(loaded.row(row).trainings)} replicas, on {training.describe_device(how.device)}",
         flush=True,
     )
     with showing(row) as show, enough_memory(device):
