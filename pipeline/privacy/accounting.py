@@ -94,18 +94,30 @@ class _RdpByParts(PrivacyAccountant):
 
 
 def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
-    """Whether no higher order can give an epsilon below ``epsilon``, as they take longer the higher they are.
+    """Check that no higher order can give an epsilon below ``epsilon``.
 
-    A divergence grows with its order, and the improved conversion takes off no more than this.
+    Higher orders take longer. A divergence grows with its order, and the improved conversion takes off no
+    more than this.
+
+    Returns:
+        True where none can.
     """
     gain = log(order) / (order - 1) - log1p(-1 / order)
     return isfinite(divergence) and divergence > epsilon + gain
 
 
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
-    """Epsilon by privacy loss distributions, an upper bound at any discretisation ``interval``.
+    """Epsilon by privacy loss distributions.
 
-    What rounding may take off a delta is taken off beforehand; infinity where nothing is left of it.
+    Rounding's largest effect on delta is taken off delta beforehand.
+
+    Args:
+        event: composed mechanism.
+        delta: of the guarantee.
+        interval: of the discretisation.
+
+    Returns:
+        An upper bound at any ``interval``; infinity where rounding leaves nothing of delta.
     """
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
     remaining_delta = delta - ROUNDING * _compositions(event)
@@ -150,9 +162,10 @@ def _history(
 
 @lru_cache(maxsize=512)
 def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    """(K,) Renyi divergences of one step, or of one epoch where it is shuffled, at each of the orders.
+    """Renyi divergences of one step, or of one epoch where it is shuffled.
 
-    Those that dp-accounting can't tell are infinite.
+    Returns:
+        (K,) divergences; infinite where dp-accounting has none.
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
@@ -266,12 +279,23 @@ def noise_for(
     accountant: Accountant,
     first_release: float | None = None,
 ) -> float:
-    """Smallest noise multiplier (to a thousandth) that keeps a `poisson_gaussian` within epsilon.
+    """Smallest noise multiplier, to a thousandth, that keeps a `poisson_gaussian` within epsilon.
 
     By 'pld' it is found on a coarse grid, and where the fine one proves less than `NEAR` of epsilon, on that.
 
+    Args:
+        epsilon: target.
+        delta: of the guarantee.
+        rate: of Poisson sampling.
+        steps: of the training.
+        accountant: of the calibration.
+        first_release: noise multiplier of an earlier release of all examples; None: there is none.
+
+    Returns:
+        The noise multiplier.
+
     Raises:
-        UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' can't tell it.
+        UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' has no bound there.
     """
     if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
         raise UserError(

@@ -15,10 +15,16 @@ MOST_VALUES = 20_000  # of a mixture; it is coarser where there would be more
 
 
 def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
-    """How far one step moves by a neighbouring data set: (K,) distances >= 1, and their (K,) probabilities.
+    """Law of the distance by which a neighbouring data set moves one step.
 
     Distances are in those of a single draw. An example that isn't drawn moves nothing, and that probability
     is left out. Draws rarer than `RARE` in all count as the most that are not.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+
+    Returns:
+        (K,) distances >= 1 and their (K,) probabilities.
     """
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate])
@@ -30,9 +36,16 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of ``steps`` squared distances, at most: (K,) values and their (K,) probabilities.
+    """Law of the sum of ``steps`` squared distances, an upper bound.
 
     The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        steps: of the training.
+
+    Returns:
+        (K,) sums and their (K,) probabilities.
     """
     if spending.sampling in ("shuffled", "allocation"):
         return np.array([spending.epochs(steps) * spending.participations]), np.array([1.0])
@@ -53,9 +66,16 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 
 
 def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How many of ``trials`` succeed: (K,) least and (K,) largest numbers, and (K,) probabilities between.
+    """Law of the number of successes among ``trials``, in intervals.
 
     Each number is by itself where few do. Those that hardly ever occur stand at either end.
+
+    Args:
+        trials: independent ones.
+        probability: of success.
+
+    Returns:
+        (K,) least and (K,) largest numbers, and (K,) probabilities between.
     """
     mean = trials * probability
     margin = 10 * sqrt(mean * (1 - probability)) + 50  # beyond it is less than `RARE`
@@ -88,12 +108,19 @@ def _trimmed(probabilities: np.ndarray) -> np.ndarray:
 
 
 def unamplified(spending: SampledGaussian, steps: int) -> Profile:
-    """Delta at epsilons >= 0 for an attacker who is told in which steps an example was drawn, and how often.
+    """Delta for an attacker who knows in which steps an example was drawn, and how often.
 
     Sampling then hides nothing, and what is left is a mixture of Gaussians: sum_h P(H = h) of sqrt(h)/z-GDP,
     H the sum of squared distances. An upper bound for every kind of sampling, as what is told only helps
     (post-processing), and the steps' adaptive composition given it is Gaussian (Dong, Roth and Su 2022,
     Corollary 3.3). Needs no grid of losses, and so bounds an epsilon of millions.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        steps: of the training.
+
+    Returns:
+        Delta at epsilons >= 0.
     """
     values, probabilities = squared_distances(spending, steps)
     first_mu = 1 / spending.first_release if spending.first_release else 0.0

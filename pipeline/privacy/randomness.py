@@ -80,11 +80,19 @@ class Streams:
         return np.random.Generator(AESCounter(counter=seed >> 128, key=seed % 2**128))
 
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
-        """For each replica the indices of a Poisson sample: every example is in with probability ``rate``.
+        """Poisson samples of a step: every example is in with probability ``rate``.
 
         Drawn as a binomial count and then that many distinct examples, which is the same distribution. With
         noise on a grid in rising order: then one example more or less leaves the order of the others, and
         with it what rounding does to their sum. Samples of seeded trainings stay as they always were.
+
+        Args:
+            step: of the training.
+            examples: N.
+            rate: probability of each.
+
+        Returns:
+            Indices of each replica's sample.
         """
         samples = []
         for name in self.names:
@@ -107,9 +115,17 @@ class Streams:
         return torch.from_numpy(np.stack(batches)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices of a step's batch: again and again through the examples in a new order.
+        """Batch of a step that goes through the examples in a new order each epoch.
 
         The last examples of an order, too few for a batch, are left out.
+
+        Args:
+            step: of the training.
+            examples: N.
+            batch: examples of a step.
+
+        Returns:
+            (R, batch) indices.
         """
         epoch, position = divmod(step, examples // batch)
         if self._order is None or self._order[0] != epoch:
@@ -142,9 +158,16 @@ class Streams:
     def rounded_laplace(
         self, step: int, count: int, scales: np.ndarray, purpose: str
     ) -> Iterator[tuple[int, slice, np.ndarray]]:
-        """Integers in float64: ``scales`` (R, d) times ``count`` rows of Laplace numbers of scale 1, rounded.
+        """Laplace numbers of scale 1 times ``scales``, rounded to integers in float64.
 
-        Block by block: the replica, which rows, and these (n, d).
+        Args:
+            step: of the training.
+            count: rows.
+            scales: (R, d).
+            purpose: names the stream.
+
+        Yields:
+            Block by block a replica, a slice of rows, and their (n, d) integers.
         """
         rows = max(1, BLOCK // scales.shape[1])
         for replica, name in enumerate(self.names):
@@ -174,9 +197,17 @@ class Streams:
         return noise
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
-        """(R, size) independent Laplace numbers of scale 1 in float32, as differences of exponential ones.
+        """Independent Laplace numbers of scale 1, as differences of exponential ones.
 
         Drawn on the CPU, so that a training resumed on another device goes on with the same.
+
+        Args:
+            step: of the training.
+            size: numbers of each replica.
+            purpose: names the stream.
+
+        Returns:
+            (R, size) in float32.
         """
         noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
@@ -198,10 +229,19 @@ class Streams:
 def allocation(
     generator: np.random.Generator, examples: int, batches: int, participations: int
 ) -> np.ndarray:
-    """(N, k) different batches of an epoch for each of N ``examples``, uniform and independent of the others.
+    """Random allocation of examples to batches of an epoch.
 
     Floyd's algorithm: the j-th draw is from one number more than the draw before it, and a number that the
     example has already becomes the new one.
+
+    Args:
+        generator: of random numbers.
+        examples: N.
+        batches: of an epoch.
+        participations: k, batches of each example.
+
+    Returns:
+        (N, k) different batches of each example, uniform and independent of the others.
     """
     chosen = np.empty((examples, participations), dtype=np.int64)
     for column, newest in enumerate(range(batches - participations, batches)):
@@ -237,6 +277,9 @@ def _undivided_thread() -> ThreadPoolExecutor:
 
     With these OpenMP would have more threads than cores, and then lets all of them sleep after each
     operation: a step of two threads would take up to twice as long.
+
+    Returns:
+        The thread, in a pool of its own.
     """
     executor, threads = ThreadPoolExecutor(1, "draws"), torch.get_num_threads()
     # asked once, or the thread would take the process's number at its first operation

@@ -42,10 +42,17 @@ def relation_of(sampling: Sampling) -> NeighboringRelation:
 
 
 def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
-    """How far neighbouring data sets move a sum of vectors that are clipped to 1, where one vector differs.
+    """Distance of neighbouring sums of vectors that are clipped to 1, where one vector differs.
 
     It appears or disappears where an example of its own is added or removed. It turns around at worst, which
     is 2, where the example is replaced, or the vector is ``shared`` with others, as a mini-set's mean is.
+
+    Args:
+        relation: of neighbouring data sets.
+        shared: whether a vector is of several examples.
+
+    Returns:
+        1 or 2.
     """
     return 1.0 if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not shared else 2.0
 
@@ -97,7 +104,7 @@ class SampledGaussian(Strict):
         return relation_of(self.sampling)
 
     def replacing(self) -> "SampledGaussian":
-        """What bounds the same training for neighbours that replace one example.
+        """Bound on the same training for neighbours that replace one example.
 
         In a Poisson sample the example that takes another's place is in where that one was, and its clipped
         vector in the other's place moves the sum twice as far as adding it (`sensitivity`). With it in and
@@ -105,6 +112,9 @@ class SampledGaussian(Strict):
         releases, without, with the one and with the other, are no further apart (joint convexity: Balle,
         Barthe and Gaboardi 2018, Theorem 2). Where batches are allocated, the one takes the other's place in
         the same batch, which is taken as known.
+
+        Returns:
+            A mechanism that spends no less for such neighbours.
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self

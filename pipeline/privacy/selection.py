@@ -38,6 +38,9 @@ def selection_epsilon(
         mean: number of trainings on average, 1 or more.
         drawn: the law of that number.
 
+    Returns:
+        An upper bound on epsilon.
+
     Raises:
         UserError: ``mean`` is less than one or not finite, or batches are allocated.
     """

@@ -120,9 +120,15 @@ def _largest_loss(spending: SampledGaussian) -> float:
 
 @lru_cache(maxsize=16)
 def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
-    """The losses of ``steps`` steps and what came before them, on a grid of ``interval``.
+    """Privacy losses of ``steps`` steps and of an earlier release.
 
-    Not for 'shuffled', whose steps depend on each other.
+    Args:
+        spending: not 'shuffled', whose steps depend on each other.
+        steps: of the training.
+        interval: of the grid.
+
+    Returns:
+        The losses.
     """
     if spending.first_release is not None:
         first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
@@ -150,7 +156,7 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
 
 
 def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
-    """(K,) delta of one step at epsilons >= 0, for data sets that differ in one example replaced.
+    """Delta of one step for data sets that differ in one example replaced.
 
     With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
     and alpha = 1 + (e^epsilon - 1) / p: delta(epsilon) = sum_j P(j) delta_j(log alpha), delta_j the
@@ -159,6 +165,13 @@ def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarr
     Without replacement this is p delta_1, exact: Theorem 11 of Zhu, Dong and Wang 2022, and Dong, Roth and
     Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, and the
     same where j is 0 or 1.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        epsilons: (K,) >= 0.
+
+    Returns:
+        (K,) deltas.
     """
     distances, probabilities = step_distances(spending)
     inner_epsilons = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(probabilities.sum()))
@@ -176,6 +189,9 @@ def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistr
     Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon
     delta(-epsilon), and a loss -l has e^-l times the probability of l. A larger delta than the sampling's own
     only makes the bound larger; the kink at 0 is convex.
+
+    Returns:
+        The losses.
     """
     last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
     deltas = amplified_delta(spending, interval * np.arange(last_index + 1))

@@ -53,7 +53,7 @@ class Pair:
 def worst_epsilon(
     spending: SampledGaussian, steps: int, delta: float, bound: float, shared: bool = False
 ) -> float:
-    """An epsilon that ``steps`` steps exceed at ``delta`` on the worst pair named above; 0: none is shown.
+    """Lower bound on epsilon on the worst known pair of neighbouring data sets.
 
     Args:
         spending: the mechanism.
@@ -61,6 +61,9 @@ def worst_epsilon(
         delta: at which epsilon is told.
         bound: an upper bound on epsilon, by which the grid is chosen.
         shared: whether the record turns a vector of others around even where it is added or removed.
+
+    Returns:
+        An epsilon that the steps exceed at ``delta``; 0 where none is shown.
     """
     if not 0 < bound < inf:
         return 0.0
@@ -76,9 +79,13 @@ def worst_epsilon(
 
 
 def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """The largest epsilon at which it doesn't matter that a Poisson sample may leave a mini-set empty.
+    """Largest epsilon at which a Poisson sample's empty mini-sets don't matter.
 
-    There is then nobody to turn around; (1 + e^epsilon) times the chance of that is what it may cost.
+    An empty mini-set has no vector to turn around; the effect is at most (1 + e^epsilon) times its
+    probability.
+
+    Returns:
+        The epsilon.
     """
     if spending.sampling not in ("poisson", "allocation") or spending.rate == spending.sets:
         return inf
@@ -116,7 +123,8 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
 def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
     """Rounded likelihood ratios of allocated epochs: of whole ones, or of one that was begun.
 
-    None with more participations than one in an epoch, and where exponentials overflow.
+    Returns:
+        The pair; None with more participations than one in an epoch, and where exponentials overflow.
     """
     noise, batches = spending.noise_multiplier, spending.batches
     if spending.participations > 1 or noise < LEAST_NOISE:
@@ -129,9 +137,15 @@ def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
 
 
 def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
-    """How many of a step's clipped vectors the record is in: (K,) numbers >= 1, and their (K,) probabilities.
+    """Law of the number of a step's clipped vectors that the record is in.
 
     Of independent draws, those of a mini-set are as many as fill it, and the sets are alike.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+
+    Returns:
+        (K,) numbers >= 1, and their (K,) probabilities.
     """
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate])
@@ -179,12 +193,15 @@ def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: f
 def _profile(
     losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float
 ) -> Callable[[float], float] | None:
-    """A lower bound on delta at an epsilon; None where the grid would get too coarse to tell anything.
+    """Lower bound on delta at an epsilon.
 
     A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean;
     that all of them together fall short of it by more than ``shortfall`` has the probability
     ``error_probability`` by Hoeffding (1963), and so has that they exceed it. So has a sum that leaves the
     grid, by Chernoff.
+
+    Returns:
+        The bound; None where the grid would get too coarse.
     """
     error_probability = ERROR_SHARE * delta
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
@@ -216,11 +233,14 @@ def _profile(
 
 
 def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """What the sum of all releases tells: N(0, T z^2) without the record, and with it N(h, T z^2).
+    """Lower bound on epsilon from the sum of all releases: N(0, T z^2) against N(h, T z^2).
 
     h is how often it was drawn. That the sum is above a threshold has the probability a without the record
     and b with it, and b <= e^epsilon a + delta, whatever the threshold. 0 where it may be drawn several times
     in a step, or once in an epoch's batches.
+
+    Returns:
+        The epsilon.
     """
     if spending.sampling == "replacement" or (spending.sampling == "shuffled" and spending.rate <= 0.5):
         return 0.0

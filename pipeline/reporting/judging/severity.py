@@ -44,8 +44,10 @@ SEVERITY: dict[str, Severity] = {
 }
 # uses of every private training of a public data set, which one paragraph above the ledger's table names
 COMMON = frozenset(
-    ("curves", "digests", "validation", "passed_over", "examples_public")
-    + ("timing", "other_choices", "floating_point")
+    {
+        *("curves", "digests", "validation", "passed_over", "examples_public"),
+        *("timing", "other_choices", "floating_point"),
+    }
 )
 OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
 # further trainings on the same examples, which are weighed by what all spend together
