@@ -191,7 +191,7 @@ def test_projections_are_those_of_single_backward_passes() -> None:
         parameter.grad = released[name]
     with torch.no_grad():
         for parameter in net.parameters():
-            parameter += 1  # a step was made since
+            parameter.add_(1)  # a step was made since
     projections = fast._projections(net, network(8), before)
     net.load_state_dict(before)
     for row, label, projection in zip(fast.inputs, fast.labels, projections, strict=True):
