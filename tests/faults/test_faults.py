@@ -251,7 +251,7 @@ def test_ui_killed_between_statements_of_its_store_ends_as_an_unbroken_one(
 def test_a_command_killed_at_any_of_its_changes_ends_as_an_unbroken_one(
     workspace: Path, empty_store: Path, tmp_path: Path, command: str
 ) -> None:
-    """The number of changes is printed; the last full campaign is in docs/design.md."""
+    """Changes in November 2026: 22 of search, 62 of init, 36 of export, 112 of adopt, and 101 of ui."""
     if command == "ui":
         unbroken = with_store(workspace, empty_store, tmp_path)
     else:
