@@ -64,13 +64,13 @@ def accounted(line: str) -> Iterator[str]:
     from pipeline.reporting.wording import composition, delta_remark, isolation
     from pipeline.results import records
 
-    ledgers, audit = records.read_ledgers(line), records.read_audit(line)
+    ledgers, all_attacks = records.read_ledgers(line), records.read_attacks(line)
     by_level: dict[str, list[Ledger]] = {}
     for replica in ledgers.replicas if ledgers else ():
         by_level.setdefault(replica.level, []).append(replica.ledger)
     for level, ledgers_of_level in by_level.items():
         ledger = worst(ledgers_of_level)
-        attacks = [attack for attack in audit.attacks if attack.level == level] if audit else []
+        attacks = [attack for attack in all_attacks if attack.level == level]
         uses = specific(not_covered(ledger, attacks, ledgers.composition if ledgers else None))
         outside = f"; outside epsilon: {at_worst(uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"

@@ -1,25 +1,78 @@
-"""`dprepro audit ROW`: attacks on a row's own code."""
+"""`dprepro audit ROW`: attacks on a row's own code, or on networks that it trains."""
 
-from typing import Annotated
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stages.train import Device
 
-def audit(row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")]) -> None:
-    """Attack a row's code: lower bounds on its epsilon. Needs neither weights nor data."""
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipeline.params import Settings
+    from pipeline.results.schema import Attack
+
+
+def audit(
+    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
+    model: Annotated[
+        bool,
+        typer.Option(
+            "--model",
+            help="Train the row's network on its own data with a thousand mislabelled canaries, once a "
+            "level, and attack the final models. Needs the data, and as long as a seed of each level.",
+        ),
+    ] = False,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--level", help="With --model: a level, such as epsilon=3; may be given again. None: all."
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Attack a row's code, or its final models: lower bounds on its epsilon."""
     from pipeline import params
-    from pipeline.audits.rows import audit_row
-    from pipeline.reporting.wording import downwards, upwards
     from pipeline.results import records
 
-    path = audit_row(row, params.load())
-    audited = records.read_audit(row)
+    settings = params.load()
+    if model:
+        path = _audit_model(row, settings, device, level or ())
+    else:
+        from pipeline.audits.rows import audit_row
+
+        path = audit_row(row, settings)
+    audited = records.read_model_audit(row) if model else records.read_audit(row)
     assert audited is not None
     for attack in audited.attacks:
-        epsilon_upper = (
-            "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
-        )
-        shown = f"epsilon >= {downwards(attack.largest)} shown"
-        on = f"{attack.attack} on {attack.noise} noise"
-        print(f"{row}, {attack.level}, {on}: {shown}, {epsilon_upper}")
+        print(f"{row}, {describe(attack)}")
     print(f"{row}: audited, {path}")
+
+
+def describe(attack: "Attack") -> str:
+    """An attack in a line."""
+    from pipeline.reporting.wording import downwards, upwards
+
+    epsilon_upper = (
+        "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
+    )
+    most = max((bound.epsilon for bound in attack.could_show), default=None)
+    could = "" if most is None else f", a perfect attacker {downwards(most)}"
+    shown = f"epsilon >= {downwards(attack.largest)} shown{could}"
+    return f"{attack.level}, {attack.attack} on {attack.noise} noise: {shown}, {epsilon_upper}"
+
+
+def _audit_model(row: str, settings: "Settings", device: str, levels: Collection[str]) -> "Path":
+    """Train and attack; the path of the record."""
+    from pipeline.audits.final_model import audit_model
+    from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
+    from stages.train import check_gpu, enough_memory, execution
+
+    declared, how = settings.row(row), execution(device)
+    check_gpu(row, declared, how)
+    check_declared(declared.data, settings)
+    with enough_memory(device):
+        data = prepared.load(declared.data)
+        return audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=levels)

@@ -49,17 +49,19 @@ REPLAYED = 3  # steps with the releases of the other side
 ROUNDED = 1.005  # by how much rounding may move releases further apart than sums: five times its share
 
 
-class Absent(Streams):
-    """Streams of which nobody draws the last example: a data set that it was removed from."""
+class Without(Streams):
+    """Streams whose samples never have some examples: a data set that they were removed from."""
+
+    absent: np.ndarray  # their positions
 
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """Poisson samples of the others."""
-        return [sample[sample < examples - 1] for sample in super().poisson(step, examples, rate)]
+        return [sample[~np.isin(sample, self.absent)] for sample in super().poisson(step, examples, rate)]
 
     def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
         """Allocated batches of the others."""
         samples = super().allocated(step, examples, batches, participations)
-        return [sample[sample < examples - 1] for sample in samples]
+        return [sample[~np.isin(sample, self.absent)] for sample in samples]
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ def audit_pair(
         members = [Replica(name, 0, shortened) for name in names]
         task = make_task(members, row.model, True, data[within], CPU, noise)
         if not within and small.add_or_remove:
-            streams = Absent(task.streams.names, True, CPU.device, noise)
+            streams = Without(task.streams.names, True, CPU.device, noise)
+            streams.absent = np.array([len(white.labels) - 1])
             # a record that is removed, and not one that is like the others
             task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
         return build_method(row.method, task, [shortened] * len(names), row.model.normalization)

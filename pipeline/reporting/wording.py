@@ -318,6 +318,14 @@ def attack_words(attack: Attack | None) -> str:
     return f"{WORDS.attacks[attack.attack]}: {downwards(best.epsilon)} (of {of}; {WORDS.bounds[best.by]})"
 
 
+def final_model_words(attack: Attack | None) -> str:
+    """``0.00 (1.02)``: bound of an attack on a final model, and a perfect attacker's; '' without one."""
+    if attack is None:
+        return ""
+    most = max((bound.epsilon for bound in attack.could_show), default=0.0)
+    return f"{downwards(attack.largest)} ({downwards(most)})"
+
+
 def duration(seconds: float) -> str:
     """``2:05:00``."""
     return str(timedelta(seconds=round(seconds)))

@@ -15,6 +15,7 @@ from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
 from pipeline.results.schema import (
     ACCOUNTING,
+    Attack,
     Audit,
     Evaluation,
     Ledger,
@@ -68,6 +69,29 @@ def audit_path(row: str, root: Path = Path()) -> Path:
 def read_audit(row: str, root: Path = Path()) -> Audit | None:
     """What attacks show; otherwise as `read_run`."""
     return _read(audit_path(row, root), Audit)
+
+
+def model_audit_path(row: str, root: Path = Path()) -> Path:
+    """Path of the attacks on a row's final models."""
+    return root / AUDITS / "models" / f"{row}.json"
+
+
+def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
+    """Write the attacks on a row's final models and return their path."""
+    target = model_audit_path(audit.row, root)
+    write_text(target, audit.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    return target
+
+
+def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
+    """Attacks on a row's final models; otherwise as `read_run`."""
+    return _read(model_audit_path(row, root), Audit)
+
+
+def read_attacks(row: str, root: Path = Path()) -> tuple[Attack, ...]:
+    """Attacks on a row's code and on its final models; otherwise as `read_run`."""
+    audits = read_audit(row, root), read_model_audit(row, root)
+    return tuple(attack for audit in audits if audit for attack in audit.attacks)
 
 
 def search_path(name: str, root: Path = Path()) -> Path:
@@ -212,8 +236,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             f"`git checkout {curves}` brings the right one back"
         )
     entries = {replica.key: replica.ledger for replica in ledgers.replicas}
-    audit = read_audit(key, root)
-    attacks = audit.attacks if audit else ()
+    attacks = read_attacks(key, root)
     evaluation = read_evaluation(key, root)
     measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     replicas = []

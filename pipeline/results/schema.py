@@ -122,6 +122,9 @@ class Ledger(Strict):
 
 
 FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
+FINAL_MODEL = (
+    "final_model"  # the attack on the network alone, which is no part of what `dprepro audit ROW` tries
+)
 
 
 class Bound(Strict):
@@ -139,7 +142,8 @@ class Attack(Strict):
     """An attack on a row's code at one level, what it was accounted for, and what it shows."""
 
     level: Level
-    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`: a module's docstring has each
+    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`, `FINAL_MODEL`: as the docstrings
+    # of modules in `pipeline.audits` have them
     attack: Plain
     # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
     sees: Plain
@@ -151,6 +155,7 @@ class Attack(Strict):
     confidence: Probability
     trials: tuple[Whole, Whole]  # without the record, with it
     bounds: tuple[Bound, ...]
+    could_show: tuple[Bound, ...] = ()  # by a perfect attacker with as many trials; (): not computed
     seconds: NotNegative  # of processor time
 
     @property
@@ -452,7 +457,7 @@ class Record(Strict):
 
 
 class Audit(Kept):
-    """`reports/audits/ROW.json`: what attacks on a row's code show."""
+    """`reports/audits/ROW.json`: what attacks on a row's code show; in `models/`, on its own trainings."""
 
     row: Key
     made_by: dict[str, int]  # versions of the 'method' and 'model' that were attacked, and of the 'audit'

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from pipeline.audits.pair import Absent
+from pipeline.audits.pair import Without
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.methods.base import Execution, Task
 from pipeline.methods.private_steps import PrivateSteps
@@ -36,7 +37,10 @@ def built(name: str, absent: bool = False) -> PrivateSteps:
     net, random = build_net(Model(name="lenet_300_100"), (1, 8, 8), 10), torch.Generator().manual_seed(0)
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.05, generator=random)
-    streams = (Absent if absent else Streams)(["one"], True, CPU.device)
+    streams: Streams = Streams(["one"], True, CPU.device)
+    if absent:
+        streams = Without(["one"], True, CPU.device)
+        streams.absent = np.array([EXAMPLES - 1])
     task = Task(
         net=net,
         parameters={name: value.detach()[None] for name, value in net.named_parameters()},

@@ -8,7 +8,7 @@ from typing import Literal
 from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
-from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
+from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
 # sums of float32 gradients are clipped to their bounds up to this
@@ -39,6 +39,11 @@ def cell_verdict(cell: Cell, record: Record) -> Verdict:
     # of replicas with noise of either kind, as far as those with float32 noise
     noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
     return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible, noise)
+
+
+def on_final_model(attacks: Sequence[Attack]) -> Attack | None:
+    """The attack on the network of its level that was trained for it; None: there is none."""
+    return next((attack for attack in attacks if attack.attack == FINAL_MODEL), None)
 
 
 def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:

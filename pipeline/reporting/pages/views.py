@@ -33,6 +33,7 @@ LEDGER_HEAD = (
     "verdict on what ε covers",
     "attack: shown ≥ (of ≤)",
     "floating point",
+    "final model: shown ≥ (by a perfect attacker)",
     "special uses outside ε, the worst",
 )
 
@@ -207,6 +208,8 @@ def _level_view(cell: Cell, row: RowResult, line: LineResult, decimals: int) -> 
     if value and value.verdict and line.decides(row, cell.level):
         verdict = f": {value.words}"
     attack = wording.attack_words(verdicts.closest(verdicts.on_mechanism(attacks))) if attacks else ""
+    if final_model := wording.final_model_words(verdicts.on_final_model(attacks)):
+        attack += f"; final model {final_model}"
     return LevelView(
         cell, verdict, attack, severity.specific(severity.cell_uses(cell, record)) if record else []
     )
@@ -390,6 +393,7 @@ def ledger_line(fact: Fact) -> LedgerLine:
         word.text + optimistic + vacuous,
         wording.attack_words(verdict.attack),
         verdict.floating_point,
+        wording.final_model_words(verdicts.on_final_model(fact.cell.replicas[0].attacks)) or "–",
         severity.at_worst(uses),
     ]
     return LedgerLine(fact.table.paper, cells, word.tone, SEVERITIES[uses[0].severity].tone if uses else "")

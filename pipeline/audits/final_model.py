@@ -1,0 +1,206 @@
+"""A row's own network on its own data, with mislabelled canaries -> `reports/audits/models/ROW.json`.
+
+Each of m examples is in with a wrong label by a fair coin. Otherwise it is left out, or has its own label
+where neighbours replace an example. The row's method trains on all examples, and the attacker sees the final
+model alone: the log-odds of the wrong labels. Such an attack is far from the best one, which sees every step
+(`pipeline.audits.mechanism`); `could_show` is what a perfect one shows with as many canaries.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.audits import membership, releases
+from pipeline.audits.pair import Without
+from pipeline.audits.rows import ALPHA, noises
+from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
+from pipeline.identity import provenance, versions
+from pipeline.ledgers.ledger import bounds_of
+from pipeline.ledgers.precision import down, up
+from pipeline.methods.base import Execution, Method
+from pipeline.methods.laplace.perturbed import Perturbed
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Row, Settings
+from pipeline.privacy.accounting import describe
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from pipeline.privacy.statements import statement
+from pipeline.results import records
+from pipeline.results.schema import FINAL_MODEL, Attack, Audit, Bound
+from pipeline.training.loop import Replica, make_task
+
+CANARIES = 1000
+SEED = 0
+SAID_EVERY = 30.0  # seconds
+Say = Callable[[str], None]
+
+
+def audit_model(
+    key: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    say: Say,
+    root: Path = Path(),
+    levels: Collection[str] = (),
+) -> Path:
+    """Train private levels of a row once, with canaries, and write the bounds that its models show.
+
+    The record is written after each level.
+
+    Args:
+        key: of the row.
+        settings: params.yaml.
+        data: the row's prepared data.
+        execution: device, and how to compute on it.
+        say: takes lines: before each training what it can show and how long it takes, then where it stands.
+        root: folder of params.yaml.
+        levels: to attack; the record keeps those of the others that still stand. (): all.
+
+    Returns:
+        The path of the record.
+
+    Raises:
+        UserError: a level is unknown, the data have too few examples, or a training diverges.
+    """
+    row = settings.row(key)
+    private = {row.level(config): config for config in row.resolved if config.private}
+    if unknown := sorted(set(levels) - private.keys()):
+        raise UserError(
+            f"--level {', '.join(unknown)}: no private level of {key}; allowed: {', '.join(private)}"
+        )
+    made_by, previous = versions.auditing(row.method, row.model.name), records.read_model_audit(key, root)
+    kept = previous.attacks if previous and previous.made_by == made_by else ()
+    attacks = {attack.level: attack for attack in kept if attack.level in private}
+    seconds = _known_seconds(key, root)
+
+    def write() -> Path:
+        record = Audit(
+            row=key,
+            made_by=made_by,
+            versions=provenance.versions(),
+            attacks=tuple(attacks[level] for level in private if level in attacks),
+            why_none=None if private else statement("nothing_to_attack"),
+        )
+        return records.write_model_audit(record, root)
+
+    for level in levels or private:
+        attacks[level] = _attack(key, row, private[level], data, execution, say, seconds.get(level))
+        write()
+    return write()
+
+
+def _known_seconds(key: str, root: Path) -> dict[str, float]:
+    """Seconds of one recorded training, by level."""
+    run = records.read_run(key, root)
+    replicas = run.replicas if run else ()
+    together = Counter(each.started for each in replicas)  # trained in one go
+    return {each.level: each.cpu_seconds or each.seconds / together[each.started] for each in replicas}
+
+
+def _attack(
+    key: str,
+    row: Row,
+    config: MethodSettings,
+    data: Prepared,
+    execution: Execution,
+    say: Say,
+    seconds: float | None,
+) -> Attack:
+    """Attack on one level, one training of which took ``seconds``."""
+    name, train = f"{key}/{row.level(config)}", data.splits["train"]
+    count = min(CANARIES, len(train) // 2)
+    if count < membership.FEWEST:
+        raise UserError(f"data/prepared/{data.name}: {len(train)} examples; needed: {2 * membership.FEWEST}")
+    labels = np.array(train.labels)
+    canaries = membership.make_canaries("mislabelled", train.inputs, labels, count, data.classes, SEED)
+    (inside,) = membership.coins(1, count, SEED)
+    begun = time.process_time()
+    noise = noises(row)[-1]
+    replica = Replica(f"{name}/final model", SEED, config)
+    task = make_task([replica], row.model, True, data, execution, noise)
+    own = build_method(row.method, task, [config], row.model.normalization)
+    changed = labels.copy()
+    changed[canaries.positions[inside]] = canaries.labels[inside]
+    streams = Without([replica.name], True, execution.device, noise)
+    streams.absent = canaries.positions[~inside] if _left_out(own) else canaries.positions[:0]
+    task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
+    method = build_method(row.method, task, [config], row.model.normalization)
+    event, delta, epsilon_upper = spent(method)
+    alpha = ALPHA / (2 if delta > 0 else 1)
+    could_show = membership.attainable(epsilon_upper, delta, count, False, alpha)
+    of = "no bound" if epsilon_upper is None else f"{epsilon_upper:.2f}"
+    takes = "" if seconds is None else f"; one training took {seconds:.0f} s"
+    most = membership.largest(could_show, False)
+    say(
+        f"{name}: {count:,} of {len(labels):,} examples are canaries: of epsilon {of} a perfect attacker "
+        f"shows {most:.2f}{takes}"
+    )
+    logits = _trained_logits(name, method, task.inputs[torch.from_numpy(canaries.positions)], say)
+    scores = membership.margins(logits, canaries.labels)
+    if not np.isfinite(scores).all():
+        raise UserError(f"{name}: training with canaries diverged; nothing is written")
+    found = membership.shown(scores[~inside], scores[inside], False, alpha, delta)
+    return Attack(
+        level=row.level(config),
+        attack=FINAL_MODEL,
+        sees="the final model",
+        event=event,
+        noise=noise,
+        delta=delta,
+        epsilon_upper=None if epsilon_upper is None else up(epsilon_upper),
+        whole=True,
+        confidence=1 - ALPHA,
+        trials=(int((~inside).sum()), int(inside.sum())),
+        bounds=tuple(_bounds(found)),
+        could_show=tuple(_bounds(could_show)),
+        seconds=round(time.process_time() - begun, 1),
+    )
+
+
+def _bounds(found: dict[str, float]) -> Iterator[Bound]:
+    for name, epsilon in found.items():
+        yield Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in membership.ASSUMING_NOTHING)
+
+
+def _left_out(method: Method) -> bool:
+    """Whether neighbours add or remove an example, and don't replace one."""
+    spending = method.guarantee(0).spending
+    relation = spending.neighbouring if isinstance(spending, SampledGaussian) else None
+    return relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+
+
+def spent(method: Method) -> tuple[str, float, float | None]:
+    """Event, delta and proven epsilon of a method's first replica; None: nothing is proven."""
+    guarantee = method.guarantee(0)
+    spending, delta = guarantee.spending, guarantee.delta or 0.0
+    if isinstance(spending, SampledGaussian):
+        known, _ = bounds_of(spending, method.steps, delta)
+        proven = [bound.epsilon for bound in known.values() if bound.epsilon is not None]
+        event, epsilon_upper = describe(spending.event(method.steps)), min(proven, default=None)
+    else:
+        assert isinstance(method, Perturbed), "private methods have Gaussian or Laplace noise"
+        event, epsilon_upper = str(spending), releases.spent(method)
+    return event, delta, None if guarantee.broken else epsilon_upper
+
+
+def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.ndarray:
+    """(m, K) of inputs as stored, by the network at the end of its training."""
+    state, begun, said = method.init(), time.monotonic(), time.monotonic()
+    with torch.no_grad():
+        for step in range(method.steps):
+            state, _ = method.step(state, step)
+            if time.monotonic() - said > SAID_EVERY:
+                said = time.monotonic()
+                left = (said - begun) / (step + 1) * (method.steps - step - 1)
+                say(f"{name}: step {step + 1}/{method.steps}, {left / 60:.1f} minutes left")
+        network = method.network(method.model(state), 0)
+        parts = inputs.split(method.task.execution.examples_at_once(1))
+        return torch.cat([method.logits(network, part)[0] for part in parts]).double().cpu().numpy()

@@ -1,0 +1,98 @@
+"""Canaries in a row's own data, attacked by its final models."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.audits import final_model
+from pipeline.audits.final_model import audit_model
+from pipeline.audits.pair import Without
+from pipeline.methods.base import Execution
+from pipeline.params import Settings
+from pipeline.privacy.gradients import Tensors
+from pipeline.results import records
+from pipeline.results.schema import FINAL_MODEL, Attack
+from tests.data.own_files import ROW, declare, made, settings_of
+from tests.there import there
+
+EXAMPLES = 400
+
+
+def declared(root: Path, **settings: object) -> Settings:
+    """Clusters that are far apart, and a row that trains on them."""
+    labels = np.arange(EXAMPLES) % 3
+    features = np.random.default_rng(1).uniform(-1, 1, (EXAMPLES, 30))
+    features[:, 0] += 2 * (labels - 1)
+    np.savez(root / "mine.npz", inputs=features, labels=labels)
+    row = {
+        **ROW,
+        "settings": {**ROW["settings"], "batch": 64, "epochs": 2, **settings},
+        "reproducible": False,
+    }
+    return settings_of(declare(root, "npz", "mine.npz") | {"rows": {"row": row}})
+
+
+def audited(root: Path, cpu: Execution, settings: Settings) -> tuple[Attack, list[str]]:
+    said: list[str] = []
+    audit_model("row", settings, made(root, settings), cpu, said.append, root)
+    (attack,) = there(records.read_model_audit("row", root)).attacks
+    return attack, said
+
+
+def test_a_right_row_shows_at_most_the_proven_epsilon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    attack, said = audited(tmp_path, cpu, declared(tmp_path))
+    assert (attack.attack, attack.sees, attack.whole) == (FINAL_MODEL, "the final model", True)
+    assert attack.epsilon_upper is not None
+    assert 5 < attack.epsilon_upper <= 8  # which the tightest accountant proves of the claimed 8
+    assert {bound.by for bound in attack.bounds} == {bound.by for bound in attack.could_show}
+    assert attack.largest <= attack.epsilon_upper
+    assert max(bound.epsilon for bound in attack.could_show) < 8
+    assert f"examples are canaries: of epsilon {attack.epsilon_upper:.2f} a perfect attacker" in said[0]
+    # and stand beside those on code
+    assert records.read_audit("row", tmp_path) is None
+    assert records.read_attacks("row", tmp_path) == (attack,)
+
+
+class Exact:
+    """A mechanism that doesn't add its noise."""
+
+    def __init__(self, mechanism: Any) -> None:
+        self.mechanism = mechanism
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.mechanism, name)
+
+    def release(self, sums: Tensors, *_: Any) -> Tensors:
+        return {name: value.float() for name, value in sums.items()}
+
+
+def test_a_row_that_adds_no_noise_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
+) -> None:
+    """The mechanism doesn't add its noise, and training goes on until all is learnt by heart."""
+    monkeypatch.chdir(tmp_path)
+    build = final_model.build_method
+
+    def without_noise(*arguments: Any) -> Any:
+        method: Any = build(*arguments)
+        method.mechanism = Exact(method.mechanism)
+        return method
+
+    monkeypatch.setattr(final_model, "build_method", without_noise)
+    attack, _ = audited(tmp_path, cpu, declared(tmp_path, epochs=100, learning_rate=4.0, delta=1e-5))
+    assert attack.largest > 2
+
+
+def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:
+    streams = Without(["a"], True, torch.device("cpu"))
+    whole = Without(["a"], True, torch.device("cpu"))
+    streams.absent, whole.absent = np.array([3, 5]), np.array([], int)
+    for step in range(20):
+        (some,), (others,) = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
+        assert some.tolist() == [place for place in others if place not in (3, 5)]
