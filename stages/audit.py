@@ -66,13 +66,8 @@ def describe(attack: "Attack") -> str:
 def _audit_model(row: str, settings: "Settings", device: str, levels: Collection[str]) -> "Path":
     """Train and attack; the path of the record."""
     from pipeline.audits.final_model import audit_model
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
-    from stages.train import check_gpu, enough_memory, execution
+    from stages.train import enough_memory, ready
 
-    declared, how = settings.row(row), execution(device)
-    check_gpu(row, declared, how)
-    check_declared(declared.data, settings)
+    data, how = ready(row, settings, device, physical=0, at_once=0)
     with enough_memory(device):
-        data = prepared.load(declared.data)
         return audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=levels)
