@@ -96,7 +96,7 @@ def audit_model(
             The default is for neighbours that add or remove one.
         confidence: of each of the two bounds of ``attack``.
         seed: of canaries and coins.
-        say: function of a line: the largest bound that can be reached, before training; later the time left.
+        say: function of a line: before training the median bound of a perfect attacker, later the time left.
 
     Returns:
         Lower bounds on epsilon, those of a perfect attacker, and the scores of all canaries.
