@@ -1,6 +1,7 @@
 """A linear contrast of cells between bounds: a difference of lines or levels, its mean, a change, a ratio."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -18,6 +19,7 @@ from pipeline.reporting.judging.claim_test import (
     not_run,
 )
 from pipeline.reporting.judging.intervals import Mean, computed, contrast
+from pipeline.reporting.judging.pairs import equal, paired_rows
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import validation
 from pipeline.reporting.wording import level_words, number, with_interval
@@ -25,6 +27,9 @@ from pipeline.reporting.wording import level_words, number, with_interval
 BEST, PREVIOUS = "best", "previous"
 Place = tuple[str, str]  # (reference, level)
 Terms = dict[Place, float]  # weights of a sum
+# cells at places, None where nothing ran, and a caveat about comparing them
+Cells = Callable[[Sequence[Place]], tuple[list[Compared | None], str | None]]
+UNEQUAL = "unequal budgets"
 
 
 class Contrast(Bounded):
@@ -51,27 +56,42 @@ class Contrast(Bounded):
         return (*super().references, *([other] if other else []))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """With the 95 % interval of the contrast."""
-        return self._outcomes(paper, rows, lambda reference, level: rows[reference].cell(level))
+        """With the 95 % interval of the contrast, of two lines of a table at equal training budgets."""
+
+        def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
+            cells = [rows[reference].cell(level) for reference, level in places]
+            lines = {reference for reference, _ in places}
+            if len(places) != 2 or len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
+                return [*cells], None
+            (left, at), (right, other) = places
+            one, two = paired_rows(rows[left], at, rows[right], other)
+            if one is None or two is None or at not in one.cells or other not in two.cells:
+                return [*cells], None
+            return [one.cells[at], two.cells[other]], None if equal(one, at, two, other) else UNEQUAL
+
+        return self._outcomes(paper, rows, measured)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
         """The contrast of the printed numbers, where all are there; none tell what validates best."""
 
-        def printed(reference: str, level: str) -> PrintedCell | None:
-            value = paper.value(reference, level)
-            return None if value is None else PrintedCell(reference, computed(value))
+        def printed(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
+            values = [(reference, paper.value(reference, level)) for reference, level in places]
+            cells = [None if value is None else PrintedCell(name, computed(value)) for name, value in values]
+            return [*cells], None
 
         outcomes = self._outcomes(paper, {}, printed)
         return (outcome for outcome in outcomes if outcome.verdict != "not run")
 
-    def _outcomes(
-        self, paper: PrintedTables, rows: Rows, cell_at: Callable[[str, str], Compared | None]
-    ) -> Iterator[Outcome]:
+    def _outcomes(self, paper: PrintedTables, rows: Rows, cells_of: Cells) -> Iterator[Outcome]:
         for title, left, right in self._contrasts(paper, rows):
-            cells = {place: cell_at(*place) for place in (*left, *right)}
-            known = {place: cell for place, cell in cells.items() if cell is not None}
-            ran = len(known) == len(cells)
-            yield self._judged(title, left, right, known, paper) if ran else not_run(title)
+            places = list(dict.fromkeys((*left, *right)))
+            cells, caveat = cells_of(places)
+            known = {place: cell for place, cell in zip(places, cells, strict=True) if cell is not None}
+            if len(known) < len(cells):
+                yield not_run(title)
+                continue
+            outcome = self._judged(title, left, right, known, paper)
+            yield outcome if caveat is None else replace(outcome, caveat=caveat)
 
     def _judged(
         self, title: str, left: Terms, right: Terms, cells: Mapping[Place, Compared], paper: PrintedTables

@@ -14,10 +14,9 @@ from typing import Literal
 
 from scipy.special import ndtri
 
-from pipeline.params import Row
-from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
-from pipeline.reporting.judging.rule import FEWEST_SEEDS, place
+from pipeline.reporting.judging.pairs import paired_rows, why_not
+from pipeline.reporting.judging.rule import place
 from pipeline.reporting.printed import Line
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
@@ -115,14 +114,14 @@ def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
 def _judged(
     result: TableResult, left: LineResult, at: str, right: LineResult, other: str, argued: bool
 ) -> PrintedContrast:
-    one, two = _rows(left, at, right, other)
+    one, two = paired_rows(left, at, right, other)
     assert left.line is not None
     assert right.line is not None
     contrast = PrintedContrast(result, Side(left.line, at, one), Side(right.line, other, two), argued)
     if one is None or two is None or at not in one.cells or other not in two.cells:
         waits = any(row is not None and row.waits for row in (one, two))
         return replace(contrast, status="waits for a GPU") if waits else contrast
-    if why := _why_not(one, two, at, other):
+    if why := why_not(one, two, at, other):
         return replace(contrast, status="not judged", why=why)
     return _compared(contrast, (one.cells[at], two.cells[other]), (one, two))
 
@@ -172,58 +171,3 @@ def _status(ours: float, theirs: float, half: float, whole: float, margin: float
     if size in ("above", "below"):
         return "differs" if not sign else "larger" if abs(ours) > abs(theirs) else "smaller"
     return "same sign" if surely_same else "undecided"
-
-
-def _rows(
-    left: LineResult, at: str, right: LineResult, other: str
-) -> tuple[RowResult | None, RowResult | None]:
-    """The rows that are compared: those that decide, if of one budget; else the first two that are."""
-    deciding = left.deciding(at), right.deciding(other)
-    if None in deciding:
-        return deciding
-    pairs = [
-        (one, two)
-        for one in _usable(left, at, deciding[0], right)
-        for two in _usable(right, other, deciding[1], left)
-        if equal(one, at, two, other) and not _why_not(one, two, at, other)
-    ]
-    return min(
-        pairs, key=lambda pair: (pair[0] is not deciding[0]) + (pair[1] is not deciding[1]), default=deciding
-    )
-
-
-def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
-    """The row that decides a line's value, then those that were trained at the budget of the other line."""
-    names = {named.line.key for named in (line, other) if named.line}
-    further = (
-        row
-        for row in line.rows
-        if level in row.cells and isinstance(row.declared, Row) and row.declared.budget_of in names
-    )
-    return [row for row in (deciding, *further) if row is not None and level in row.cells]
-
-
-def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
-    """Return True if two rows had one training budget: the paper's, or equal epochs and largest batches."""
-    if "own" not in (one.budget, two.budget):
-        return one.budget == two.budget
-    return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))
-
-
-def _why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
-    """The reason why two rows' difference decides nothing; '' where it may."""
-    cells = one.cells[at], two.cells[other]
-    for row in (one, two):
-        for caveat in row.caveats:
-            if caveat.inconclusive and not caveat.fewer_data:
-                return "too small a budget" if caveat.training else caveat.words
-    if min(len(cell.values) for cell in cells) < FEWEST_SEEDS:
-        return f"fewer than {FEWEST_SEEDS} seeds"
-    if any(cell.failed for cell in cells):
-        return "some seeds did not converge"
-    if one.key != two.key and at == other and (one.start or two.start):
-        return "one pretrained network a line"
-    examples = {replica for row in (one, two) if row.record for replica in [row.record.provenance.examples]}
-    if len(examples) > 1:
-        return "unequal data"
-    return "" if equal(one, at, two, other) else "unequal budgets"

@@ -1,0 +1,61 @@
+"""Pairs of rows that may judge a difference of two lines: rows of one training budget."""
+
+from pipeline.params import Row
+from pipeline.reporting.judging.fairness import batches, epochs
+from pipeline.reporting.judging.rule import FEWEST_SEEDS
+from pipeline.reporting.results import LineResult, RowResult
+
+
+def paired_rows(
+    left: LineResult, at: str, right: LineResult, other: str
+) -> tuple[RowResult | None, RowResult | None]:
+    """The rows that are compared: those that decide, if of one budget; else the first two that are."""
+    deciding = left.deciding(at), right.deciding(other)
+    if None in deciding:
+        return deciding
+    pairs = [
+        (one, two)
+        for one in _usable(left, at, deciding[0], right)
+        for two in _usable(right, other, deciding[1], left)
+        if equal(one, at, two, other) and not why_not(one, two, at, other)
+    ]
+    return min(
+        pairs, key=lambda pair: (pair[0] is not deciding[0]) + (pair[1] is not deciding[1]), default=deciding
+    )
+
+
+def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
+    """The row that decides a line's value, then those that were trained at the budget of the other line."""
+    names = {named.line.key for named in (line, other) if named.line}
+    further = (
+        row
+        for row in line.rows
+        if level in row.cells and isinstance(row.declared, Row) and row.declared.budget_of in names
+    )
+    return [row for row in (deciding, *further) if row is not None and level in row.cells]
+
+
+def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
+    """Return True if two rows had one training budget: the paper's, or equal epochs and largest batches."""
+    if "own" not in (one.budget, two.budget):
+        return one.budget == two.budget
+    return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))
+
+
+def why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
+    """The reason why two rows' difference decides nothing; '' where it may."""
+    cells = one.cells[at], two.cells[other]
+    for row in (one, two):
+        for caveat in row.caveats:
+            if caveat.inconclusive and not caveat.fewer_data:
+                return "too small a budget" if caveat.training else caveat.words
+    if min(len(cell.values) for cell in cells) < FEWEST_SEEDS:
+        return f"fewer than {FEWEST_SEEDS} seeds"
+    if any(cell.failed for cell in cells):
+        return "some seeds did not converge"
+    if one.key != two.key and at == other and (one.start or two.start):
+        return "one pretrained network a line"
+    examples = {replica for row in (one, two) if row.record for replica in [row.record.provenance.examples]}
+    if len(examples) > 1:
+        return "unequal data"
+    return "" if equal(one, at, two, other) else "unequal budgets"
