@@ -276,8 +276,8 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     assert [replica.seed for replica in run.replicas] == [0, 1]
     assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]
     assert "nothing to train" in bare.run("dprepro", "plan", "toy")
-    readme = (ROOT / "README.md").read_text()
-    assert "`dprepro repro ROW` there fetches and prepares" in readme
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert "`dprepro repro ROW` fetches and prepares the row's data" in readme
 
 
 def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, workshop: Path) -> None:

@@ -158,7 +158,7 @@ def privacy(*results: PaperResult) -> str:
         f"{counts['proven_within_claim']} of {len(rows)} results with a claimed ε "
         f"({_listed([f'{count} {words}' for words, count in kinds.items() if count])}) have a proven bound "
         f"within the claim. {counts['and_of_use']} of these bounds are at most ε = {VACUOUS:.1f}; a larger "
-        f"bound protects no record."
+        f"bound hardly limits an attacker."
     )
 
 
