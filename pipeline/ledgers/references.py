@@ -34,7 +34,7 @@ accountant of its time: before about 2021 Rényi DP with Mironov's conversion, t
 Canonne et al., today privacy loss distributions. One setting therefore has three honest numbers, such as
 1.19, .954 and .864.
 
-Sampling is Poisson and neighbours add or remove one example. Noise is over the sensitivity.
+Sampling is Poisson and neighbours add or remove one example. The noise is a multiple of the sensitivity.
 """
 WAYS = {
     "classic": "Rényi DP, Mironov's conversion",
