@@ -60,7 +60,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which takes the place of ``path`` once it is whole and on the disk.
+    """Open a temporary file that replaces ``path`` when it is complete and on the disk.
 
     Raises:
         UserError: the disk is full or the folder can't be written. After any error ``path`` is as it was.

@@ -56,8 +56,8 @@ def compared(difference: "Difference") -> str:
 def accounted(line: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed.
 
-    A level's line ends with its worst special uses outside epsilon. The reason why examples don't
-    meet in a clipped sum, the row's composition and a remark on a large delta follow.
+    A level's line ends with its worst special uses outside epsilon. The reason why a clipped
+    gradient depends on its example alone, the row's composition and a remark on a large delta follow.
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered, specific

@@ -88,7 +88,7 @@ def _lacking(problem: ModuleNotFoundError) -> str:
     """Name of the extra with a missing package.
 
     Raises:
-        ModuleNotFoundError: none does.
+        ModuleNotFoundError: no extra has it.
     """
     module = (problem.name or "").partition(".")[0]
     package = BROUGHT_BY.get(module, module)

@@ -26,9 +26,7 @@ def audit(
     ] = False,
     level: Annotated[
         list[str] | None,
-        typer.Option(
-            "--level", help="With --model: a level, such as epsilon=3; may be given again. None: all."
-        ),
+        typer.Option("--level", help="With --model: a level, such as epsilon=3; repeatable. Default: all."),
     ] = None,
     device: Device = "auto",
 ) -> None:

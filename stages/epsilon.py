@@ -100,7 +100,7 @@ def epsilon(
     else:
         _print(sigma, spending.rate, ledger)
     if delta >= 1 / examples:
-        typer.echo(f"delta {delta:g} is not below 1/N: so large a delta may publish an example", err=True)
+        typer.echo(f"delta {delta:g} is not below 1/N: the mechanism may publish an example", err=True)
     elif remark := delta_remark(delta, examples):
         typer.echo(remark, err=True)
 

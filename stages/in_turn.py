@@ -1,7 +1,7 @@
 """`python -m stages.in_turn COMMAND / COMMAND`: `dprepro`'s commands one after the other, in one process.
 
-What runs a row somewhere else trains, evaluates and accounts it so: to start Python and torch for each takes
-longer than a small row does.
+Workers train, evaluate and account a row in this way, because starting Python and torch for each command
+takes longer than a small row.
 """
 
 import sys

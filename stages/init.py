@@ -44,7 +44,7 @@ def init(
 
 
 def _make(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the files and make a git checkout of the folder; complete a killed try."""
+    """Write the files and make a git checkout of the folder; complete a killed attempt."""
     for path in [path for path in folder.rglob("*") if is_temporary(path)]:
         path.unlink()
     for name, content in files.items():
@@ -59,7 +59,7 @@ def _make(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _guard(hook: Path) -> None:
-    """Have git refuse commits with private files, unless a template of git's brought another hook."""
+    """Install a hook that refuses commits with private files, unless a git template has installed another."""
     script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n"
     if not hook.exists():
         write_text(hook, script)
@@ -80,7 +80,7 @@ def _files() -> dict[str, bytes]:
 
 
 def _begun(folder: Path, files: dict[str, bytes]) -> bool:
-    """Whether a folder holds nothing but these files, git's own and temporary ones, as after a killed try."""
+    """Return whether a folder has only these, git's and temporary files, as after a killed command."""
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if path.is_dir() or name.parts[0] == ".git" or is_temporary(name):

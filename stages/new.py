@@ -175,7 +175,7 @@ def _public_network(given: dict[str, Any]) -> "PublicNetwork":
 
 
 def _write_template(name: str, table: Path, label: str, like: Path | None) -> None:
-    """Write a schema to fill, and say so."""
+    """Write a template of a schema, and print its path."""
     from pipeline.data.own.schema import template
     from pipeline.errors import UserError
     from pipeline.files import write_text
@@ -277,7 +277,7 @@ def level(
         raise UserError(f"rows.{row}: its levels differ in {axis!r}; needed: --{axis}, and only it")
     if declared.plan is not None:
         raise UserError(
-            f"rows.{row}: has plan {declared.plan!r}, which a changed row leaves; allowed: a row of its own"
+            f"rows.{row}: has plan {declared.plan!r}; a change would end it; allowed: another row"
         )
     adding = Adding()
     adding.level(row, _yaml(told))
@@ -299,7 +299,7 @@ def _entry(declared: "OwnFiles | Data") -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value in one line of YAML: as JSON, but that an epsilon may be infinite."""
+    """A value in one line of YAML: JSON, or an infinite epsilon."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
     if value == math.inf:

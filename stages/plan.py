@@ -55,7 +55,7 @@ def plan(
 
 
 def _seconds(settings: "Settings", planned: "Planned") -> float | None:
-    """Estimate of a row's time; its operations are counted only where nothing like it ran."""
+    """Estimate of a row's time; its operations are counted only if no similar row ran."""
     if planned.seconds is not None:
         return planned.seconds
     from pipeline.cluster.costs import seconds

@@ -34,7 +34,7 @@ def plan(
     simulate: Annotated[int, typer.Option(help="Batch size of the simulation for tuning.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """List batch sizes and noise for an epsilon, find the privacy wall, and recommend one of them."""
+    """List batch sizes and noise for an epsilon, find the privacy wall, and recommend a batch size."""
     from rich.console import Console
 
     from pipeline.planning.budget import plan as library

@@ -78,7 +78,7 @@ def enough_memory(device: str) -> Iterator[None]:
     """Turn a GPU's out-of-memory error into the options that help.
 
     Raises:
-        UserError: the GPU is too small for what was asked of it.
+        UserError: the GPU's memory is too small for these options.
     """
     import torch
 

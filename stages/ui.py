@@ -63,7 +63,7 @@ sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))
 def serve(command: list[str], environment: dict[str, str]) -> int:
     """Run a server until it ends or this process does; returns its status.
 
-    It has a session of its own, as it prints tracebacks at a terminal's Ctrl-C. Signals are passed on to it.
+    The server has its own session, because it prints tracebacks at Ctrl-C. Signals are passed on to it.
     """
     watcher = [sys.executable, "-c", WATCHER, *command]
     server = subprocess.Popen(watcher, env=environment, stdin=subprocess.PIPE, start_new_session=True)
@@ -78,10 +78,10 @@ def serve(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Fail now, in one line, rather than when the server has started.
+    """Raise an error before the start of a server that can't serve.
 
     Raises:
-        UserError: the address is not ours or the port is taken.
+        UserError: the address is not this machine's, or the port is taken.
     """
     try:
         with socket.create_server((host, port)):

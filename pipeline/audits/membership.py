@@ -56,7 +56,7 @@ def make_canaries(
 
 
 def coins(runs: int, count: int, seed: int) -> np.ndarray:
-    """(R, m) which canaries are in each run."""
+    """(R, m) booleans: membership of each canary in each run."""
     return np.random.default_rng([seed, 1]).random((runs, count)) < 0.5
 
 

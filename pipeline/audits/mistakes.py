@@ -26,7 +26,7 @@ OR_THE_RATE = ", or the sampling rate is another"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake that a training looks like, with the chance that a right training does so too."""
+    """A mistake that a training resembles, with the probability of this hint for a correct training."""
 
     # generator, clipping, layers, divisor, noise, uneven, distribution, rate, sampler, weights or padding
     name: str

@@ -91,10 +91,10 @@ class PairAttack:
     beside: bool  # whether the record moved the model where the releases were the same
 
     def mu(self, alpha: float) -> float:
-        """Of the Gaussian that a step releases of this very pair, at least, at significance ``alpha``.
+        """Lower bound on mu of a step's Gaussian release of this pair, at significance ``alpha``.
 
-        The noise is at most as large as chi-squared has it, tensor by tensor. What leaves beside the release
-        has no noise, and no finite mu.
+        Each tensor's noise has a chi-squared upper confidence bound. If the record moves the model beside the
+        release, mu is infinite.
         """
         if self.beside:
             return inf

@@ -87,7 +87,7 @@ def opposites(
 
 
 def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
-    """By pixels that no such noise makes of a white one; errors are those of whole examples."""
+    """Attack by pixels that this noise can't make of a white pixel; errors count whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2

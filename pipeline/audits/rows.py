@@ -66,7 +66,7 @@ def attacks_on(key: str, row: Row, config: MethodSettings, settings: Settings) -
 
 
 def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
-    """On a method that releases sums with Gaussian noise."""
+    """Attacks on a method that releases sums with Gaussian noise."""
     examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = config.total_steps(examples)
     if config.attack == "canaries":
@@ -95,7 +95,7 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
 
 
 def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
-    """On a method that releases its data once with Laplace noise."""
+    """Attacks on a method that releases its data once with Laplace noise."""
     shared = config.attack == "shared"
     way = releases.shared if shared else releases.opposites
     noise = noises(row)[-1]

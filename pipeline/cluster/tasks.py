@@ -23,7 +23,7 @@ AT_LEAST = 1e-3  # seconds of a task, so that what waits for it has a shorter wa
 
 @dataclass(frozen=True)
 class Todo:
-    """Everything there is to do."""
+    """Missing work: tasks, and rows whose results lack an entry in dvc.lock."""
 
     tasks: tuple[Task, ...]
     unsigned: tuple[str, ...]  # rows whose results are all here, and which the lock doesn't hold yet
@@ -116,7 +116,7 @@ class _Work:
         )
 
     def derive(self, name: str) -> Task:
-        """Join prepared data with something of a row, whose own data that takes too."""
+        """Join prepared data with a row's weights or relevances; this also needs the row's own data."""
         joined, stage = self.settings.derived[name], self._stage(name)
         behind = self.settings.rows[joined.row].data
         after = frozenset({joined.row, self._stage(joined.data), self._stage(behind)})
@@ -143,7 +143,7 @@ class _Work:
             yield Task(stage, (("prepare", name),), (stage,), after, here=True)
 
     def alone(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
-        """Of stages that read no other's results, those that the lock doesn't hold."""
+        """Stages of one kind that dvc.lock doesn't have; such a stage reads no other stage's results."""
         for key in keys:
             stage = f"{kind}@{key}"
             if self.signed.digests.get(stage) != self.digests[kind][key]:

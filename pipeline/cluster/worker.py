@@ -119,7 +119,7 @@ def work(
 
 
 def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
-    """The process that runs them, and ends with this one: `stages.in_turn`."""
+    """Command line of a process that runs the commands and ends with this process: `stages.in_turn`."""
     line = tied(sys.executable, "-P", "-m", "stages.in_turn")
     for number, command in enumerate(commands):
         line += [BETWEEN, *command] if number else command

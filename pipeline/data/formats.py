@@ -58,7 +58,7 @@ def _read_idx(path: Path) -> np.ndarray:
 
 
 def _read_cifar(path: Path, label_bytes: int) -> Examples:
-    """Images (N, 3, 32, 32) of a binary CIFAR file, with the last of their labels."""
+    """Images (N, 3, 32, 32) of a binary CIFAR file, each with its last (finest) label."""
     rows = np.frombuffer(path.read_bytes(), np.uint8).reshape(-1, label_bytes + int(np.prod(_IMAGE)))
     return Examples(rows[:, label_bytes:].reshape(-1, *_IMAGE), rows[:, label_bytes - 1].astype(np.int64))
 

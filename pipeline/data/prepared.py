@@ -52,7 +52,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set: its splits, memory-mapped, and what its manifest says."""
+    """A prepared data set: its memory-mapped splits and its manifest."""
 
     name: str
     splits: dict[str, Split]
@@ -62,10 +62,9 @@ class Prepared:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of an input that a network is built for.
+        """Shape of a network's input.
 
-        (C, H, W) of an image; (T, V) of a text, V its vocabulary's size; (1, T, E) of a text that is the
-        vectors of its words.
+        (C, H, W) of images; (T, V) of texts with a vocabulary of V words; (1, T, E) of texts as word vectors.
         """
         return _input_shape(self.splits["train"].inputs.shape[1:], self.manifest)
 
@@ -221,7 +220,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any]) -> None:
-    """Make sure that labels are labels of the inputs, and of the classes that there are."""
+    """Check that each input has a label, and each label is a class."""
     shapes = {split.inputs.shape[1:] for split in splits.values()}
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs

@@ -29,10 +29,10 @@ class Unavailable(Exception):
 def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
     """Download the canonical files of ``edition``, or an archive of them, and put them into ``target``.
 
-    ``downloads`` is a folder that survives between runs, and keeps what was downloaded.
+    ``downloads`` is a folder that keeps downloaded files between commands.
 
     Raises:
-        UserError: no address gave the right bytes; the line lists what each of them did.
+        UserError: no address gave the right bytes; the line has the result of each address.
     """
     if not edition.bases and not edition.archives:
         raise UserError(

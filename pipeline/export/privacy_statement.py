@@ -61,7 +61,7 @@ td:first-child {{ min-width: 9rem }}
 
 
 class PrivacyStatement(Strict):
-    """Of one training; epsilons are upper bounds unless they say otherwise."""
+    """Privacy statement of one training run; epsilons are upper bounds unless a field says otherwise."""
 
     verdict: str
     why: str | None  # where the verdict is none or bad

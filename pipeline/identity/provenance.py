@@ -1,4 +1,4 @@
-"""Which commit, with which packages: what a record says of its own making."""
+"""Provenance of a record: the commit and the versions of packages."""
 
 import platform
 import subprocess

@@ -40,7 +40,7 @@ class Trainings(NamedTuple):
 def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
     """Epsilon of a row's private replicas and searches together.
 
-    The searches are the one that the row names and every other whose record names the row.
+    The searches are the row's own search and every search whose record names the row.
 
     Args:
         run: the row's committed trainings.
@@ -48,7 +48,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         root: folder of params.yaml.
 
     Returns:
-        The composition, or None where at most one training has a bound and no replaced one lacks it.
+        The composition; None if at most one training run has a bound and every replaced run has one.
     """
     trainings = trainings_of_run(run)
     names = {search} if search else set()

@@ -315,7 +315,7 @@ def bounds_of(
 
 
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
-    """The claim's own central limit theorem, told apart from the bounds."""
+    """Epsilon by the central limit theorem of the claim; the note separates it from the bounds."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
     if not isfinite(epsilon):
         return AccountantEpsilon(

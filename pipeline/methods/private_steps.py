@@ -153,7 +153,7 @@ class PrivateSteps(Method):
         arguments: tuple[Any, ...],
         step: int,
     ) -> None:
-        """Compare what one example, or mini-set, adds to a pass with what it gives alone.
+        """Compare the summand of one example, or mini-set, in a pass with its result alone.
 
         Raises:
             Unproven: they differ by more than rounding. That training stops is a release of its own.

@@ -1,7 +1,7 @@
-"""A person's own files as params.yaml declares them: where they lie, which bytes, and what is in them.
+"""The user's own files as params.yaml declares them: path, digest and content.
 
-As in the catalogue, everything that a model needs to know stands in the declaration, and is compared with the
-files: `dprepro new data` reads it off them and writes it down.
+As in the catalogue, the declaration has all that a model needs, and is compared with the files.
+`dprepro new data` reads it from the files.
 """
 
 import math

@@ -77,7 +77,7 @@ def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
 
 
 def features_shape(model: Model) -> tuple[int, ...]:
-    """(F,), of what a network leaves to its linear layers."""
+    """(F,): shape of the features before a network's linear layers."""
     return (import_module(f"pipeline.models.{model.name}").FEATURES,)
 
 

@@ -45,7 +45,7 @@ Placement = Callable[[float, float], Iterator[tuple[int, float]]]
 
 
 class Masses(NamedTuple):
-    """Masses at exp(spacing (first + k))."""
+    """Distribution on the grid: the k-th mass is at exp(spacing (first + k))."""
 
     first: int
     values: np.ndarray  # (K,)

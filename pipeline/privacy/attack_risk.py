@@ -1,14 +1,14 @@
-"""Terms in which privacy is reported beside epsilon: attack risk, and mu of Gaussian DP with its regret.
+"""Attack risk, and mu of Gaussian DP with its regret: reported beside epsilon.
 
-All are read off the mechanism's trade-off curve f: at a false-positive rate alpha no membership attack has a
+All follow from the mechanism's trade-off curve f: at a false-positive rate alpha no membership attack has a
 false-negative rate below f(alpha). A curve comes from
 
-* privacy loss distributions p of removing and of adding an example. An attacker who calls out losses above y
-  has the true-positive rate sum of p(l) over l > y, and, as e^-l p(l) is the distribution of the other data
-  set, the false-positive rate sum of e^-l p(l) over l > y. These points, their mirror images and the straight
-  lines between them are the curve. gdpnum 0.1.2 and riskcal 1.5.1 take dp-accounting's distribution of adding
-  an example for the other data set's at all losses. For sampled Gaussians its masses sum to more than 1, at
-  very negative losses, so that mu and true-positive rates come out too small.
+* privacy loss distributions p of removing and of adding an example. e^-l p(l) is the distribution of the
+  other data set. So an attacker who guesses at losses above y has the true-positive rate sum of p(l) over l >
+  y, and the false-positive rate sum of e^-l p(l) over l > y. These points, their mirror images and the
+  straight lines between them are the curve. For the other data set's distribution, gdpnum 0.1.2 and riskcal
+  1.5.1 take dp-accounting's distribution of adding an example, at all losses. For sampled Gaussians its
+  masses sum to more than 1, at very negative losses, so mu and true-positive rates become too small.
 * delta at epsilons: f(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha) (Dong, Roth
   and Su 2022, Proposition 2.5).
 

@@ -242,11 +242,10 @@ class Trial:
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
-        """Of copies of ``net`` in precision ``dtype``; see `clipper_factory`.
+        """Make a clipper of copies of ``net`` in precision ``dtype``; see `clipper_factory`.
 
         Raises:
-            UserError: an example's logits or gradients in a batch aren't those that it has alone, or as
-                `kept_state`.
+            UserError: an example's logits or gradients depend on its batch, or as `kept_state`.
         """
         _refuse_unsupported(net)
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies

@@ -273,7 +273,7 @@ def _conv(
 
 
 def _images(uses: list[Tensor]) -> list[Tensor]:
-    """(B, n, C, H, W) also of what a layer took as a single image without a dimension for it."""
+    """(B, n, C, H, W) images; a use of shape (B, C, H, W) gets n = 1."""
     return [use[:, None] if use.dim() == 4 else use for use in uses]
 
 

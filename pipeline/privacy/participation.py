@@ -38,7 +38,7 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Law of the sum of ``steps`` squared distances, an upper bound.
 
-    The rarest sums count as the largest that is possible at all, so that a bound comes of any delta.
+    The rarest sums count as the largest possible sum, so there is a bound for every delta.
 
     Args:
         spending: sampling, noise and sizes of one step.

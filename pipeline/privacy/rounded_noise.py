@@ -232,7 +232,7 @@ def _round(real: np.ndarray, error: np.ndarray | float, noise: np.ndarray) -> np
 def _round_exactly(
     exact: Real, words: np.ndarray, generator: np.random.Generator, width: int = 64
 ) -> list[int]:
-    """The integers that the numbers ``exact`` makes of uniform ones round to, of which ``words`` begin."""
+    """Rounded values of ``exact`` at uniform numbers whose first bits are ``words``."""
     prefixes = [int(word) for word in np.atleast_1d(words)]
     while True:
         uniform = [INTERVALS.mpf([word, word + 1]) / 2**width for word in prefixes]

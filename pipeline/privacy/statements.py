@@ -1,6 +1,6 @@
-"""What can be said of a guarantee, by key: why it doesn't hold, what it leaves out, whom it protects.
+"""Statements on a guarantee, by key: reasons against it, uses it does not cover, the protected records.
 
-Files keep keys, and `pipeline/reporting/words.yaml` has the words, so that old numbers speak today's words.
+Records have keys, and `pipeline/reporting/words.yaml` has the words, so better words also reach old records.
 """
 
 from pydantic import Field

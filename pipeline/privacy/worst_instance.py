@@ -121,10 +121,10 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
 
 
 def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
-    """Rounded likelihood ratios of allocated epochs: of whole ones, or of one that was begun.
+    """Rounded likelihood ratios of allocated epochs: of whole ones, or of one incomplete epoch.
 
     Returns:
-        The pair; None with more participations than one in an epoch, and where exponentials overflow.
+        The pair; None for more than one participation in an epoch, or if exponentials overflow.
     """
     noise, batches = spending.noise_multiplier, spending.batches
     if spending.participations > 1 or noise < LEAST_NOISE:

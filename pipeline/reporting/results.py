@@ -140,7 +140,7 @@ class RowResult:
 
     @property
     def searched(self) -> str | None:
-        """The search that chooses its settings, whether or not it has been run."""
+        """Name of the search that chooses the row's settings; it may not have run yet."""
         return self.declared.search if isinstance(self.declared, Row) else None
 
     @property

@@ -41,7 +41,7 @@ def _plain(text: str) -> str:
 
 
 def _level(text: str) -> str:
-    """A replica's name is part of its file's; made by others it must not lead anywhere."""
+    """Check a level's name: it becomes part of a file's name, so it must not contain a path."""
     if not text.isprintable() or {"/", "\\"} & set(text):
         raise ValueError(f"{shown(text)}; allowed: the name of a level")
     return text

@@ -166,7 +166,7 @@ def make_task(
 
 
 def predictor(method: Method, network: Tensors) -> Predict:
-    """The method's own way to predict, wherever an input stands."""
+    """The method's own prediction, which does not depend on an input's position."""
     return lambda inputs, position: method.logits(network, inputs).argmax(-1)
 
 

@@ -275,7 +275,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
 
 
 def _notes(settings: Settings, row: str, signed: bool, whole: bool, weights: bool) -> Iterator[str]:
-    """Lines about an adopted row, besides those on replicas that were kept."""
+    """Lines about an adopted row, without the lines on kept training runs."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"

@@ -40,10 +40,10 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     Args:
         name: a key of ``own`` in params.yaml.
         declaration: the entry of that key.
-        root: the folder of params.yaml, which nothing may lead out of but a link of `FOLDER` itself.
+        root: the folder of params.yaml; only a link of `FOLDER` itself may lead out of it.
 
     Raises:
-        UserError: a file or a folder is missing, leads elsewhere, or there is too much of it.
+        UserError: a file or a folder is missing, leads elsewhere or is too large.
     """
     place, within = root / declaration.path, bound(declaration, root)
     parts = PARTS if parted(declaration) else ("",)

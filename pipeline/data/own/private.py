@@ -1,4 +1,4 @@
-"""Private files stay out of git: their folders are ignored before the first is read, and git is asked."""
+"""Private files stay out of git: git ignores their folders, and `private_files` finds tracked ones."""
 
 import os
 import subprocess

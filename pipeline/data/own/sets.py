@@ -51,7 +51,7 @@ def _features(declaration: OwnFiles) -> Features | None:
 
 
 def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:
-    """Training and test part of the files in the folder ``place``, or of that file, as they are declared.
+    """Training and test part of the declared files.
 
     Args:
         name: the declaration's key.

@@ -149,7 +149,7 @@ class BatchClippingSettings(EpochSettings):
         return self.clip * self.clip_decay ** self.epoch_at(step, steps)
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the network's inputs, of examples stored in that shape."""
+        """Shape of the network's inputs for examples of shape ``stored``."""
         return stored if self.side is None else (stored[0], self.side, self.side)
 
     def needs_public(self, normalization: str) -> bool:

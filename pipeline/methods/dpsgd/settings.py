@@ -52,7 +52,7 @@ class DpsgdSettings(EpochSettings):
 
     @property
     def private(self) -> bool:
-        """Whether gradients are clipped and noised."""
+        """Gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:

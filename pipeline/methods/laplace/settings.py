@@ -117,7 +117,7 @@ class IlmSettings(EpochSettings):
         return 2.0 * hidden * network.features / self.scale_batch
 
     def _loss_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity over epsilon_3: Delta_F / |L| (line 19), or what a label moves: two coefficients by 1.
+        """Sensitivity over epsilon_3: Delta_F / |L| (line 19), or 2: a label moves two coefficients by 1.
 
         Delta_F of M classes over |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5).
         """

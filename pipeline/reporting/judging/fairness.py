@@ -33,7 +33,7 @@ class Unfair:
 
 
 def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: float) -> tuple[Unfair, ...]:
-    """The reasons why our number at a level may be held back by our own choices; none of a fair one.
+    """The reasons why our number at a level may be held back by our own choices; () if it is fair.
 
     Args:
         row: it decides the value.

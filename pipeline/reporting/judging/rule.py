@@ -1,4 +1,4 @@
-"""The one rule by which ours is compared with a printed value: equivalence within a declared margin."""
+"""The rule for a comparison of our value with a printed one: equivalence within a declared margin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ def cell_verdict(cell: Cell, record: Record) -> Verdict:
 
 
 def on_final_model(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack on the network of its level that was trained for it; None: there is none."""
+    """The attack on a final model that was trained for the audit; None if there is none."""
     return next((attack for attack in attacks if attack.attack == FINAL_MODEL), None)
 
 
