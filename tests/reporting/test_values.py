@@ -268,5 +268,5 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
         assert [name for name in counts.STRENGTHS.values() if metrics[name]] == [strength]
     grounds = counts.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
     assert grounds.endswith(
-        "; 1 at a budget of our own (1 exploratory), 1 of them on a part of the paper's data"
+        "; 1 at a training budget of our own (1 exploratory), 1 of them on a part of the paper's data"
     )
