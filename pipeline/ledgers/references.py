@@ -23,6 +23,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
 
 REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
+PEERS = Path("reports/benchmarks/peers.md")  # section of trainings by others' code (`benchmarks/peers.py`)
 GRID = 1e-4  # interval of privacy losses, as by default in dp-accounting
 DIGITS = 5
 COLUMNS = ("quantity", "setting", "printed", "here", "by", "relation")
@@ -168,8 +169,8 @@ def computed(reference: Reference) -> float:
     return losses.epsilon(delta)
 
 
-def page(references: References) -> str:
-    """docs/references.md."""
+def page(references: References, root: Path = Path()) -> str:
+    """docs/references.md, whose last section is the file of peers in ``root``."""
     lines = [INTRODUCTION]
     for key, source in references.sources.items():
         mine = [entry for entry in references.references.values() if entry.source == key]
@@ -185,7 +186,7 @@ def page(references: References) -> str:
             cells = (entry.quantity, str(entry.setting), f"{entry.printed:.10g}", here, way, relation)
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n" + (root / PEERS).read_text(encoding="utf-8")
 
 
 def _gaussian_noise(epsilon: float, delta: float) -> float:

@@ -40,4 +40,4 @@ def test_what_differs_by_more_than_its_digits_has_an_explanation() -> None:
 
 
 def test_the_page_is_what_is_computed() -> None:
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(ALL)
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(ALL, ROOT)

@@ -1,0 +1,181 @@
+"""`python -m benchmarks.peers`: two networks of Table 5 trained by Opacus and JAX-Privacy, beside our rows.
+
+`benchmarks/peer_training.py` trains, in a process of its own that imports nothing of this project, at the
+settings of the committed rows. The seeds are fixed beforehand, and no run is repeated.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.data.prepared import PREPARED
+from pipeline.data.raw import RAW
+from pipeline.files import write_text
+from pipeline.ledgers.references import PAGE, PEERS, page, read_references
+from pipeline.privacy.sampled_gaussian import SampledGaussian
+from pipeline.reporting.judging.intervals import Mean, contrast, mean
+from pipeline.results.records import read_evaluation, read_run
+
+RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_name("peer_training.py")
+LEVEL = "epsilon=1"
+ROWS = {"lenet5": "davody-t5-lenet5-equal-planned", "ln-lenet5": "davody-t5-ln-lenet5-equal-planned"}
+NAMES = {"lenet5": "LeNet-5", "ln-lenet5": "LN-LeNet-5", "opacus": "Opacus", "jax_privacy": "JAX-Privacy"}
+# JAX-Privacy takes some five minutes of a processor for a run: it has one seed
+SEEDS: dict[str, tuple[int, ...]] = {"opacus": (0, 1, 2), "jax_privacy": (0,)}
+ALONE = {  # one thread
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+TEXT = """\
+## A second implementation
+
+LeNet-5 and LN-LeNet-5 of Davody et al. 2020, Table 5, at ε = 1, trained by the code of others. `make peers`
+runs `benchmarks/peer_training.py`, which imports nothing of this project: it has its own networks and its own
+reader of MNIST's files, and Opacus or JAX-Privacy samples, clips and adds noise. Training examples, batch,
+steps, step size, clipping norm and noise are those of our rows
+(`{rows}`).
+The seeds were fixed before the runs. `{record}` has each run and the versions.
+
+Accuracies are on the test part. A difference is that of the peer's mean to ours, with its 95 % Welch interval
+over seeds; a single seed has none.
+
+| network | peer | seeds | accuracy in % | our seeds | ours in % | difference in points | processor s a run |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+MISSING = "\nNot trained yet: {names}. `make peers` trains these.\n"
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """Test accuracies of a network's seeds."""
+
+    by_seed: Mapping[int, float]
+
+    @property
+    def mean(self) -> Mean:
+        """Over seeds."""
+        return mean(list(self.by_seed.values()))
+
+
+def settings(network: str, root: Path = Path()) -> dict[str, Any]:
+    """Settings of a committed row at the level, the same for all its seeds."""
+    run = read_run(ROWS[network], root)
+    assert run is not None
+    found = []
+    for replica in run.replicas:
+        if replica.level == LEVEL:
+            assert isinstance(replica.spending, SampledGaussian)
+            own = {key: replica.settings[key] for key in ("batch", "learning_rate", "clip")}
+            noise = {key: getattr(replica.spending, key) for key in ("noise_multiplier", "examples")}
+            found.append({**own, **noise, "steps": replica.steps, "delta": replica.delta})
+    assert found
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+def ours(network: str, root: Path = Path()) -> Accuracies:
+    """Our row's accuracies."""
+    evaluation = read_evaluation(ROWS[network], root)
+    assert evaluation is not None
+    return Accuracies(
+        {each.seed: each.metrics["test_accuracy"] for each in evaluation.replicas if each.level == LEVEL}
+    )
+
+
+def train() -> None:
+    """Train all that is not recorded yet, and write reports/benchmarks and docs/references.md."""
+    wanted = {network: settings(network) for network in ROWS}
+    record: dict[str, Any] = {"settings": wanted, "runs": []}
+    if RECORD.exists() and (recorded := json.loads(RECORD.read_text()))["settings"] == wanted:
+        record = recorded
+    known = {(run["peer"], run["network"], run["seed"]) for run in record["runs"]}
+    for peer, seeds in SEEDS.items():
+        for network in ROWS:
+            missing = [seed for seed in seeds if (peer, network, seed) not in known]
+            for run in trained(peer, network, missing):
+                record["runs"].append(run)
+                write_text(RECORD, json.dumps(record, indent=1) + "\n")
+    write_text(PEERS, table(record))
+    write_text(PAGE, page(read_references()))
+    print(f"benchmarks: {RECORD}, {PEERS}, {PAGE}")
+
+
+def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Each seed's result, as soon as it is there."""
+    if not seeds:
+        return
+    request = {
+        **settings(network),
+        "peer": peer,
+        "network": network,
+        "seeds": seeds,
+        "raw": str(RAW / "mnist"),
+        "indices": str(PREPARED / "mnist" / "train.indices.npy"),
+    }
+    process = subprocess.Popen(
+        [sys.executable, str(TRAINING)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ALONE},
+    )
+    assert process.stdin
+    assert process.stdout
+    with process:
+        process.stdin.write(json.dumps(request))
+        process.stdin.close()
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            yield {**json.loads(line), "device": f"cpu ({platform.machine()}, 1 thread)"}
+    if process.returncode:
+        raise SystemExit(f"{TRAINING}: status {process.returncode}")
+
+
+def table(record: dict[str, Any], root: Path = Path()) -> str:
+    """Section of docs/references.md."""
+    lines = []
+    for network in ROWS:
+        for peer in SEEDS:
+            runs = [run for run in record["runs"] if (run["peer"], run["network"]) == (peer, network)]
+            if not runs:
+                continue
+            theirs, own = Accuracies({run["seed"]: run["test_accuracy"] for run in runs}), ours(network, root)
+            difference = contrast([(1, f"{peer} {network}", theirs), (-1, ROWS[network], own)])
+            versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
+            cells = (
+                NAMES[network],
+                f"{NAMES[peer]} ({versions})",
+                str(len(runs)),
+                percent(theirs.mean),
+                str(len(own.by_seed)),
+                percent(own.mean),
+                percent(difference, "+"),
+                f"{sum(run['cpu_seconds'] for run in runs) / len(runs):.0f}",
+            )
+            lines.append(f"| {' | '.join(cells)} |\n")
+    recorded = {(run["peer"], run["network"], run["seed"]) for run in record["runs"]}
+    missing = [
+        f"{NAMES[network]} by {NAMES[peer]} (seed {seed})"
+        for network in ROWS
+        for peer, seeds in SEEDS.items()
+        for seed in seeds
+        if (peer, network, seed) not in recorded
+    ]
+    text = TEXT.format(rows="`, `".join(ROWS.values()), record=RECORD) + "".join(lines)
+    return text + (MISSING.format(names=", ".join(missing)) if missing else "")
+
+
+def percent(value: Mean, sign: str = "") -> str:
+    """``95.90 ± .16``; a single seed has no interval."""
+    centre = f"{100 * value.value:{sign}.2f}"
+    return centre if value.half is None else f"{centre} ± {100 * value.half:.2f}"
+
+
+if __name__ == "__main__":
+    train()
