@@ -178,7 +178,9 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         f"examples are in {counts.min()} to {counts.max()} batches each, more alike than in Poisson samples"
     )
     order = Mistake("sampler", f"{each}: an order of the examples, or random allocation", even)
-    return [*answers, Mistake("weights", text, p), order]
+    # sizes that are no Poisson samples' say so already
+    named = any(answer.name == "sampler" and answer.p < LIKE for answer in answers)
+    return [*answers, Mistake("weights", text, p), *([] if named else [order])]
 
 
 def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> list[Mistake]:

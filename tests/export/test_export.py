@@ -129,7 +129,7 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     for use in severity.not_covered(ledger, (), records.read_ledgers(IMAGES).composition):
         part = "not_covered_of_records" if use.key in OF_RECORDS else "not_covered"
         assert f"{vocabulary.SEVERITIES[use.severity].text}: {use.words}" in told[part]
-    assert any("float32 rounds" in use for use in told["not_covered"])
+    assert any("float32's rounding" in use for use in told["not_covered"])
     card = Path(f"out/{IMAGES}/README.md").read_text()
     for said in (
         *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),

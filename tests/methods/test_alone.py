@@ -65,7 +65,8 @@ def test_a_part_that_differs_from_what_an_example_has_alone_stops_training(
     method.of_examples = mixing
     state, _ = method.step(state, 1)  # not compared
     with pytest.raises(
-        UserError, match=r"step 2: an example's part of a clipped sum differs.* tells something"
+        UserError,
+        match=r"step 2: an example's part of a clipped sum differs.*this stop depends on its private data",
     ):
         method.step(state, 2)
 

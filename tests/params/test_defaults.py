@@ -33,7 +33,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
         (
             DpsgdSettings,
             {"schedule": "constant", "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
-             "accountant": "rdp", "statistics_weight": 1.0},
+             "accountant": "rdp", "statistics_weight": 1.0, "sampling": "poisson", "participations": 1},
         ),
         (
             NoisyWeightsSettings,
@@ -44,13 +44,13 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
             BatchClippingSettings,
             {"schedule": "constant", "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
              "mini_set": None, "sampling": "fixed", "note_norms": False, "augment": "none", "side": None,
-             "statistics": "public", "averaging": 0.1, "delta": 1e-5},
+             "statistics": "public", "averaging": 0.1, "delta": 1e-5, "participations": 1},
         ),
         (
             TanSettings,
             {"schedule": "constant", "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
              "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
-             "note_norms": False},
+             "note_norms": False, "sampling": "poisson", "participations": 1},
         ),
         (
             IlmSettings,
@@ -67,7 +67,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
         (
             AccountSettings,
             {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,
-             "claimed_by": "clt", "order": None},
+             "claimed_by": "clt", "order": None, "participations": 1},
         ),
     ],
 )  # fmt: skip

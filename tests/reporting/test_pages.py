@@ -59,7 +59,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     text = words(read(written.index))
     cell = lookup.row(written.papers[0].tables[0], dpsgd.PUBLIC).cells["epsilon=7"]
     assert (
-        f"it reaches {wording.with_interval(cell.mean, 2).replace(' (', ' % (')} on MNIST, layer norm" in text
+        f"batch norm reaches {wording.with_interval(cell.mean, 2).replace(' (', ' % (')}, layer norm" in text
     )
     assert "(Own budget: 8 epochs, exploratory.)" in text
     # a third of the findings speaks of rows that this example lacks
