@@ -1,7 +1,7 @@
 """The exceptions whose text is meant for the person at the keyboard, and how they show what was given."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
@@ -50,6 +50,13 @@ _SHORT.maxlevel = 3
 def shown(value: object) -> str:
     """``value`` as an error line shows it: on one line, cut where it is long, without control characters."""
     return _SHORT.repr(value).replace("\n", " ")
+
+
+def listed(names: Iterable[object], most: int = 20) -> str:
+    """Names as an error line lists them: the first ``most``, and the number of the others."""
+    every = [*names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(map(shown, every[:most])) + more
 
 
 def printable(text: str, most: int = 1000) -> str:

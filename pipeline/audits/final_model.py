@@ -7,7 +7,6 @@ model alone: the log-odds of the wrong labels. Such an attack is far from the be
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -100,9 +99,7 @@ def audit_model(
 def _known_seconds(key: str, root: Path) -> dict[str, float]:
     """Seconds of one recorded training, by level."""
     run = records.read_run(key, root)
-    replicas = run.replicas if run else ()
-    together = Counter(each.started for each in replicas)  # trained in one go
-    return {each.level: each.cpu_seconds or each.seconds / together[each.started] for each in replicas}
+    return {each.level: run.seconds_of(each) for each in run.replicas} if run else {}
 
 
 def _attack(
@@ -171,7 +168,7 @@ def _bounds(found: dict[str, float]) -> Iterator[Bound]:
 
 
 def _left_out(method: Method) -> bool:
-    """Whether neighbours add or remove an example, and don't replace one."""
+    """Return True if neighbours add or remove an example, and don't replace one."""
     spending = method.guarantee(0).spending
     relation = spending.neighbouring if isinstance(spending, SampledGaussian) else None
     return relation is NeighboringRelation.ADD_OR_REMOVE_ONE

@@ -38,20 +38,20 @@ class Preparation(Strict):
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     """How the files of a row's data became inputs."""
     source = settings.own.get(settings.split(row.data).raw)
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if isinstance(source, OwnFeatures) and source.clip:
-        told["clip"] = source.range
+        fields["clip"] = source.range
     if isinstance(source, OwnArrays):
-        told["array"] = source.inputs
+        fields["array"] = source.inputs
     if isinstance(source, OwnTexts):
-        told["column"] = source.text
+        fields["column"] = source.text
     if isinstance(source, OwnTable):
-        told["columns"] = source.columns
-    if isinstance(source, OwnPictures) and source.network is not None:
-        told |= {"network": source.network, "channels": source.shape[0]}
+        fields["columns"] = source.columns
+    if isinstance(source, OwnPictures):
+        fields |= {"network": source.network, "channels": source.shape[0]}
     if (text := settings.split(row.data).text) is not None:
-        told |= {"tokens": text.tokens, "vectors": text.vectors}
-    return Preparation(**told, resize=isinstance(source, OwnImages) and source.resize)
+        fields |= {"tokens": text.tokens, "vectors": text.vectors}
+    return Preparation(**fields, resize=isinstance(source, OwnImages) and source.resize)
 
 
 def vocabulary_of(data: Prepared) -> bytes | None:
@@ -91,11 +91,9 @@ def read_inputs(
     Raises:
         UserError: the file is missing, of another type, or its images are of another shape.
     """
-    if (network := preparation.network) is not None:
-        assert weights is not None, "checked with the other files"
-        plain = preparation.model_copy(update={"network": None, "resize": True})
-        pixels = read_inputs(path, (preparation.channels, network.size, network.size), False, plain, None)
-        return trunk.computed(pixels, network, weights, Path(TRUNK))
+    network = preparation.network
+    if network is not None:  # what is read are images, and their features come last
+        shape, floats = (preparation.channels, network.size, network.size), False
     ending = path.suffix.lower()
     takes: str
     allowed: tuple[str, ...]
@@ -126,14 +124,24 @@ def read_inputs(
         return tables.encode(path, tables.frame(path), preparation.columns)
     if ending != ".npz":
         channels, height, width = shape
-        return images.read_image(path, (channels, height, width), preparation.resize)[None]
+        resize = preparation.resize or network is not None
+        arrays = images.read_image(path, (channels, height, width), resize)[None]
+        return arrays if network is None else _features(arrays, network, weights)
     arrays = npz.read_inputs(path, preparation.array)
-    if preparation.resize and len(shape) == 3 and len(arrays) and arrays.shape[1] == shape[0]:
-        return arrays  # scaled with the network's other inputs
+    if network is not None and arrays.ndim == 4:
+        shape = (shape[0], *arrays.shape[2:])  # it scales them
     if arrays.shape[1:] != shape:
         there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
         raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
     if (arrays.dtype == np.float32) != floats:
         due = "floats, which are features" if floats else "whole numbers, which are images"
         raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
+    if network is not None:
+        return _features(arrays, network, weights)
     return arrays if preparation.clip is None else arrays.clip(*preparation.clip)
+
+
+def _features(pixels: np.ndarray, network: PublicNetwork, weights: bytes | None) -> np.ndarray:
+    """(N, D) of images by the public network in an exported folder."""
+    assert weights is not None, "checked with the other files"
+    return trunk.computed(pixels, network, weights, Path(TRUNK))

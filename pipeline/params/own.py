@@ -79,6 +79,11 @@ class OwnFiles(Strict):
         return None
 
     @property
+    def public_network(self) -> "PublicNetwork | None":
+        """Network whose features take the place of images; None: there is none."""
+        return None
+
+    @property
     def encoding(self) -> dict[str, Any] | None:
         """Declared function from an example in the files to its features; None: examples stay as they are."""
         return None
@@ -112,6 +117,11 @@ class OwnPictures(OwnFiles):
     def example_shape(self) -> tuple[int, ...]:
         """(C, H, W) of one image, or (D,) of its features."""
         return self.shape if self.network is None else (self.network.features,)
+
+    @property
+    def public_network(self) -> PublicNetwork | None:
+        """Network of the features."""
+        return self.network
 
     @property
     def encoding(self) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
-from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles, OwnPictures, OwnTable
+from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles, OwnTable
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
@@ -124,7 +124,7 @@ class Settings(Strict):
         """Whether prepared data are images, and neither texts nor features."""
         split = self.split(data)
         source = self.own.get(split.raw)
-        networked = isinstance(source, OwnPictures) and source.network is not None
+        networked = source is not None and source.public_network is not None
         features = networked or isinstance(source, OwnFeatures | OwnTable)
         return split.text is None and not features and not self.has_features(data)
 

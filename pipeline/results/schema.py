@@ -350,6 +350,13 @@ class Run(Kept):
         """What made a replica."""
         return self.origins[replica.origin]
 
+    def seconds_of(self, replica: Trained) -> float:
+        """Processor seconds of a training run; its share of its group's seconds where none were recorded."""
+        if replica.cpu_seconds is not None:
+            return replica.cpu_seconds
+        together = [other for other in self.replicas if other.started == replica.started]
+        return replica.seconds / len(together)
+
     def spent(self, replica: Trained) -> TrainingSpent | None:
         """What a replica spends; None where nothing bounds it."""
         return None if self.origin(replica).reproducible else replica.spent

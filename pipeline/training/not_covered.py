@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.settings import MethodSettings
-from pipeline.params import OwnPictures, Settings
+from pipeline.params import Settings
 from pipeline.privacy.statements import Statement, statement
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
@@ -56,7 +56,7 @@ def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[
     if data in settings.starts:
         uses.add("public_start")
     source = settings.own.get(settings.split(data).raw)
-    if isinstance(source, OwnPictures) and source.network is not None:
+    if source is not None and source.public_network is not None:
         uses.add("public_network")
     if data in settings.relevances and method.uses_relevances:
         uses |= RELEVANCES

@@ -4,7 +4,6 @@
 same records give the same bytes: dates are those of the training runs.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,9 +13,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from pipeline.data import catalog
-from pipeline.data.catalog import Entry
+from pipeline.data.catalog import Edition, Entry, File
 from pipeline.errors import UserError
-from pipeline.files import digest_file, replacing_folder, write_text
+from pipeline.files import digest_file, replacing_folder, write_json
 from pipeline.identity import provenance
 from pipeline.params import PARAMS, Settings
 from pipeline.reporting import papers
@@ -79,14 +78,14 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
             (building / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, building / path)
         claims = [claim for key in rows for claim in _claims(key, found[key][0], found[key][1], settings)]
-        write_text(building / CLAIMS, _json(claims))
+        write_json(building / CLAIMS, claims)
         sets = sorted({raw for _, run in found.values() for origin in run.origins for raw in origin.edition})
         public = [catalog.get(settings.raw_set(raw)) for raw in sets if raw not in settings.own]
         for entry in public:
             (building / "croissant").mkdir(exist_ok=True)
-            write_text(building / _croissant_path(entry), _json(croissant(entry, _date(found))))
+            write_json(building / _croissant_path(entry), croissant(entry, _date(found)))
         written = [path.relative_to(building) for path in sorted(building.rglob("*")) if path.is_file()]
-        write_text(building / METADATA, _json(_metadata(building, written, found, public, claims)))
+        write_json(building / METADATA, _metadata(building, written, found, public, claims))
 
 
 def croissant(entry: Entry, published: str) -> dict[str, Any]:
@@ -95,13 +94,12 @@ def croissant(entry: Entry, published: str) -> dict[str, Any]:
     distribution = []
     for file in official.files:
         algorithm, _, checksum = file.checksum.partition(":")
-        address = f"{official.bases[0]}{file.name}" if official.bases else official.archives[0].addresses[0]
         distribution.append(
             {
                 "@type": "cr:FileObject",
                 "@id": file.name,
                 "name": file.name,
-                "contentUrl": address,
+                "contentUrl": _address(official, file),
                 "contentSize": f"{file.size} B",
                 "encodingFormat": TYPES.get(Path(file.name).suffix, "application/octet-stream"),
                 algorithm: checksum,
@@ -114,7 +112,7 @@ def croissant(entry: Entry, published: str) -> dict[str, Any]:
         "conformsTo": CROISSANT,
         "name": entry.key,
         "description": f"{entry.title}: {what} in {len(entry.classes)} classes.",
-        "url": distribution[0]["contentUrl"],
+        "url": _home(entry),
         "license": entry.licence,
         "creator": {"@type": "sc:Organization", "name": f"The authors of {entry.title}"},
         "datePublished": published,
@@ -146,9 +144,7 @@ def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[
     row = settings.rows[key]
     paper = papers.load(row.paper)
     table = paper.tables.get(row.table)
-    # replicas that were trained together have the seconds of all; processor time is each one's share
-    together = {(each.started, each.ended): each.seconds for each in run.replicas if each.cpu_seconds is None}
-    seconds = sum(together.values()) + sum(each.cpu_seconds or 0.0 for each in run.replicas)
+    seconds = sum(map(run.seconds_of, run.replicas))
     for level in dict.fromkeys(replica.level for replica in record.replicas):
         here = [replica for replica in record.replicas if replica.level == level]
         metric = table.metric if table else "test_accuracy"
@@ -252,9 +248,8 @@ def _metadata(
 
 def _dataset(entry: Entry) -> dict[str, Any]:
     """A public data set, which the crate describes and doesn't contain."""
-    address = croissant(entry, "")["url"]
     return {
-        "@id": address,
+        "@id": _home(entry),
         "@type": "Dataset",
         "name": entry.key,
         "description": entry.title,
@@ -273,11 +268,22 @@ def _action(key: str, run: Run, described: set[str]) -> dict[str, Any]:
         "name": f"Training of {key}",
         "description": f"`{origin.command}` at commit {origin.revision} on {origin.device}",
         "instrument": {"@id": "#dprepro"},
-        "object": [{"@id": croissant(entry, "")["url"]} for entry in sets],
+        "object": [{"@id": _home(entry)} for entry in sets],
         "result": [{"@id": path.as_posix()} for path in _files(key)],
         "startTime": _time(min(replica.started for replica in run.replicas)),
         "endTime": _time(max(replica.ended for replica in run.replicas)),
     }
+
+
+def _address(edition: Edition, file: File) -> str:
+    """Address of a file, or of the archive that it lies in."""
+    return f"{edition.bases[0]}{file.name}" if edition.bases else edition.archives[0].addresses[0]
+
+
+def _home(entry: Entry) -> str:
+    """Address of a data set's first file, which stands for the data set."""
+    official = entry.edition(catalog.OFFICIAL)
+    return _address(official, official.files[0])
 
 
 def _croissant_path(entry: Entry) -> Path:
@@ -291,7 +297,3 @@ def _time(seconds: float) -> str:
 def _date(found: dict[str, tuple[Record, Run]]) -> str:
     """Day on which the last training run ended."""
     return _time(max(replica.ended for _, run in found.values() for replica in run.replicas))[:10]
-
-
-def _json(content: Any) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

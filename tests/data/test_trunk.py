@@ -125,6 +125,11 @@ def test_an_exported_folder_predicts_from_images_alone(
     with open("found.csv") as file:
         found = [line["class"] for line in csv.DictReader(file)]
     assert np.mean([each == path.parent.name for each, path in zip(found, paths, strict=True)]) > 0.8
+    # arrays of any size are scaled by the network, those of other channels are refused
+    np.savez("arrays.npz", inputs=np.zeros((2, 3, 20, 24), np.uint8))
+    assert run(f"predict {lab / 'out'} arrays.npz").count("arrays.npz") == 2
+    np.savez("grey.npz", inputs=np.zeros((2, 1, 20, 24), np.uint8))
+    assert "has examples of 1x20x24; the network takes 3x20x24" in refused(f"predict {lab / 'out'} grey.npz")
 
 
 def test_a_replaced_file_of_weights_is_noticed(

@@ -372,3 +372,6 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
         assert (stored == np.asarray(read)).all((1, 2, 3)).sum() == 1
         assert exported.probabilities(file).shape == (1, 2)
     assert params.load().own["photos"].resize  # type: ignore[attr-defined]
+    # arrays are not scaled
+    np.savez("small.npz", inputs=np.zeros((1, 3, 30, 34), np.uint8))
+    assert "has examples of 3x30x34; the network takes 3x32x32" in refused("predict model small.npz")

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.data.own import tables
-from pipeline.errors import UserError, reading, shown
+from pipeline.errors import UserError, listed, reading, shown
 from pipeline.files import digest_file
 
 _HEAD = """\
@@ -36,22 +36,15 @@ def template(table: Path, label: str, like: Path | None = None) -> str:
         raise UserError(f"{table}: not as --table takes it; allowed: {', '.join(tables.FORMATS)}")
     names = tables.names(table)
     if label not in names:
-        there = ", ".join(map(shown, names[:20])) + (
-            f" and {len(names) - 20} more" if len(names) > 20 else ""
-        )
-        raise UserError(f"--label {label}: no column of {table}; there are: {there}")
-    content = [f"classes: []  # the values of {shown(label)}, in the order of their labels", "columns:"]
-    content += [f"  {shown(name)}:" for name in names if name != label]
+        raise UserError(f"--label {label}: no column of {table}; there are: {listed(names)}")
+    classes, columns = f"[]  # the values of {shown(label)}, in the order of their labels", {}
     if like is not None:
         if digest_file(like) == digest_file(table):
             raise UserError(f"--like {like}: is the private table itself; allowed: a public table")
         found = tables.declared_by(like, label)
-        content = [f"classes: {_flow(found['classes'])}", "columns:"]
-        content += [
-            f"  {shown(name)}: {_flow(found['columns'].get(name))}".rstrip()
-            for name in names
-            if name != label
-        ]
+        classes, columns = _flow(found["classes"]), found["columns"]
+    content = [f"classes: {classes}", "columns:"]
+    content += [f"  {shown(name)}: {_flow(columns.get(name))}".rstrip() for name in names if name != label]
     return _HEAD + "\n".join(content) + "\n"
 
 
@@ -74,9 +67,8 @@ def read_schema(path: Path) -> dict[str, Any]:
     if not isinstance(content["columns"], dict):
         raise UserError(f"{path}: columns: allowed: a declaration for each column")
     if empty := [str(name) for name, column in content["columns"].items() if not column]:
-        more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
         raise UserError(
-            f"{path}: columns: {', '.join(map(shown, empty[:5]))}{more}: not declared; allowed: a "
+            f"{path}: columns: {listed(empty, 5)}: not declared; allowed: a "
             "range, values, or no line for a column that is no feature"
         )
     classes = [str(each) for each in content["classes"]]

@@ -20,7 +20,6 @@ from pipeline.params import (
     OwnFeatures,
     OwnFiles,
     OwnImages,
-    OwnPictures,
     OwnTable,
     OwnTexts,
 )
@@ -44,8 +43,7 @@ def _features(declaration: OwnFiles) -> Features | None:
     """Range of the features; None of images and texts."""
     if isinstance(declaration, OwnTable):
         return Features((-1.0, 1.0), True)
-    if isinstance(declaration, OwnPictures) and declaration.network is not None:
-        network = declaration.network
+    if (network := declaration.public_network) is not None:
         return Features(None, False, f"{network.architecture}, trained on {network.trained_on}")
     return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
@@ -68,11 +66,11 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
         parts = {"train": _read(declaration, place, "all"), "test": _read(arrays, place, "all")}
     else:
         parts = _split(name, declaration, _read(declaration, place, "all"))
-    if isinstance(declaration, OwnPictures) and declaration.network is not None:
+    if (network := declaration.public_network) is not None:
         from pipeline.data.own import trunk
 
         parts = {
-            part: Examples(trunk.features(examples.inputs, declaration.network, root), examples.labels)
+            part: Examples(trunk.features(examples.inputs, network, root), examples.labels)
             for part, examples in parts.items()
         }
     for part, examples in parts.items():
@@ -124,10 +122,9 @@ def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> N
     inputs, labels, where = examples.inputs, examples.labels, f"{declaration.path}: its {part} part"
     if not len(labels):
         raise UserError(f"{where} has no examples")
-    networked = isinstance(declaration, OwnPictures) and declaration.network is not None
     if (
         isinstance(declaration, OwnArrays)
-        and not networked
+        and declaration.public_network is None
         and (inputs.dtype == np.float32) != isinstance(declaration, OwnFeatures)
     ):
         kind = "features" if isinstance(declaration, OwnFeatures) else "npz"

@@ -1,6 +1,7 @@
 """Tables, CSV or Parquet: a line for each example, and columns that become features as they are declared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +9,13 @@ import numpy as np
 
 from pipeline.data.formats import Examples
 from pipeline.data.own.texts import csv_frame
-from pipeline.errors import UserError, reading, shown
+from pipeline.errors import UserError, listed, reading, shown
 from pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from pipeline.params.own import Categorical, Column, Numeric
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+    from pyarrow.parquet import ParquetFile
 
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
 FEW = 50  # values of a public column that is taken for a categorical one
@@ -45,20 +47,15 @@ def frame(path: Path) -> "DataFrame":
     if path.suffix.lower() != ".parquet":
         return csv_frame(path)
     import pandas
-    import pyarrow
-    from pyarrow import parquet
 
-    try:
-        with reading(path):
-            about = parquet.ParquetFile(path).metadata
-            if about.num_columns > OWN_COLUMNS:
-                raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns")
-            size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-            if size > OWN_BYTES:
-                raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
-            return pandas.read_parquet(path)
-    except (pyarrow.ArrowException, ValueError) as problem:
-        raise UserError(f"{path}: not a Parquet file: {shown(str(problem))}") from problem
+    with _parquet(path) as file:
+        about = file.metadata
+        if about.num_columns > OWN_COLUMNS:
+            raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns")
+        size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+        if size > OWN_BYTES:
+            raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
+        return pandas.read_parquet(path)
 
 
 def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.ndarray:
@@ -85,12 +82,19 @@ def names(path: Path) -> list[str]:
     """
     if path.suffix.lower() != ".parquet":
         return [*csv_frame(path, rows=0).columns]
+    with _parquet(path) as file:
+        return [*file.schema_arrow.names]
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator["ParquetFile"]:
+    """An open Parquet file; whatever pyarrow raises of it is one line."""
     import pyarrow
     from pyarrow import parquet
 
     try:
         with reading(path):
-            return [*parquet.ParquetFile(path).schema_arrow.names]
+            yield parquet.ParquetFile(path)
     except (pyarrow.ArrowException, ValueError) as problem:
         raise UserError(f"{path}: not a Parquet file: {shown(str(problem))}") from problem
 
@@ -123,9 +127,7 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
 
 def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
     if name not in lines.columns:
-        there = ", ".join(map(shown, lines.columns[:20]))
-        more = f" and {len(lines.columns) - 20} more" if len(lines.columns) > 20 else ""
-        raise UserError(f"{path}: no column {name!r}; there are: {there}{more}")
+        raise UserError(f"{path}: no column {name!r}; there are: {listed(lines.columns)}")
     return lines[name]
 
 

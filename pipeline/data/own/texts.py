@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.data.formats import Examples
-from pipeline.errors import UserError, reading, shown
+from pipeline.errors import UserError, listed, reading, shown
 from pipeline.limits import OWN_COLUMNS
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     rows = csv_frame(path)
     for name in names:
         if name not in rows.columns:
-            there = ", ".join(shown(each) for each in rows.columns[:20])
-            more = f" and {len(rows.columns) - 20} more" if len(rows.columns) > 20 else ""
-            raise UserError(f"{path}: no column {name!r} in its first line; there are: {there}{more}")
+            raise UserError(
+                f"{path}: no column {name!r} in its first line; there are: {listed(rows.columns)}"
+            )
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
         raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {' or no '.join(names)}")

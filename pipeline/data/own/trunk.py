@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.errors import UserError, reading, shown
-from pipeline.files import digest_file
+from pipeline.files import digest
 from pipeline.limits import WEIGHTS_BYTES
 from pipeline.params.own import PublicNetwork
 
@@ -42,14 +42,11 @@ def features(images: np.ndarray, network: PublicNetwork, root: Path) -> np.ndarr
     Raises:
         UserError: the file is missing, is not the declared one, or holds another network.
     """
-    path = root / network.weights
-    check_weights(network, root)
-    with reading(path):
-        return computed(images, network, path.read_bytes(), path)
+    return computed(images, network, _declared_weights(network, root), root / network.weights)
 
 
-def check_weights(network: PublicNetwork, root: Path) -> None:
-    """Make sure that a network's file is the declared one.
+def _declared_weights(network: PublicNetwork, root: Path) -> bytes:
+    """Content of a network's file, once it is the declared one.
 
     Raises:
         UserError: it is missing, too large or another one.
@@ -58,12 +55,13 @@ def check_weights(network: PublicNetwork, root: Path) -> None:
     with reading(path, f"the weights of {network.architecture} belong there"):
         if path.stat().st_size > WEIGHTS_BYTES:
             raise UserError(f"{path}: larger than {WEIGHTS_BYTES >> 20} MB, which is the most of such a file")
-        found = digest_file(path)
-    if found != network.digest:
+        content = path.read_bytes()
+    if (found := digest(content)) != network.digest:
         raise UserError(
             f"{path}: its digest is {found}, but params.yaml declares {network.digest}; put the declared "
             "file back, or declare the data anew"
         )
+    return content
 
 
 @torch.no_grad()
@@ -94,10 +92,8 @@ def exported(network: PublicNetwork, root: Path) -> bytes:
     Raises:
         UserError: as `features`.
     """
-    check_weights(network, root)
-    path = root / network.weights
-    with reading(path):
-        return safetensors.torch.save(_loaded(network.architecture, path.read_bytes(), path).state_dict())
+    content, path = _declared_weights(network, root), root / network.weights
+    return safetensors.torch.save(_loaded(network.architecture, content, path).state_dict())
 
 
 def _untrained(architecture: str) -> nn.Module:
