@@ -11,7 +11,7 @@
 * `BallsAndBinsSampler`: batches of a torch `DataLoader` by random allocation.
 * `audit`: the epsilon that an attacker's scores show.
 * `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
-* `audit_model`: what canaries in anybody's own training show of their own network.
+* `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
 * `worst_start`: weights to begin such a training with, from which canaries show most.
 * `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
 

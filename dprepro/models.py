@@ -1,4 +1,4 @@
-"""Canaries in anybody's training: lower bounds on epsilon, from every step or from the final model alone."""
+"""Canaries in a training of your own: lower bounds on epsilon, from every step or from the final model."""
 
 import copy
 import time
@@ -33,7 +33,7 @@ Kind = Literal["mislabelled", "extreme", "gradient"]
 
 @dataclass(frozen=True)
 class ModelAudit:
-    """What canaries in one's own training show, beside what they can show at most."""
+    """Lower bounds on epsilon by canaries, and the median bounds of a perfect attacker."""
 
     epsilon_claimed: float | None
     delta: float
@@ -49,7 +49,7 @@ class ModelAudit:
 
     @property
     def broken(self) -> bool:
-        """Whether more is shown than is claimed. False proves nothing."""
+        """Return True if a lower bound is above the claimed epsilon. False proves nothing."""
         shown = max(self.attack.epsilon_lower, self.attack.if_gaussian)
         return self.epsilon_claimed is not None and shown > self.epsilon_claimed
 

@@ -76,7 +76,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a step was measured to do, in clipping bounds, beside what is declared."""
+    """Measured sensitivity of a step, in clipping bounds, and violations of the declaration."""
 
     violations: tuple[Violation, ...]
     sensitivity: dict[str, float]  # of each released tensor: how far one example moves it at most
@@ -196,7 +196,7 @@ class _Player:
 
     @property
     def scalable(self) -> bool:
-        """Whether inputs are floating-point numbers, and not tokens."""
+        """Return True if inputs are floating-point numbers, and not tokens."""
         return "float" in str(getattr(self.inputs, "dtype", ""))
 
     def claims(self) -> dict[str, float]:
@@ -215,7 +215,7 @@ class _Player:
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
-        """What a step on the examples ``rows``, times a factor, releases with the noise of a draw."""
+        """Releases of a step on the examples ``rows``, times a factor, with the noise of a draw."""
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
         state = (torch.get_rng_state().numpy().tobytes(), _numpy_state(), random.getstate())
@@ -430,7 +430,7 @@ class _Comparison:
 
     @staticmethod
     def _off(factor: float, freedom: float) -> bool:
-        """Whether a deviation measured with so many degrees of freedom is another than the declared one."""
+        """Return True if a deviation of so many degrees of freedom differs from the declared one."""
         squares = factor**2 * freedom
         p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
         return bool(p < ERROR and abs(factor - 1) > SLACK)
@@ -516,7 +516,7 @@ class _Comparison:
     def _moved(
         self, batch: Sequence[int], neighbour: Sequence[int], factor: float
     ) -> tuple[dict[str, float], dict[str, Array]]:
-        """How far each tensor moves from a neighbour to a batch, and the differences."""
+        """Distance of each tensor between a neighbour and a batch, and the differences."""
         ours, theirs = (self.player.run(0, rows, factor) for rows in (batch, neighbour))
         pair = Pair(tuple(batch), tuple(neighbour), factor)
         for name in sorted(ours.exact.keys() | theirs.exact.keys()):
@@ -549,7 +549,7 @@ class _Comparison:
         return tuple(other if place == index else row for place, row in enumerate(batch))
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """How far one example moves each tensor, and all, at most; notes what is too far."""
+        """Largest distance that one example moves each tensor, and all; a violation is noted."""
         most, farthest, worst = dict[str, float](), 0.0, None
         rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
         for factor in (1.0, LARGER) if self.player.scalable else (1.0,):
@@ -573,12 +573,12 @@ class _Comparison:
         return most, farthest
 
     def _contribution(self, index: int, company: Sequence[int], factor: float) -> dict[str, Array]:
-        """What one example adds to each tensor among others."""
+        """Contribution of one example to each tensor among other examples."""
         batch = (index, *(row for row in company if row != index))
         return self._moved(batch, batch[1:], factor)[1]
 
     def _depends(self, index: int, factor: float, rounding: float) -> tuple[float, Pair]:
-        """How far an example's contribution differs between two companies, and one of these."""
+        """Largest difference of an example's contribution between two batches, and one of these batches."""
         few, many = self.every[-SMALL:], self.every
         ours, theirs = (self._contribution(index, company, factor) for company in (few, many))
         squares = sum(

@@ -35,7 +35,7 @@ Train = Callable[[np.ndarray], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Claims:
-    """What a training says of itself."""
+    """Declaration of a training."""
 
     noise_multiplier: float  # standard deviation of a sum's noise over the clipping bound
     sample_rate: float
@@ -46,7 +46,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class TrainingAudit:
-    """What a training claims, what its settings spend and what an attack on it shows."""
+    """Claimed, accounted and attacked epsilon of a training."""
 
     claimed: Claims
     epsilon_upper: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
@@ -55,7 +55,7 @@ class TrainingAudit:
 
     @property
     def broken(self) -> bool:
-        """Whether the attack shows more than is claimed or accounted. False proves nothing."""
+        """Return True if the attack's bound is above the claim or the account. False proves nothing."""
         upper = [value for value in (self.claimed.epsilon, self.epsilon_upper) if value is not None]
         return bool(upper) and max(self.attack.epsilon_lower, self.attack.if_gaussian) > min(upper)
 
@@ -203,7 +203,7 @@ def _batches(rate: float) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """What a run released."""
+    """Releases of a run."""
 
     steps: np.ndarray  # (T, W)
     claims: dict[str, float]  # of its Opacus optimizer

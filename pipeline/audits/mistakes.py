@@ -265,7 +265,7 @@ def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multipli
 
 
 def _divisor(blanks: np.ndarray) -> Mistake:
-    """Whether the noise is of one scale in all steps (Bartlett)."""
+    """Test of one scale of the noise in all steps (Bartlett)."""
     scales = blanks.std(1)
     off = float((np.abs(scales / np.median(scales) - 1) > TOLERANCE).mean())
     text = "sums and noise are divided by the true batch size" if off > FEW else "the last batch's divisor"
