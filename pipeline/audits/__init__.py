@@ -1,1 +1,1 @@
-"""Audits: attacks on the code that ran, and the epsilon that they show at least."""
+"""Audits: attacks on the code that ran, and lower bounds on epsilon from them."""

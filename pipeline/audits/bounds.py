@@ -1,16 +1,15 @@
-"""From what an attacker got right to an epsilon that is shown: lower bounds at a significance alpha.
+"""Lower bounds on epsilon from an attacker's results, at significance alpha.
 
-Each fixes its threshold or its number of guesses before it looks at the scores that it counts: `split` takes
-them from one half of the trials and counts in the other.
+The threshold, or the number of guesses, is chosen without the counted scores: `split` chooses it on one half
+of the trials and counts errors on the other half.
 
-* `by_errors`: of two ways to err, counted in independent trials (Clopper and Pearson 1934). Assumes nothing
-  of the mechanism; n trials show ln(n / 3) or so at most.
-* `by_coordinates`: of errors on single coordinates of releases whose coordinates are independent.
-* `by_gaussian`: the same errors, by the trade-off curve of a Gaussian mechanism (Nasr et al. 2023). Holds for
-  mechanisms that are Gaussian, or hardly other.
-* `by_one_run`: guesses of which canaries were in a single run (Steinke, Nasr and Jagielski 2023). Assumes
-  nothing.
-* `by_one_run_curve`: the same guesses by the trade-off curve of a Gaussian mechanism (Mahloujifar, Melis and
+* `by_errors`: both error rates of independent trials (Clopper and Pearson 1934). Assumes nothing of the
+  mechanism; n trials show at most about ln(n / 3).
+* `by_coordinates`: error rates of single coordinates, for releases with independent coordinates.
+* `by_gaussian`: the same error rates, by the trade-off curve of a Gaussian mechanism (Nasr et al. 2023).
+  Holds for mechanisms that are Gaussian, or almost.
+* `by_one_run`: guesses of the canaries in a single run (Steinke, Nasr and Jagielski 2023). Assumes nothing.
+* `by_one_run_curve`: the same guesses, by the trade-off curve of a Gaussian mechanism (Mahloujifar, Melis and
   Chaudhuri 2024).
 """
 
@@ -24,12 +23,12 @@ from scipy.stats import beta, binom
 
 from pipeline.privacy.gaussian import gaussian_epsilon
 
-LARGEST = 60.0  # epsilon or mu: no audit that counts comes near
-LARGEST_MU = 1e6  # of what has next to no noise
+LARGEST = 60.0  # epsilon or mu, far above any audit that counts trials
+LARGEST_MU = 1e6  # of a mechanism with almost no noise
 PRECISION = 1e-4
-THRESHOLDS = 200  # that are looked at
-ALPHA = 0.05  # by which they are compared
-# shares of the canaries that are guessed of, each a test of its own
+THRESHOLDS = 200  # candidates
+ALPHA = 0.05  # significance at which candidates are compared
+# shares of the canaries with a guess; each share is a separate test
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -37,13 +36,13 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class Errors:
     """Errors of an attacker in independent trials."""
 
-    false_alarms: int  # of trials without the record, those called with
+    false_alarms: int  # trials without the record that were called with
     without: int
-    misses: int  # of trials with it, those called without
+    misses: int  # trials with it that were called without
     within: int
 
     def upper(self, alpha: float) -> tuple[float, float]:
-        """Upper ends of both error rates that hold together at significance ``alpha``."""
+        """Upper confidence limits of both error rates, which hold together at significance ``alpha``."""
         return (
             clopper_pearson(self.false_alarms, self.without, alpha / 2),
             clopper_pearson(self.misses, self.within, alpha / 2),
@@ -51,15 +50,15 @@ class Errors:
 
 
 def clopper_pearson(count: int, trials: int, alpha: float) -> float:
-    """The upper end of a rate, of which ``count`` of ``trials`` were seen, at significance ``alpha``."""
+    """Upper confidence limit of a rate after ``count`` events in ``trials``, at significance ``alpha``."""
     return 1.0 if count >= trials else float(beta.ppf(1 - alpha, count + 1, trials - count))
 
 
 def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
     """Errors of two thresholds, found on the even trials and counted on the odd.
 
-    ``without`` (N,) and ``within`` (M,): scores, larger where the record is there. The first threshold has
-    the fewest errors of both kinds among the even trials; by the second they show the largest epsilon.
+    ``without`` (N,) and ``within`` (M,) are scores, larger with the record. On the even trials, the first
+    threshold has the fewest errors and the second shows the largest epsilon.
     """
     scores = np.sort(np.concatenate([without[::2], within[::2]]))
     candidates = scores[np.linspace(0, len(scores) - 1, min(len(scores), THRESHOLDS)).astype(int)]
@@ -71,14 +70,14 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
 
 
 def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
-    """Errors of an attacker who says of scores above a threshold that the record is there."""
+    """Errors of an attacker who calls scores above a threshold "with the record"."""
     return Errors(
         int((without > threshold).sum()), len(without), int((within <= threshold).sum()), len(within)
     )
 
 
 def by_errors(errors: Errors, alpha: float, delta: float) -> float:
-    """Epsilon that the errors show: the larger of ln((1 - delta - FNR) / FPR) and its mirror image."""
+    """Lower bound on epsilon by error rates: ln((1 - delta - FNR) / FPR) or its mirror image, if larger."""
     alarms, misses = errors.upper(alpha)
     shown = [
         log((1 - delta - kept) / other)
@@ -89,15 +88,15 @@ def by_errors(errors: Errors, alpha: float, delta: float) -> float:
 
 
 def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
-    """Epsilon that the errors of either threshold of `split` show, each a test of its own."""
+    """Lower bound on epsilon by both thresholds of `split`; each is a separate test."""
     thresholds = split(without, within)
     return max(by_errors(errors, alpha / len(thresholds), delta) for errors in thresholds)
 
 
 def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
-    """Epsilon that a release of up to so many coordinates shows, whose noise is independent and alike.
+    """Lower bound on epsilon of a release of up to ``coordinates`` coordinates with independent, equal noise.
 
-    ``errors`` are those of single coordinates; the attacker says with of a release where he says it of one.
+    ``errors`` count single coordinates. The attacker calls a release "with" if one of its coordinates is.
     """
     alarms, misses = errors.upper(alpha)
     counts = np.arange(1, coordinates + 1)
@@ -107,16 +106,16 @@ def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float)
 
 
 def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
-    """Epsilon at ``delta`` of the least mu of Gaussian DP that allows the errors."""
+    """Epsilon at ``delta`` of the smallest mu of Gaussian DP that allows the errors."""
     alarms, misses = errors.upper(alpha)
     mu = float(ndtri(1 - alarms) - ndtri(misses)) if 0 < alarms < 1 and 0 < misses < 1 else 0.0
-    return of_mu(mu, delta)
+    return epsilon_of_mu(mu, delta)
 
 
 def by_one_run(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Epsilon that guesses on canaries show, each of which was in by a fair coin of its own."""
+    """Lower bound on epsilon by guesses on canaries; a fair coin decided on each canary's membership."""
     return max(
         one_run(correct, guesses, len(without) + len(within), alpha / len(shares), delta)
         for correct, guesses in _guesses(without, within, shares)
@@ -124,7 +123,7 @@ def by_one_run(
 
 
 def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: float) -> float:
-    """The largest epsilon that ``correct`` of so many ``guesses`` on ``canaries`` reject: Theorem 5.2."""
+    """Largest epsilon that ``correct`` of ``guesses`` guesses on ``canaries`` reject (Theorem 5.2)."""
 
     def rejected(epsilon: float) -> bool:
         right = 1 / (1 + exp(-epsilon))
@@ -143,13 +142,13 @@ def by_one_run_curve(
 ) -> float:
     """Epsilon at ``delta`` of the largest mu of Gaussian DP that the guesses reject."""
     return max(
-        of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
+        epsilon_of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
         for correct, guesses in _guesses(without, within, shares)
     )
 
 
 def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float:
-    """The largest mu of Gaussian DP that ``correct`` of so many ``guesses`` on ``canaries`` reject."""
+    """Largest mu of Gaussian DP that ``correct`` of ``guesses`` guesses on ``canaries`` reject."""
 
     def rejected(mu: float) -> bool:
         first, other = alpha * correct / canaries, alpha * (guesses - correct) / canaries
@@ -164,10 +163,10 @@ def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float
 
 
 def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -> list[tuple[int, int]]:
-    """(correct, guesses) of the surest shares of the canaries, half of them called in and half out."""
+    """(correct, guesses) of the surest shares of the canaries; half of the guesses are "in"."""
     scores = np.concatenate([without, within])
     truth = np.concatenate([np.zeros(len(without), bool), np.ones(len(within), bool)])
-    # of scores alike, and there are many where nothing is released, none shall know its place
+    # equal scores, which are many if nothing is released, come in random order: their place is no information
     order = np.lexsort((np.random.default_rng(0).random(len(scores)), scores))
     sides = [max(1, int(share * len(scores) / 2)) for share in shares]
     return [
@@ -176,13 +175,13 @@ def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -
     ]
 
 
-def of_mu(mu: float, delta: float) -> float:
-    """Epsilon at ``delta`` of Gaussian DP, also of a ``mu`` that isn't finite."""
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """Epsilon at ``delta`` of Gaussian DP, also for an infinite ``mu``."""
     return gaussian_epsilon(min(mu, LARGEST_MU), delta) if mu > 0 else 0.0
 
 
 def _largest(rejected: Callable[[float], bool]) -> float:
-    """The largest number up to `LARGEST` that is rejected, as are those below; 0 where none is."""
+    """Largest number up to `LARGEST` that is rejected with all smaller ones; 0 if none is."""
     if not rejected(0.0):
         return 0.0
     low, high = 0.0, LARGEST

@@ -1,8 +1,8 @@
-"""Canaries: examples whose gradient is one direction of a linear network, however the clipping takes it.
+"""Canaries: examples with a chosen gradient direction in a linear network, under any clipping.
 
-The network is linear and begins at zero, where an example of the direction j and the class k has the gradient
-(1/K - [k]) x_j, far longer than any bound it is clipped to; and it stays at zero, as a step size of next to
-nothing moves it by as much. An example that is nobody has the gradient 0.
+The network is linear and starts at zero. An example of direction j and class k has the gradient (1/K - [k])
+x_j there, far longer than any clipping bound. The network stays at zero, because the step size is almost 0.
+An absent canary is an example with gradient 0.
 """
 
 from collections.abc import Sequence
@@ -16,38 +16,38 @@ from pipeline.methods.base import Execution, Task
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
-RATE = 1e-30  # of a step
+RATE = 1e-30  # learning rate
 LENGTH = 1e6  # of a canary's input: its gradient, and its share of a mean, is longer than any clipping bound
-NOBODY = -1  # the direction of an example without a gradient
+ABSENT = -1  # direction of an example without a gradient
 
 
 class Directions:
-    """(N, D) inputs that are made when they are asked for: ``length`` in the direction ``of`` (N,)."""
+    """(N, D) inputs, made on access: input n has length ``lengths[n]`` in direction ``directions[n]``."""
 
-    def __init__(self, of: Tensor, width: int, lengths: Tensor):
-        """``width`` D; ``lengths`` (N,)."""
-        self.of, self.width, self.lengths = of, width, lengths
-        self.shape = (len(of), width)
+    def __init__(self, directions: Tensor, width: int, lengths: Tensor):
+        """``directions`` and ``lengths`` (N,); ``width`` D."""
+        self.directions, self.width, self.lengths = directions, width, lengths
+        self.shape = (len(directions), width)
 
     def __len__(self) -> int:
-        """N, the number of examples."""
-        return len(self.of)
+        """Number of examples, N."""
+        return len(self.directions)
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
-        """The inputs at ``index``."""
-        of = self.of[index]
-        directions = F.one_hot(of.clamp_min(0), self.width).float()
-        return directions * torch.where(of == NOBODY, 0.0, self.lengths[index])[..., None]
+        """Inputs at ``index``."""
+        directions = self.directions[index]
+        units = F.one_hot(directions.clamp_min(0), self.width).float()
+        return units * torch.where(directions == ABSENT, 0.0, self.lengths[index])[..., None]
 
 
-class Side(nn.Module):
-    """``parts`` linear layers beside one another, added and subtracted in turn.
+class AlternatingLinear(nn.Module):
+    """Sum of ``parts`` parallel linear layers with alternating signs.
 
-    Every other layer so has the opposite gradient, and noise that all of them share takes itself away.
+    Neighbouring layers have opposite gradients, so noise that they share cancels out.
     """
 
     def __init__(self, width: int, classes: int, parts: int):
-        """With weights that are all zero."""
+        """Set all weights to zero."""
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(width, classes, bias=False) for _ in range(parts))
         for layer in self.layers:
@@ -55,53 +55,57 @@ class Side(nn.Module):
             nn.init.zeros_(layer.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, K) of (B, D)."""
-        return torch.stack([sign(at) * layer(inputs) for at, layer in enumerate(self.layers)]).sum(0)
+        """Logits (B, K) of inputs (B, D)."""
+        return torch.stack([layer_sign(at) * layer(inputs) for at, layer in enumerate(self.layers)]).sum(0)
 
 
-def sign(layer: int) -> int:
-    """Of a layer's output, and so of its gradient."""
+def layer_sign(layer: int) -> int:
+    """Sign of a layer's output, and so of its gradient."""
     return -1 if layer % 2 else 1
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """What examples there are."""
+class CanaryExamples:
+    """Examples of an attack: direction, label and length of each."""
 
-    directions: Tensor  # (N,) or `NOBODY`
+    directions: Tensor  # (N,) each a direction or `ABSENT`
     labels: Tensor  # (N,)
     lengths: Tensor  # (N,) of inputs
     width: int
     classes: int
 
 
-def many(examples: int, canaries: int, present: Tensor) -> Kinds:
-    """A direction of its own for each canary that is ``present`` (M,); all others are nobody."""
-    directions = torch.full((examples,), NOBODY)
-    directions[:canaries] = torch.where(present, torch.arange(canaries), NOBODY)
-    return Kinds(
+def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
+    """Canaries with a direction each, if ``present`` (M,); all other examples have no gradient."""
+    directions = torch.full((examples,), ABSENT)
+    directions[:canaries] = torch.where(present, torch.arange(canaries), ABSENT)
+    return CanaryExamples(
         directions, torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH), canaries, 2
     )
 
 
-def crowd(examples: int, within: bool) -> Kinds:
-    """One direction: all pull one way, and the first, where it is there, pulls the other way with all weight.
+def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
+    """Examples of one direction; if ``within``, the first is a record that turns their mean around.
 
-    Where it isn't, it is one of the others: neighbours that replace one.
+    Without the record the first example is like the others: neighbours that replace one.
     """
     labels, lengths = torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH)
     if within:
         labels[0], lengths[0] = 1, LENGTH * 1e4
-    return Kinds(torch.zeros(examples, dtype=torch.long), labels, lengths, 1, 2)
+    return CanaryExamples(torch.zeros(examples, dtype=torch.long), labels, lengths, 1, 2)
 
 
 def task(
-    kinds: Kinds, names: Sequence[str], parts: int, reproducible: bool = True, noise: Noise | None = None
+    kinds: CanaryExamples,
+    names: Sequence[str],
+    parts: int,
+    reproducible: bool = True,
+    noise: Noise | None = None,
 ) -> Task:
-    """What replicas with these names learn from the examples, by the real streams of the engine."""
-    net = Side(kinds.width, kinds.classes, parts)
+    """Task of replicas with these names on these examples, with the engine's own random streams."""
+    net = AlternatingLinear(kinds.width, kinds.classes, parts)
     device = torch.device("cpu")
-    # the same for all replicas, and never written to
+    # shared by all replicas and never written
     parameters = {
         name: value.detach().expand(len(names), *value.shape) for name, value in net.named_parameters()
     }

@@ -1,9 +1,10 @@
-"""A row's own network on its own data, with mislabelled canaries -> `reports/audits/models/ROW.json`.
+"""Attack on a row's final models, by mislabelled canaries in its data: `reports/audits/models/ROW.json`.
 
-Each of m examples is in with a wrong label by a fair coin. Otherwise it is left out, or has its own label
-where neighbours replace an example. The row's method trains on all examples, and the attacker sees the final
-model alone: the log-odds of the wrong labels. Such an attack is far from the best one, which sees every step
-(`pipeline.audits.mechanism`); `could_show` is what a perfect one shows with as many canaries.
+A fair coin decides for each of m examples whether it is in with a wrong label. If not, it is left out, or
+keeps its own label where neighbours replace an example. The row's method trains on all examples. The attacker
+sees the final model only, and scores the log-odds of the wrong labels. The best attack sees every step and
+shows far more (`pipeline.audits.mechanism`). `could_show` is the bound of a perfect attacker with as many
+canaries.
 """
 
 import time
@@ -37,7 +38,7 @@ from pipeline.training.loop import Replica, make_task
 
 CANARIES = 1000
 SEED = 0
-SAID_EVERY = 30.0  # seconds
+SAID_EVERY = 30.0  # seconds between lines of progress
 Say = Callable[[str], None]
 
 
@@ -50,21 +51,21 @@ def audit_model(
     root: Path = Path(),
     levels: Collection[str] = (),
 ) -> Path:
-    """Train private levels of a row once, with canaries, and write the bounds that its models show.
+    """Train private levels of a row once, with canaries, and write lower bounds by an attack on the models.
 
     The record is written after each level.
 
     Args:
-        key: of the row.
+        key: the row's key.
         settings: params.yaml.
         data: the row's prepared data.
-        execution: device, and how to compute on it.
-        say: takes lines: before each training what it can show and how long it takes, then where it stands.
+        execution: device and batch sizes of the computation.
+        say: takes lines: before each training its attainable bound and duration, then its progress.
         root: folder of params.yaml.
-        levels: to attack; the record keeps those of the others that still stand. (): all.
+        levels: levels to attack; the record keeps valid attacks on other levels. (): all.
 
     Returns:
-        The path of the record.
+        Path of the record.
 
     Raises:
         UserError: a level is unknown, the data have too few examples, or a training diverges.
@@ -111,7 +112,7 @@ def _attack(
     say: Say,
     seconds: float | None,
 ) -> Attack:
-    """Attack on one level, one training of which took ``seconds``."""
+    """Attack on one level; one of its trainings took ``seconds``."""
     name, train = f"{key}/{row.level(config)}", data.splits["train"]
     count = min(CANARIES, len(train) // 2)
     if count < membership.FEWEST:
@@ -130,7 +131,7 @@ def _attack(
     streams.absent = canaries.positions[~inside] if _left_out(own) else canaries.positions[:0]
     task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
     method = build_method(row.method, task, [config], row.model.normalization)
-    event, delta, epsilon_upper = spent(method)
+    event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
     could_show = membership.attainable(epsilon_upper, delta, count, False, alpha)
     of = "no bound" if epsilon_upper is None else f"{epsilon_upper:.2f}"
@@ -174,7 +175,7 @@ def _left_out(method: Method) -> bool:
     return relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
-def spent(method: Method) -> tuple[str, float, float | None]:
+def proven_spending(method: Method) -> tuple[str, float, float | None]:
     """Event, delta and proven epsilon of a method's first replica; None: nothing is proven."""
     guarantee = method.guarantee(0)
     spending, delta = guarantee.spending, guarantee.delta or 0.0
@@ -184,19 +185,19 @@ def spent(method: Method) -> tuple[str, float, float | None]:
         event, epsilon_upper = describe(spending.event(method.steps)), min(proven, default=None)
     else:
         assert isinstance(method, Perturbed), "private methods have Gaussian or Laplace noise"
-        event, epsilon_upper = str(spending), releases.spent(method)
+        event, epsilon_upper = str(spending), releases.release_epsilon(method)
     return event, delta, None if guarantee.broken else epsilon_upper
 
 
 def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.ndarray:
-    """(m, K) of inputs as stored, by the network at the end of its training."""
-    state, begun, said = method.init(), time.monotonic(), time.monotonic()
+    """Logits (m, K) of stored inputs, by the network at the end of its training."""
+    state, begun, last_said = method.init(), time.monotonic(), time.monotonic()
     with torch.no_grad():
         for step in range(method.steps):
             state, _ = method.step(state, step)
-            if time.monotonic() - said > SAID_EVERY:
-                said = time.monotonic()
-                left = (said - begun) / (step + 1) * (method.steps - step - 1)
+            if time.monotonic() - last_said > SAID_EVERY:
+                last_said = time.monotonic()
+                left = (last_said - begun) / (step + 1) * (method.steps - step - 1)
                 say(f"{name}: step {step + 1}/{method.steps}, {left / 60:.1f} minutes left")
         network = method.network(method.model(state), 0)
         parts = inputs.split(method.task.execution.examples_at_once(1))

@@ -1,13 +1,11 @@
-"""The attack on arithmetic: which floats a sampler can make tells what was released from noise alone.
+"""Attack on floating-point arithmetic: some floats can't come from the sampler's noise alone.
 
-A proof of privacy adds a real number to a real number. A float32 Gaussian of numpy's is an integer below
-2^23 times one of 256 constants (its ziggurat's layers, the tail aside), and then times its deviation, which
-leaves out floats as well; so that of noise alone every number is such a product, and of noise that something
-was added to many aren't (Mironov 2012; Jin et al. 2022). The attacker knows what all others add to a
-coordinate, here nothing, sees one release, and needs no statistics: a single number that the sampler can't
-make means that the record is there. What becomes of a release, such as parameters after a step, is rounded
-again: where they begin at 0 they are the release itself, and elsewhere they are not attacked. Of noise on a
-grid he knows the grid, and a number off it means that the record is there.
+Proofs of privacy add real numbers. A float32 Gaussian of numpy is an integer below 2^23 times one of 256
+constants (the layers of its ziggurat, without the tail), times its deviation. Many floats are no such
+product, so a release that is none has more than noise in it (Mironov 2012; Jin et al. 2022). The attacker
+knows what all other examples add to a coordinate, here nothing, and sees one release: a single impossible
+number proves that the record is there. Parameters after a step are rounded again; they are attacked only if
+they begin at 0, where they equal the release. For noise on a grid, a number off the grid proves the same.
 """
 
 from math import erfc, exp, log, pi, sqrt
@@ -17,7 +15,7 @@ import torch
 
 from pipeline.audits import canaries
 from pipeline.audits.bounds import Errors
-from pipeline.audits.mechanism import gaussian_of, plain
+from pipeline.audits.mechanism import canary_settings, gaussian_of
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Bounds
@@ -25,24 +23,26 @@ from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
-COORDINATES, RELEASES = 10_000, 2  # of a release, and on either side
+COORDINATES, RELEASES = 10_000, 2  # coordinates of a release, and releases with and without the record
 TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for float32
-NEAR = 2  # floats beside a quotient that may have given it
+NEAR = 2  # neighbouring floats of a quotient that are also tried
 
 
 def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
-    """The row's own, on as many examples as the row has."""
-    kinds = canaries.many(examples, 1, torch.ones(1, dtype=torch.bool))
-    method = build_method(config.method, canaries.task(kinds, [name], 1), [plain(config)], "none")
+    """Mechanism of a row's settings, for as many examples as the row has."""
+    examples_of_one = canaries.single_canaries(examples, 1, torch.ones(1, dtype=torch.bool))
+    method = build_method(
+        config.method, canaries.task(examples_of_one, [name], 1), [canary_settings(config)], "none"
+    )
     return gaussian_of(method)
 
 
 def audit(
     mechanism: GaussianMechanism, clip: float, name: str, noise: Noise = "grid", releases: int = RELEASES
 ) -> Errors:
-    """Of coordinates of releases without a record and with it, those called wrongly.
+    """Errors on coordinates of releases with and without a record.
 
-    The record's clipped gradient is as long as ``clip`` and the same in every coordinate.
+    The record's clipped gradient has length ``clip`` and equal coordinates.
     """
     streams = Streams([f"{name}/floating_point"], True, torch.device("cpu"), noise)
     bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), 1)))
@@ -64,7 +64,7 @@ def audit(
 
 
 def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
-    """(N,) whether no number that the Gaussian sampler makes gives a float32, times ``deviation``."""
+    """(N,) True for float32 numbers that are no draw of the Gaussian sampler times ``deviation``."""
     middle = (released / np.float64(deviation)).astype(np.float32)
     made = (np.abs(middle) > (1 - 1e-6) * TAIL) | (released == 0)
     for apart in range(-NEAR, NEAR + 1):
@@ -75,19 +75,19 @@ def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
 
 
 def off_grid(released: np.ndarray, spacings: np.ndarray) -> np.ndarray:
-    """Whether a float32 is no multiple of its spacing, rounded."""
+    """True for float32 numbers that are no rounded multiple of their spacing."""
     return np.asarray((np.rint(released / spacings) * spacings).astype(np.float32) != released)
 
 
 def drawable(draws: np.ndarray) -> np.ndarray:
-    """(N,) whether numpy's ziggurat makes each float32, its tail aside."""
+    """(N,) True for float32 numbers that numpy's ziggurat can draw, without its tail."""
     sizes, factors = np.abs(draws)[:, None], ziggurat()
     integers = np.rint(sizes / factors.astype(np.float64)).clip(0, 2**BITS - 1).astype(np.float32)
     return np.asarray((integers * factors == sizes).any(1))
 
 
 def ziggurat() -> np.ndarray:
-    """(256,) float32 factors of the layers (Marsaglia and Tsang 2000): each has the same area."""
+    """(256,) float32 factors of the ziggurat's layers, which have equal areas (Marsaglia and Tsang 2000)."""
 
     def density(at: float) -> float:
         return exp(-at * at / 2)
@@ -99,7 +99,10 @@ def ziggurat() -> np.ndarray:
     return (np.array(edges) / 2**BITS).astype(np.float32)
 
 
-def unlike_white(released: np.ndarray) -> np.ndarray:
-    """Whether no float32 noise added to 1, a white pixel, gives a float32: near 0 the sum has fewer bits."""
+def impossible_on_white(released: np.ndarray) -> np.ndarray:
+    """True for float32 numbers that are no sum of a white pixel (1) and float32 noise.
+
+    Near 0 such sums have fewer bits than other numbers.
+    """
     noise = released - np.float32(1)
     return np.asarray(np.float32(1) + noise != released)

@@ -1,4 +1,4 @@
-"""Examples that an attacker makes up, of the shape and the classes of a row's data: no data are needed."""
+"""Made-up examples with the shape and classes of a row's data, so that an attack needs no data."""
 
 import numpy as np
 
@@ -12,9 +12,9 @@ BLACK, WHITE = 0, 255
 
 
 def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
-    """``count`` random examples of class 0 and one more, which is all ``last`` and of class 1.
+    """Random examples of class 0, ``count`` of them, and one of class 1 with ``last`` as every value.
 
-    None: the last is like the others.
+    If ``last`` is None, the last example is like the others.
     """
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)

@@ -1,16 +1,16 @@
-"""The mechanism audit: canaries through a row's own step, by whoever sees everything that a step releases.
+"""Mechanism audit: canaries through a row's own step; the attacker sees every release.
 
-What runs is the row's method with its settings: its sampling, its clipping, its sums, its noise. Only the
-network and the data are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The
-attacker knows every example but whether the record is there, and scores each step by the log likelihood ratio
-of what was released in the record's own direction, as Poisson or other sampling mixes it. Layers have
-opposite gradients in turn, so that noise which they share takes itself away. Of single canaries he also tries
-two that a right mechanism makes useless: how much a direction differs between steps whose noise is most
-alike, as it may come again, and what it has where its batch would be if the data were gone through in order.
+The row's method runs with its own settings: sampling, clipping, sums and noise. Only the network and the data
+are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The attacker knows every
+example but the record, and scores each step by the log likelihood ratio of the release in the record's
+direction, under the row's sampling. Layers have alternating gradients, so that noise which they share cancels
+out. For single canaries the attacker also has two scores that are useless against a correct mechanism: a
+direction's difference between the steps with the most similar noise (reused noise), and its sum over the
+batches that it would have in an ordered pass over the data.
 
-* Where an example is clipped by itself, a thousand canaries are in one run by coin: a direction each.
-* Where means are clipped, one record turns them around, in independent runs with it and without; to be cheap
-  these have fewer examples and steps, and are accounted for as they are.
+* Methods that clip each example: a thousand canaries in one run, each in by a coin, with a direction each.
+* Methods that clip means: independent runs with and without a record that turns the means around. These runs
+  have fewer examples and steps, and are accounted for as such.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,22 +34,22 @@ from pipeline.privacy.worst_instance import vector_counts
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run
-ROUNDING = 1e-6  # of what is released, in clipping bounds
+ROUNDING = 1e-6  # of a release, in clipping bounds
 RUNS = 120  # on either side, where means are clipped
 BATCHES, ROUNDS = 8, 64  # examples of such a run, in batches, and its steps
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How sure an attacker is of each canary that it is there: log likelihood ratios."""
+    """Scores of an attacker, without and with the record: log likelihood ratios."""
 
     without: np.ndarray
     within: np.ndarray
-    spending: SampledGaussian  # one step, as the method that ran says
+    spending: SampledGaussian  # one step of the method that ran
     delta: float  # of its guarantee
     steps: int
     one_run: bool  # whether the canaries were together in one run
-    # the same by other attackers, by name: without, within
+    # scores of other attackers by name: without, within
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
@@ -74,45 +74,45 @@ class RecordingMechanism(GaussianMechanism):
 
 
 def gaussian_of(method: Method) -> GaussianMechanism:
-    """The mechanism of a method that has one."""
+    """Gaussian mechanism of a method that has one."""
     assert method.mechanism is not None, "audited where there is a Gaussian mechanism"
     return method.mechanism
 
 
 @dataclass(frozen=True)
-class Overheard:
-    """What the steps of a method released, as an attacker hears it."""
+class RecordedReleases:
+    """Releases of a method's steps."""
 
-    moved: np.ndarray  # (T, R, D) in each direction, in clipping bounds
+    moved: np.ndarray  # (T, R, D) coordinate of each direction, in clipping bounds
     spending: SampledGaussian  # one step
     delta: float
 
 
-def overheard(
+def record_releases(
     settings: Sequence[MethodSettings],
-    kinds: canaries.Kinds,
+    kinds: canaries.CanaryExamples,
     names: Sequence[str],
     parts: int,
     noise: Noise,
     steps: int,
-) -> Overheard:
-    """Run ``steps`` steps of replicas with these settings and names on examples of these kinds."""
+) -> RecordedReleases:
+    """Run ``steps`` steps of replicas with these settings and names, and record their releases."""
     task = canaries.task(kinds, names, parts, noise=noise)
     method = build_method(settings[0].method, task, settings, "none")
     spending, delta = spent_by(method)
-    mechanism, heard = gaussian_of(method), []
+    mechanism, recorded = gaussian_of(method), []
 
     def release(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
         released = mechanism.release(sums, bounds, streams, step)
-        # of a part's bound each of its layers has an equal share
+        # each layer of a part has an equal share of the part's bound
         layers = bounds.members.sum(1, keepdim=True)
         limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
         # the gradient of class 0 points to (-1, 1) / sqrt(2) in the first layer
         apart = [
-            canaries.sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
+            canaries.layer_sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
             for at, value in enumerate(released.values())
         ]
-        heard.append((torch.stack(apart, 2) / limits[:, None]).mean(2))  # (R, D), in clipping bounds
+        recorded.append((torch.stack(apart, 2) / limits[:, None]).mean(2))  # (R, D), in clipping bounds
         return released
 
     RecordingMechanism.wrap(method, release)
@@ -120,30 +120,30 @@ def overheard(
     for step in range(steps):
         with torch.no_grad():
             state, _ = method.step(state, step)
-    return Overheard(torch.stack(heard).double().numpy(), spending, delta)
+    return RecordedReleases(torch.stack(recorded).double().numpy(), spending, delta)
 
 
-def plain(settings: MethodSettings) -> MethodSettings:
-    """Settings for canaries, with a step size that moves nothing."""
+def canary_settings(settings: MethodSettings) -> MethodSettings:
+    """Settings for an attack by canaries, with a step size that moves nothing."""
     return settings.for_audit(images=False).changed({"learning_rate": canaries.RATE})
 
 
 def audit_singles(
     settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid", replicas: int = 1
 ) -> Scores:
-    """Canaries of one run of a method that clips each example by itself, of which one more adds itself.
+    """Scores of canaries in one run of a method that clips each example.
 
-    With more ``replicas``, an attacker also compares these, whose noise should differ.
+    With more ``replicas``, an attacker also compares their noise, which should differ.
     """
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
     present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
-    kinds = canaries.many(examples, count, present)
+    kinds = canaries.single_canaries(examples, count, present)
     names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
-    heard = overheard([plain(settings)] * replicas, kinds, names, LAYERS, noise, steps)
-    moved, spending, there = heard.moved[:, 0], heard.spending, present.numpy()
+    recorded = record_releases([canary_settings(settings)] * replicas, kinds, names, LAYERS, noise, steps)
+    moved, spending, there = recorded.moved[:, 0], recorded.spending, present.numpy()
     scores = ratios(moved, spending)
-    # a place's batch, if an epoch went through the data in order
+    # batch of each canary in an ordered pass over the data
     phases = np.arange(count) // spending.batch
     period = max(1, spending.examples // spending.batch)
     turns = (np.arange(steps)[:, None] % period) == phases
@@ -151,12 +151,12 @@ def audit_singles(
     if spending.sampling == "allocation":
         others["same_batches"] = ratios_of_same_batches(moved, spending)
     if replicas > 1:
-        others["replicas"] = (moved - heard.moved[:, 1]).var(0)
+        others["replicas"] = (moved - recorded.moved[:, 1]).var(0)
     return Scores(
         scores[~there],
         scores[there],
         spending,
-        heard.delta,
+        recorded.delta,
         steps,
         one_run=True,
         others={name: (values[~there], values[there]) for name, values in others.items()},
@@ -172,35 +172,38 @@ def audit_crowd(
     noise: Noise = "grid",
     runs: int = RUNS,
 ) -> Scores:
-    """Runs with a record that turns around every clipped mean it is in, and runs without it."""
-    crowded = plain(settings)
+    """Scores of runs with and without a record that turns around every clipped mean that it is in."""
+    crowded = canary_settings(settings)
     examples, steps = min(examples, BATCHES * crowded.batch), min(steps, ROUNDS)
 
-    def heard(within: bool) -> Overheard:
+    def recorded(within: bool) -> RecordedReleases:
         names = [f"{name}/{within}/{run}" for run in range(runs)]
-        kinds = canaries.crowd(examples, within)
-        return overheard([crowded] * runs, kinds, names, parts, noise, steps)
+        kinds = canaries.crowd_with_record(examples, within)
+        return record_releases([crowded] * runs, kinds, names, parts, noise, steps)
 
-    sides = heard(False), heard(True)
+    sides = recorded(False), recorded(True)
     spending = sides[0].spending
-    # all of k clipped vectors point one way, but those that the record turned around
+    # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
     return Scores(without, within, spending, sides[0].delta, steps, one_run=False)
 
 
-def repeats(heard: np.ndarray) -> np.ndarray:
-    """(D,) how far each direction of (T, D) differs between a step and the one whose noise is most alike."""
-    lengths = np.square(heard).sum(1)
-    distances = lengths[:, None] + lengths - 2 * heard @ heard.T
+def repeats(releases: np.ndarray) -> np.ndarray:
+    """(D,) differences of each direction between a step and the one with the most similar noise.
+
+    ``releases`` (T, D), of T steps.
+    """
+    lengths = np.square(releases).sum(1)
+    distances = lengths[:, None] + lengths - 2 * releases @ releases.T
     np.fill_diagonal(distances, np.inf)
-    apart = np.abs(heard - heard[distances.argmin(1)])
-    # in what is usual in this step, which most canaries are not in
+    apart = np.abs(releases - releases[distances.argmin(1)])
+    # in units of the step's median: most canaries are not in its batch
     usual = np.median(apart, axis=1, keepdims=True).clip(ROUNDING)
     return np.asarray(np.square(apart / usual).sum(0))
 
 
 def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of (T, R) releases, in distances that the record moves them by."""
+    """(R,) log likelihood ratios of (T, R) releases, in units of the record's effect on a release."""
     variance = spending.noise_multiplier**2
     if spending.sampling in ("shuffled", "allocation"):
         batches = spending.batches
@@ -218,14 +221,14 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 
 
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of (T, R) releases if each epoch has the same allocation to batches."""
+    """(R,) log likelihood ratios of (T, R) releases if every epoch has the same allocation to batches."""
     epochs = len(moved) // spending.batches
     whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
     return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:
-    """One step of a method with a Gaussian mechanism, and the delta of its guarantee."""
+    """Spending of one step of a Gaussian method, and the delta of its guarantee."""
     guarantee = method.guarantee(0)
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"

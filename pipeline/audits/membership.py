@@ -1,8 +1,8 @@
-"""Canaries among a training's own examples, each in by a fair coin, and what their scores show.
+"""Canaries among a training's own examples, each in by a fair coin, and bounds from their scores.
 
-A canary takes the place of an example. Runs have coins of their own, so that m canaries in each of R runs
-are R m canaries of one mechanism (parallel composition), and the bounds of one run hold for all of them. One
-canary in each of many runs is also a sequence of independent trials.
+A canary takes the place of an example. Runs have separate coins, so m canaries in each of R runs are R m
+canaries of one mechanism (parallel composition), and the bounds of one run hold for all of them. One canary
+in each of many runs is also a sequence of independent trials.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from pipeline.privacy.gaussian import gaussian_delta
 
 Kind = Literal["mislabelled", "extreme"]
 REPEATS = 5  # of a perfect attacker
-# of the canaries that are guessed of; not of all, as those that are in are seldom exactly half
+# shares of the canaries with a guess; never all, because seldom exactly half are in
 SHARES = (0.05, 0.2, 0.5, 0.9)
-FEWEST = 8  # independent trials from which thresholds are chosen
+FEWEST = 8  # independent trials for a choice of thresholds
 ASSUMING_NOTHING = frozenset({"one_run", "errors"})
 
 
@@ -37,11 +37,11 @@ class Canaries:
 def make_canaries(
     kind: Kind, inputs: np.ndarray, labels: np.ndarray, count: int, classes: int, seed: int
 ) -> Canaries:
-    """Canaries of the form of (N, ...) ``inputs`` and (N,) ``labels``.
+    """Canaries like (N, ...) ``inputs`` and (N,) ``labels``.
 
-    A 'mislabelled' one is an example with another label, drawn at random. Each entry of an 'extreme' one is
-    the least or the largest of all inputs, by coin, and its label is random. The first extreme one has the
-    largest everywhere.
+    A 'mislabelled' canary is an example with another, random label. Each entry of an 'extreme' canary is the
+    least or the largest of all inputs, by a coin, and its label is random; the first one has the largest
+    everywhere.
     """
     generator = np.random.default_rng([seed, 0])
     positions = np.sort(generator.choice(len(labels), count, replace=False))
@@ -72,14 +72,16 @@ def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def shown(
     without: np.ndarray, within: np.ndarray, independent: bool, alpha: float, delta: float
 ) -> dict[str, float]:
-    """Epsilon that scores show, by bound. Those that assume nothing hold together, and so do the others.
+    """Lower bounds on epsilon from scores, by name.
+
+    Bounds that assume nothing hold together at ``alpha``, and so do the others.
 
     Args:
         without: scores of canaries that were not in.
-        within: scores of canaries that were in, larger if an attacker is right.
-        independent: whether each score is of a run of its own.
-        alpha: significance of all bounds that assume the same.
-        delta: of the guarantee; at 0 none assumes a Gaussian.
+        within: scores of canaries that were in, larger for a good attacker.
+        independent: whether each score is of a separate run.
+        alpha: significance of all bounds with the same assumption.
+        delta: delta of the guarantee; at 0 no bound assumes a Gaussian.
     """
     trials = independent and min(len(without), len(within)) >= FEWEST
     share = alpha / 2 if trials else alpha
@@ -98,10 +100,10 @@ def shown(
 def attainable(
     epsilon: float | None, delta: float, trials: int, independent: bool, alpha: float
 ) -> dict[str, float]:
-    """Epsilon that a perfect attacker shows with so many trials, by bound: a median of `REPEATS` simulations.
+    """Lower bounds of a perfect attacker with so many trials, by name: medians of `REPEATS` simulations.
 
-    It sees what a Gaussian mechanism of ``epsilon`` at ``delta`` releases, or randomised response at delta 0.
-    None: what is released has no noise, and no guess is wrong.
+    It sees the release of a Gaussian mechanism of ``epsilon`` at ``delta``, or randomised response at delta
+    0. If ``epsilon`` is None, the release has no noise and no guess is wrong.
     """
     seen = []
     for repeat in range(REPEATS):
@@ -119,7 +121,7 @@ def attainable(
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Mu of the Gaussian mechanism that spends ``epsilon`` at ``delta`` > 0."""
+    """Mu of the Gaussian mechanism with ``epsilon`` at ``delta`` > 0."""
 
     def excess(mu: float) -> float:
         return float(gaussian_delta(np.array([epsilon]), np.asarray(mu))[0]) - delta
@@ -128,5 +130,5 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def largest(found: dict[str, float], assuming_nothing: bool) -> float:
-    """The largest bound of those that assume nothing, or of all."""
+    """Largest of the bounds that assume nothing, or of all bounds."""
     return max((value for name, value in found.items() if name in ASSUMING_NOTHING or not assuming_nothing))

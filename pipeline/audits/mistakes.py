@@ -1,10 +1,9 @@
-"""Which classic mistake a DP-SGD training looks like, by tests on what its steps release.
+"""Tests for the classic mistakes of DP-SGD, on the releases of a training's steps.
 
-Each test is of a training as it should be (per-example clipping, Poisson samples, independent noise of one
-scale), so that its p-value is the chance of being wrong about a right training. They are hints: a mistake
-may go unseen, and several may look alike. What is released is in units of its own noise, so that no scale,
-such as that of a mean, has to be known. Where it is also known which examples were in each batch, mistakes of
-samplers are told apart from others.
+The null hypothesis of each test is a correct training: per-example clipping, Poisson samples, independent
+noise of one scale. Results are hints: a mistake may go unseen, and several may look alike. Releases are in
+units of their own noise, so that no scale, such as that of a mean, has to be known. If the examples of each
+batch are known too, mistakes of samplers are separated from others.
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,12 @@ from math import sqrt
 import numpy as np
 from scipy import stats
 
-CLEAR = 10.0  # standard errors that the crowd's mean is from 0, where its dispersion is looked at
+CLEAR = 10.0  # standard errors between 0 and the crowd's mean for a test of its dispersion
 TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
-FEW = 0.2  # share of steps with another divisor, where it is that of last batches
-LIKE = 0.01  # p-value above which batches' sizes are taken for those of Poisson samples
-SILENT = 1e-6  # deviation, in that of all weights, below which a weight has no noise
-MOST_VALUES = 1_000_000  # whose distribution is looked at
+FEW = 0.2  # largest share of steps with another divisor that last batches explain
+LIKE = 0.01  # p-value above which batch sizes are taken for those of Poisson samples
+SILENT = 1e-6  # deviation, relative to that of all weights, below which a weight has no noise
+MOST_VALUES = 1_000_000  # in a test of the distribution
 TRUE_SIZE = "sums divided by the true batch size before noise is added"
 OR_THE_RATE = ", or the sampling rate is another"
 
@@ -45,21 +44,21 @@ def recognise(
     batches: Sequence[np.ndarray] | None = None,
     epoch: int | None = None,
 ) -> list[Mistake]:
-    """Every test's answer, whatever its p-value; tests that another mistake spoils are left out below 1e-4.
+    """Results of all tests, of any p-value; tests that another mistake (p < 1e-4) spoils are left out.
 
     Args:
-        crowd: (T, 3) releases, over their step's noise as W directions without examples have it, in the
-            directions of shorter and of longer examples, which have a single weight each, and of longer ones
-            that have many weights; all are longer than the clipping bound.
-        kinds: (3,) how many examples of each kind the crowd has, N in all.
-        blanks: (S, W) releases in directions that no example has, of T or more steps; in its run's scale.
+        crowd: (T, 3) releases, over their step's noise in W empty directions, along the directions of shorter
+            and of longer examples, which have a single weight each, and of longer examples with many weights;
+            all examples are longer than the clipping bound.
+        kinds: (3,) numbers of examples of each kind in the crowd, N in all.
+        blanks: (S, W) releases in directions without examples, of T or more steps; in its run's scale.
         noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
-            examples (T', W''), after division by an expected batch size is undone where it is known.
+            examples (T', W''), times the expected batch size where it is known to divide them.
         others: M.
-        rate: claimed chance of an example to be in a batch.
-        noise_multiplier: claimed.
+        rate: claimed sampling probability of an example.
+        noise_multiplier: claimed noise multiplier.
         batches: positions of the examples in each of the crowd's batches; None: not known.
-        epoch: batches of an epoch, of which each example is claimed to be in one; None: Poisson samples.
+        epoch: batches of an epoch, each example in one of them, as claimed; None: Poisson samples.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
@@ -96,24 +95,24 @@ def _of_sums(
     noise_multiplier: float,
     sizes: np.ndarray | None,
 ) -> list[Mistake]:
-    """Whether sums are as large, and vary as much, as those of Poisson samples.
+    """Tests of the size and the variance of sums against those of Poisson samples.
 
     Args:
         crowd: (T, K) releases, as in `recognise`.
-        directions: W, in which a step's noise is measured.
-        reused: whether noise comes again.
+        directions: W, directions that measure a step's noise.
+        reused: whether noise is reused.
         examples: N.
-        rate: claimed.
-        noise_multiplier: claimed.
-        sizes: (T,) of the batches; None: not known.
+        rate: claimed sampling probability.
+        noise_multiplier: claimed noise multiplier.
+        sizes: (T,) batch sizes; None: not known.
     """
     total, summed = crowd.sum(1) * noise_multiplier, crowd.shape[1]
     steps, expected = len(total), examples * rate
     batch = expected if sizes is None else sizes.mean()
     coins = batch * (1 - batch / examples)
-    # whatever a step's measured noise is off by, moves all that it released together
+    # an error of a step's measured noise moves all of its release together
     of_scale = batch**2 / (2 * (directions - 1))
-    # noise that comes again in every step isn't averaged
+    # noise that is reused in every step isn't averaged
     error = sqrt((coins + (summed * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
@@ -139,7 +138,7 @@ def _of_sums(
 
 
 def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
-    """What the batches tell: whether they are Poisson samples, with the same chance for all examples.
+    """Tests of the batches: Poisson samples, with the same probability for all examples.
 
     Args:
         batches: positions of the examples in each batch.
@@ -165,8 +164,8 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
     counts = np.bincount(np.concatenate(distinct), minlength=examples)
     scale = counts.mean() * (1 - share)
     uneven, freedom = float(np.square(counts - counts.mean()).sum()) / scale, examples - 1
-    # A chi-square statistic, but more skewed the fewer counts are above one. A pair of batches that has one
-    # more example in common moves it by 2 / scale, of which half is taken off, as such jumps take
+    # A chi-square statistic, more skewed the fewer counts are above one. One more common example of two
+    # batches moves it by 2 / scale; half of that is the continuity correction
     away = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
     p = float(stats.pearson3.sf(away, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
     text = (
@@ -178,18 +177,18 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         f"examples are in {counts.min()} to {counts.max()} batches each, more alike than in Poisson samples"
     )
     order = Mistake("sampler", f"{each}: an order of the examples, or random allocation", even)
-    # sizes that are no Poisson samples' say so already
+    # the test of batch sizes says so already
     named = any(answer.name == "sampler" and answer.p < LIKE for answer in answers)
     return [*answers, Mistake("weights", text, p), *([] if named else [order])]
 
 
 def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> list[Mistake]:
-    """Signs in the batches that they are no random allocations (balls and bins).
+    """Tests of the batches against random allocation (balls and bins).
 
     Args:
         batches: positions of the examples in each batch.
         examples: N.
-        epoch: batches of an epoch, in each of which an example should be in one.
+        epoch: batches of an epoch; each example should be in one of them.
 
     Returns:
         A mistake with each test's p-value.
@@ -219,14 +218,14 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
 
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
-    """(p-value of so far another variance than ``variance``, the variance of ``sizes``)."""
+    """p-value of a difference between the variance of ``sizes`` and ``variance``, and the former."""
     freedom, spread = len(sizes) - 1, float(sizes.var(ddof=1))
     ratio = freedom * spread / variance
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 
 def _generator(blanks: np.ndarray) -> Mistake:
-    """The largest correlation between the noise of two steps, for all pairs at once."""
+    """Test of the largest correlation between the noise of two steps, over all pairs."""
     apart = blanks - blanks.mean(1, keepdims=True)
     apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
     alike = np.abs(np.triu(apart @ apart.T, 1))
@@ -238,21 +237,21 @@ def _generator(blanks: np.ndarray) -> Mistake:
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
-    """P-value of examples of a kind moving releases no further than those of the kind before."""
+    """p-value of the hypothesis that a kind of examples moves releases no further than the kind before."""
     moved = crowd / np.asarray(kinds)
     return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
 
 
 def _clipping(crowd: np.ndarray, kinds: Sequence[int]) -> Mistake:
-    """Longer examples that weigh more than shorter ones."""
+    """Test for longer examples with more weight than shorter ones."""
     text = "longer gradients move releases further: clipping after averaging, or none"
     return Mistake("clipping", text, _further(crowd, kinds, 1))
 
 
 def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:
-    """Examples of many weights that move releases further than others, and further than is claimed.
+    """Test for examples of many weights that move releases further than others, and further than claimed.
 
-    Layers that are clipped to shares of one bound move them further than others alone.
+    Layers that share one bound move them further than others, but not further than claimed.
     """
     moved = crowd[:, 2] * noise_multiplier / (kinds[2] * rate)
     times = crowd[:, 2].mean() / kinds[2] / max(crowd[:, 1].mean() / kinds[1], 1e-12)
@@ -265,7 +264,7 @@ def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multipli
 
 
 def _divisor(blanks: np.ndarray) -> Mistake:
-    """Test of one scale of the noise in all steps (Bartlett)."""
+    """Test for a single noise scale in all steps (Bartlett)."""
     scales = blanks.std(1)
     off = float((np.abs(scales / np.median(scales) - 1) > TOLERANCE).mean())
     text = "sums and noise are divided by the true batch size" if off > FEW else "the last batch's divisor"
@@ -277,7 +276,7 @@ def _divisor(blanks: np.ndarray) -> Mistake:
 
 
 def _uneven(noise: np.ndarray) -> Mistake:
-    """Noise (T, W) that is larger on some weights than on others; in deviations of each step's."""
+    """Test for noise (T, W) of unequal scale on the weights; in units of each step's deviation."""
     steps, weights = noise.shape
     squares = np.square(noise).sum(0)
     extreme = (
@@ -297,7 +296,7 @@ def _uneven(noise: np.ndarray) -> Mistake:
 
 
 def _distribution(noise: np.ndarray) -> Mistake:
-    """Noise (T, W) that isn't Gaussian (Kolmogorov and Smirnov); in deviations of each step's."""
+    """Test for non-Gaussian noise (T, W) by Kolmogorov and Smirnov; in units of each step's deviation."""
     values = noise[:, : max(1, MOST_VALUES // len(noise))].ravel()
     text = (
         f"the noise has an excess kurtosis of {stats.kurtosis(values):.2g}, a Gaussian's is 0, a uniform "
@@ -307,7 +306,7 @@ def _distribution(noise: np.ndarray) -> Mistake:
 
 
 def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
-    """Noise of two runs on different numbers of examples, which has two scales."""
+    """Test for noise whose scale follows the number of examples, on two runs."""
     first, second = (float(run.var()) for run in noise)
     freedoms = [run.size - len(run) for run in noise]
     ratio = second / first
@@ -320,7 +319,7 @@ def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
 
 
 def _noise(total: float, error: float, measured: float, claimed: float, batch: float) -> str:
-    """In words; ``total`` is what the crowd released, in clipping bounds if the noise is as claimed."""
+    """Message about the noise multiplier; ``total`` is the crowd's release in clipping bounds."""
     text = f"the noise multiplier looks like {measured:.3g}, claimed {claimed:.3g}"
     if abs(measured * batch / claimed - 1) < FEW:
         return f"{text}: noise on the sum calibrated to the mean, less by the batch size {batch:.4g}"

@@ -1,9 +1,10 @@
 """Attacks on data that were released once with Laplace noise (Phan et al. 2017), by the row's own release.
 
-``opposites``: of many examples each is, by coin, black of one class or white of another; the attacker sees
-each one's release and takes the exact log likelihood ratio of its noise. ``shared``: where all examples of a
-batch have one noise, he takes the black one that he knows from the other, and the noise is gone.
-``floating_point``: he looks for pixels that float32 noise, or noise on a grid, can't have made of white ones.
+``opposites``: each of many examples is black of one class or white of another, by a coin; the attacker
+computes the exact log likelihood ratio of each release. ``shared``: all examples of a batch have the same
+noise; the attacker subtracts a known black example from the other, which removes the noise.
+``floating_point``: the attacker looks for pixels that can't be a white pixel with float32 noise, or with
+noise on a grid.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import torch
 
 from pipeline.audits import made_up
 from pipeline.audits.bounds import Errors
-from pipeline.audits.floating_point import off_grid, unlike_white
+from pipeline.audits.floating_point import impossible_on_white, off_grid
 from pipeline.methods.base import Execution, Relevances
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method
@@ -26,15 +27,15 @@ from pipeline.privacy.parameters import Noise
 from pipeline.training.loop import Replica, make_task
 
 EXAMPLES = 6000  # of one release
-LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # where its floats are looked at, examples and pixels
-PAIRS = 3000  # batches of two, with noise of their own
+LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # examples and pixels of ``floating_point``
+PAIRS = 3000  # batches of two examples
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
 
 
-def make(
+def make_method(
     row: Row, config: MethodSettings, settings: Settings, name: str, labels: np.ndarray, noise: Noise = "grid"
 ) -> Perturbed:
-    """The row's method on black examples of class 0 and white ones of class 1."""
+    """Method of the row on black examples of class 0 and white ones of class 1."""
     data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
     train = data.splits["train"]
     white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
@@ -51,13 +52,13 @@ def make(
 
 
 @dataclass(frozen=True)
-class Told:
+class ReleaseScores:
     """Scores of black examples and of white ones, and the method that released them."""
 
     without: np.ndarray
     within: np.ndarray
     method: Perturbed
-    labels: tuple[np.ndarray, np.ndarray] | None = None  # by the labels' coefficients alone
+    labels: tuple[np.ndarray, np.ndarray] | None = None  # scores by the labels' coefficients alone
 
 
 def opposites(
@@ -67,11 +68,11 @@ def opposites(
     name: str,
     noise: Noise = "grid",
     examples: int = EXAMPLES,
-) -> Told:
-    """By log likelihood ratios."""
+) -> ReleaseScores:
+    """Scores of the attack ``opposites``: log likelihood ratios."""
     white = np.random.default_rng(list(name.encode())).random(examples) < 0.5
     white[-1] = True
-    method = make(row, config.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
+    method = make_method(row, config.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
     release = method.release
     inputs = release.inputs[0].flatten(1).double()
     scales = method.input_scales[0].double().clamp_min(1e-12)
@@ -83,20 +84,22 @@ def opposites(
     for place, black in ((0, -0.5), (1, 0.5)):
         labels = labels + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
     every, alone = (scores + labels).numpy(), labels.numpy()
-    return Told(every[~white], every[white], method, (alone[~white], alone[white]))
+    return ReleaseScores(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
 def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
-    """Attack by pixels that this noise can't make of a white pixel; errors count whole examples."""
+    """Errors of the attack ``floating_point``, which count whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
-    method = make(row, config.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise)
+    method = make_method(
+        row, config.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise
+    )
     pixels = method.release.inputs[0].flatten(1).numpy()
     if noise == "grid":
         unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
     else:
-        unlike = unlike_white(pixels)
+        unlike = impossible_on_white(pixels)
     black = np.asarray(unlike.any(1))
     alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
     whites = examples // 2
@@ -105,21 +108,21 @@ def floating_point(row: Row, config: MethodSettings, settings: Settings, name: s
 
 def shared(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
-) -> Told:
-    """How far the noisy pixels of a black example and of a white one lie above a black one's of its batch."""
-    method = make(row, config.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
+) -> ReleaseScores:
+    """Scores of the attack ``shared``: mean difference of an example's noisy pixels from a black one's."""
+    method = make_method(row, config.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
     apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):
             batch = method._shared_noise_batch(torch.tensor([[0, other]]), 2 * step + white)
             apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
-            # pixels at the limit tell nothing
+            # clipped pixels carry no information
             apart_by_side[white].append(float(apart.mean()))
-    return Told(np.array(apart_by_side[0]), np.array(apart_by_side[1]), method)
+    return ReleaseScores(np.array(apart_by_side[0]), np.array(apart_by_side[1]), method)
 
 
-def spent(method: Perturbed) -> float | None:
-    """The accounted epsilon of the inputs and labels of one release; None: no bound."""
+def release_epsilon(method: Perturbed) -> float | None:
+    """Accounted epsilon of the inputs and labels of one release; None: no bound."""
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases), "audited where there is Laplace noise"
     total = sum(noised.epsilon for noised in spending.laplace if noised.quantity != "relevances")

@@ -104,7 +104,7 @@ def floats() -> AuditedEpsilon:
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
     errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
     shown = bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
-    return shown, bounds.of_mu(1 / 1.1, DELTA)
+    return shown, bounds.epsilon_of_mu(1 / 1.1, DELTA)
 
 
 def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
@@ -114,7 +114,7 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
         row = SETTINGS.rows[key]
         with patch.object(pair, "RUNS", seeds):
             attack = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
-        return bounds.of_mu(attack.mu(ALPHA), DELTA), epsilon_upper(attack.scores)
+        return bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA), epsilon_upper(attack.scores)
 
     return audit
 
@@ -369,7 +369,7 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, bounds.one_run, bounds.by_e
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.Way]) -> tuple[Bound, ...]:
+def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[Bound, ...]:
     return tuple(Bound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
 
 
@@ -548,7 +548,7 @@ def power() -> Iterator[str]:
             with leak.there():
                 attack = pair.audit_pair(row, largest, SETTINGS, "planted")
             shown += [told(attack.scores, (attack.scores.without, attack.scores.within))[0]]
-            shown += [bounds.of_mu(attack.mu(ALPHA), DELTA)]
+            shown += [bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA)]
         yield f"{share:4.2f} " + " ".join(f"{epsilon:10.4g}" for epsilon in shown)
     yield f"accounted {epsilon_upper(attack.scores):.4g}"
 

@@ -36,7 +36,7 @@ def test_guesses_in_one_run_show_what_jax_privacy_says(right: int, guesses: int,
     at_one = {"threshold_strategy": Explicit(0.5)}
     ours = bounds.one_run(right, guesses, canaries, ALPHA, DELTA)
     assert ours == pytest.approx(theirs.epsilon_one_run(ALPHA, DELTA, **at_one), abs=2e-4)
-    curve = bounds.of_mu(bounds.one_run_mu(right, guesses, canaries, ALPHA), DELTA)
+    curve = bounds.epsilon_of_mu(bounds.one_run_mu(right, guesses, canaries, ALPHA), DELTA)
     assert curve == pytest.approx(theirs.epsilon_one_run_fdp(ALPHA, DELTA, **at_one), abs=2e-3)
 
 

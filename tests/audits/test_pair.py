@@ -35,7 +35,7 @@ def test_a_loose_target_is_no_reason_to_attack_nothing() -> None:
     """The row's noise for it is that of a long training; of one step there would be none."""
     config = SETTINGS.rows["davody-t5-ln-lenet5"].resolved[1].changed({"epsilon": 64.0})
     assert config.private
-    short = pair.short(config)
+    short = pair.short_settings(config)
     assert isinstance(short, DpsgdSettings)
     assert short.private
     assert noise_for(short.epsilon, short.delta, 1.0, 1, short.accountant) > 0.2
