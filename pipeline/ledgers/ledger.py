@@ -93,7 +93,8 @@ def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Sta
     """Uses of private data that every private training here leaves uncovered."""
     if trained.spending is None:
         return
-    yield statement("examples_public")
+    nominal = trained.settings.get("nominal_examples")
+    yield statement("examples_recorded" if nominal else "examples_public")
     yield statement("validation")
     yield statement("timing")
     yield statement("digests")

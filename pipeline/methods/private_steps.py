@@ -102,14 +102,16 @@ class PrivateSteps(Method):
         sample = padded(samples, streams.device)
         if self._accounts_rounding and len(samples) == 1:
             # with more replicas the others' sizes say how far a part is padded
-            return sample._replace(parts=parts_of(samples[0], self.examples, math.ceil(batch / PART)))
+            population = self.first.population(self.examples)
+            return sample._replace(parts=parts_of(samples[0], population, math.ceil(batch / PART)))
         return sample
 
     def resumable(self, steps_done: int) -> bool:
         """Not inside an epoch of allocated batches: a resumed run allocates anew, and some join it twice."""
         if self.first.drawn != "allocation":
             return True
-        return steps_done % batches_of_epoch(self.examples, self.first.batch, self.first.joined) == 0
+        population = self.first.population(self.examples)
+        return steps_done % batches_of_epoch(population, self.first.batch, self.first.joined) == 0
 
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any

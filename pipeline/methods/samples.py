@@ -34,9 +34,10 @@ class Sample(NamedTuple):
 def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
     """Sizes of the parts of a sample in rising order, of as many ranges of the ``examples``; none is 0.
 
-    An example more or less leaves all parts but its own as they are.
+    An example more or less leaves all parts but its own as they are. The last range has no end.
     """
     edges = np.arange(parts + 1) * examples // parts
+    edges[-1] = np.iinfo(edges.dtype).max
     sizes = np.diff(np.searchsorted(sample, edges))
     return tuple(sizes[sizes > 0].tolist())
 
@@ -45,10 +46,11 @@ def independent_samples(
     streams: Streams, settings: MethodSettings, step: int, examples: int
 ) -> list[np.ndarray]:
     """Of each replica the examples of a step's batch, each of which joined by a draw of its own."""
+    population = settings.population(examples)
     if settings.drawn == "allocation":
-        batches = batches_of_epoch(examples, settings.batch, settings.joined)
+        batches = batches_of_epoch(population, settings.batch, settings.joined)
         return streams.allocated(step, examples, batches, settings.joined)
-    return streams.poisson(step, examples, settings.batch / examples)
+    return streams.poisson(step, examples, settings.batch / population)
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:

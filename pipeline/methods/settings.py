@@ -121,6 +121,10 @@ class MethodSettings(Strict):
         """True where neighbouring data sets differ in one example more; else one is replaced."""
         return relation_of(self.drawn) is NeighboringRelation.ADD_OR_REMOVE_ONE
 
+    def population(self, examples: int) -> int:
+        """N for sampling, steps and noise: `nominal_examples` of the settings, or all ``examples``."""
+        return getattr(self, "nominal_examples", None) or examples
+
     def shortened(self, batch: int, steps: int) -> Self:
         """The same mechanism over ``steps`` batches of ``batch``, all examples each: what an audit trains."""
         return self.for_audit(images=True).changed({"batch": batch, "epochs": float(steps), "steps": steps})
@@ -183,7 +187,7 @@ class MethodSettings(Strict):
         return SampledGaussian(
             sampling=self.drawn,
             noise_multiplier=noise_multiplier,
-            examples=sizes.examples,
+            examples=self.population(sizes.examples),
             batch=self.batch,
             participations=self.joined,
         )
@@ -259,10 +263,10 @@ class MethodSettings(Strict):
             return (
                 f"settings.augment: is for images, and {data!r} has {circumstances.no_images}; allowed: none"
             )
-        if self.batch > circumstances.examples:
+        if self.batch > self.population(circumstances.examples):
             return (
                 f"settings.batch: {self.batch} is larger than the training split of {data!r}; "
-                f"allowed: 1 to {circumstances.examples}"
+                f"allowed: 1 to {self.population(circumstances.examples)}"
             )
         return None
 
@@ -277,6 +281,7 @@ class EpochSettings(MethodSettings):
 
         Of allocated batches a pass has whole ones alone.
         """
+        examples = self.population(examples)
         if self.drawn == "allocation":
             batches = batches_of_epoch(examples, self.batch, self.joined)
             return max(1, round(self.epochs * batches / self.joined))
@@ -284,6 +289,7 @@ class EpochSettings(MethodSettings):
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
         """Whether a pass ends with step ``steps_done``."""
+        examples = self.population(examples)
         return steps_done * self.batch // examples > (steps_done - 1) * self.batch // examples
 
     def epoch_at(self, step: int, steps: int) -> int:
@@ -304,10 +310,11 @@ def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -
         if settings.joined == 1:
             return None
         return f"settings.participations: {settings.joined}; allowed without 'sampling: allocation': 1"
-    if batches_of_epoch(circumstances.examples, settings.batch, settings.joined) > settings.joined:
+    examples = settings.population(circumstances.examples)
+    if batches_of_epoch(examples, settings.batch, settings.joined) > settings.joined:
         return None
     return (
-        f"settings.batch: {settings.batch} of {circumstances.examples} examples puts each into all "
+        f"settings.batch: {settings.batch} of {examples} examples puts each into all "
         f"{settings.joined} batches of an epoch; allowed with 'sampling: allocation': smaller batches"
     )
 

@@ -33,7 +33,8 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
         (
             DpsgdSettings,
             {"schedule": "constant", "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
-             "accountant": "rdp", "statistics_weight": 1.0, "sampling": "poisson", "participations": 1},
+             "accountant": "rdp", "statistics_weight": 1.0, "sampling": "poisson", "participations": 1,
+             "nominal_examples": None},
         ),
         (
             NoisyWeightsSettings,

@@ -47,6 +47,8 @@ class DpsgdSettings(EpochSettings):
     # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
     sampling: Literal["poisson", "allocation"] = "poisson"
     participations: Count = 1
+    # A public number that sampling rate, steps and noise follow in place of N, which then stays private
+    nominal_examples: Count | None = None
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
 
@@ -57,7 +59,8 @@ class DpsgdSettings(EpochSettings):
 
     def for_audit(self, images: bool) -> Self:
         """These settings with plain SGD where the row's own network trains."""
-        return self.changed({"optimizer": "sgd", "momentum": 0.0}) if images else self
+        plain = {"optimizer": "sgd", "momentum": 0.0} if images else {}
+        return self.changed({"nominal_examples": None, **plain})
 
     def noise_multiplier(self, sizes: Sizes) -> float:
         """Noise multiplier whose epsilon is the target, by the `accountant` of the settings.
@@ -68,7 +71,7 @@ class DpsgdSettings(EpochSettings):
         from pipeline.privacy.accounting import noise_for  # whose import takes seconds
         from pipeline.privacy.calibration import least_noise
 
-        rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
+        rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
         if self.drawn == "allocation":
             return least_noise(self.epsilon, self.delta, steps, lambda noise: self.spending_at(noise, sizes))
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)

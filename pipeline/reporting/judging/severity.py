@@ -39,6 +39,7 @@ SEVERITY: dict[str, Severity] = {
     "test_relevance": "theoretical",
     "other_choices": "theoretical",
     "examples_public": "theoretical",
+    "examples_recorded": "theoretical",
     "timing": "theoretical",
     "floating_point": "theoretical",
 }

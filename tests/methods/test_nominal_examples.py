@@ -1,0 +1,83 @@
+"""A declared number of examples in place of N: no release follows the data's own number."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.ledgers.ledger import ledger_of
+from pipeline.methods.base import Execution, Task
+from pipeline.methods.dpsgd.settings import DpsgdSettings
+from pipeline.methods.private_steps import PrivateSteps
+from pipeline.methods.registry import build_method, build_net
+from pipeline.methods.samples import parts_of
+from pipeline.models.model import Model
+from pipeline.privacy.randomness import Streams
+from tests.ledgers.test_of_a_replica import trained
+
+CPU = Execution(torch.device("cpu"), 1, 256)
+NOMINAL = 60
+SAMPLINGS: dict[str, dict[str, Any]] = {"poisson": {}, "allocation": {"accountant": "pld"}}
+
+
+def built(examples: int, sampling: str, nominal: int | None) -> PrivateSteps:
+    settings = DpsgdSettings.model_validate(
+        {"batch": 12, "epochs": 4, "learning_rate": 0.1, "epsilon": 3.0, "delta": 1e-3}
+        | {"sampling": sampling, "nominal_examples": nominal, **SAMPLINGS[sampling]}
+    )
+    net = build_net(Model(name="lenet_300_100"), (1, 4, 4), 10)
+    task = Task(
+        net=net,
+        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        inputs=torch.zeros(examples, 1, 4, 4, dtype=torch.uint8),
+        labels=torch.zeros(examples, dtype=torch.long),
+        public=torch.zeros(1, 1, 4, 4, dtype=torch.uint8),
+        public_labels=torch.zeros(1, dtype=torch.long),
+        streams=Streams(["one"], False, CPU.device),
+        execution=CPU,
+    )
+    method = build_method("dpsgd", task, [settings], "none")
+    assert isinstance(method, PrivateSteps)
+    return method
+
+
+def released(method: PrivateSteps) -> tuple[Any, ...]:
+    """Steps, learning rates, spending and its end, which an observer of the model may know."""
+    resumable = [method.resumable(step) for step in range(method.steps)]
+    return method.steps, method.rates(0).tolist(), method.guarantee(0), resumable
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_neighbours_release_the_same_numbers(sampling: str) -> None:
+    """An example more moves noise and steps by the data's own number, and nothing by a declared one."""
+    assert released(built(49, sampling, NOMINAL)) == released(built(50, sampling, NOMINAL))
+    assert released(built(50, sampling, NOMINAL)) == released(built(NOMINAL, sampling, None))
+    assert released(built(48, sampling, None)) != released(built(60, sampling, None))
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("examples", [40, 90])
+def test_an_examples_rate_is_the_declared_one(examples: int, sampling: str) -> None:
+    method = built(examples, sampling, NOMINAL)
+    steps = 20 * 12 // 12 * 5
+    joined = np.zeros(examples)
+    for step in range(steps):
+        sample = method.sample(step)
+        joined[sample.chosen[0][sample.mask[0] > 0].numpy()] += 1
+    # 90 examples' means over 100 steps: five standard deviations of the rate of .2
+    assert abs(joined.mean() / steps - 12 / NOMINAL) < 5 * (0.2 * 0.8 / (steps * examples)) ** 0.5
+    assert (joined[-10:] > 0).all(), "examples beyond the declared number are drawn too"
+
+
+def test_parts_of_a_sample_keep_examples_beyond_the_declared_number() -> None:
+    assert sum(parts_of(np.array([1, 59, 60, 88]), NOMINAL, 4)) == 4
+
+
+def test_the_ledger_says_which_number_is_public() -> None:
+    run = trained()
+    keys = {use.key for use in ledger_of(run, False, None).not_covered}
+    nominal = run.model_copy(update={"settings": {**run.settings, "nominal_examples": NOMINAL}})
+    declared = {use.key for use in ledger_of(nominal, False, None).not_covered}
+    assert keys ^ declared == {"examples_public", "examples_recorded"}
+    assert "examples_public" in keys
