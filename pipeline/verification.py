@@ -27,7 +27,7 @@ from pipeline.ledgers import accounts
 from pipeline.ledgers.accountants import fast_accountants
 from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
-from pipeline.ledgers.precision import SAME
+from pipeline.ledgers.precision import MACHINE_TOLERANCE
 from pipeline.ledgers.rows import entries
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.params.documents import parse_yaml
@@ -417,7 +417,7 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
         # errors of attackers are shares, which may be nearly nothing
         share = 1e-6 if "tradeoff" in location else 0.0
         # the cut-off of mu is a corner of a curve, of which machines may take the next one
-        same = 0.2 if location.endswith("risk.least_rate") else SAME
+        same = 0.2 if location.endswith("risk.least_rate") else MACHINE_TOLERANCE
         return None if isclose(stored, expected, rel_tol=same, abs_tol=share) else location
     else:
         return None if stored == expected else location

@@ -1,1 +1,1 @@
-"""The privacy ledger: what a training really buys."""
+"""Privacy ledgers: claimed epsilon, bounds and uncovered data uses of trainings."""

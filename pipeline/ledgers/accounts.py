@@ -1,4 +1,4 @@
-"""An account: the ledger of a training that is only described, as a record among the others."""
+"""Ledgers of trainings that are only described, under `accounts` in params.yaml."""
 
 from math import ceil, isfinite, sqrt
 from pathlib import Path
@@ -25,8 +25,8 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
 
     Args:
         key: a key of ``accounts``.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Returns:
         Path of the ledgers.
@@ -47,10 +47,10 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 
 def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
-    """Settings of DP-SGD whose noise multiplier is over the clipping bound, as in Opacus and dp-accounting.
+    """Settings of DP-SGD with a noise multiplier over the clipping bound, as in Opacus and dp-accounting.
 
-    `AccountSettings.noise_multiplier` is over the distance of neighbouring sums: twice the bound where an
-    example is replaced. Passes become the steps that they begin.
+    `AccountSettings.noise_multiplier` is over the distance of neighbouring sums: twice the bound if
+    neighbours replace an example. Epochs become a whole number of steps, rounded up.
 
     Args:
         noise_multiplier: standard deviation of the noise over the clipping bound.
@@ -60,13 +60,13 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
         The settings.
 
     Raises:
-        UserError: a value is not allowed; the line says which, and what is.
+        UserError: a value is not allowed; the message names it and the allowed values.
     """
     try:
         settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **options)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
-    # a loader takes a last step for what is left of its last pass
+    # a loader takes a last step for the rest of its last pass
     steps = ceil(settings.length)
     distance = sensitivity(relation_of(settings.sampling))
     changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
@@ -74,7 +74,7 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """What one step spends: L parts at multiplier z are z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
+    """Spending of one step: L parts at multiplier z are z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
     return SampledGaussian(
         sampling=settings.sampling,
         noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),
@@ -86,7 +86,7 @@ def spending_of(settings: AccountSettings) -> SampledGaussian:
 
 
 def entry(level: str, settings: AccountSettings) -> Entry:
-    """The ledger of one level, and what papers draw and print of such."""
+    """Ledger and metrics of one level."""
     ledger = make_ledger(spending_of(settings), settings.total_steps, settings.delta, settings.claimed_by)
     return Entry(
         level=level,
@@ -102,20 +102,17 @@ def _mu_metric(ledger: schema.Ledger) -> dict[str, float]:
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
-    """Epsilons that Sander et al. 2022 draw and print, and other accountants' beside them.
-
-    `epsilon`: by Renyi DP. `epsilon_classic`: the same by Eq. 3. `epsilon_pld`: by privacy loss
-    distributions. Of Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4), and with an
-    `order` the Renyi divergence of all steps there, `renyi`, beside TAN's, `renyi_tan`.
+    """Epsilons that Sander et al. 2022 draw and print, and those of other accountants.
 
     Args:
-        settings: of the account.
+        settings: settings of the account.
 
     Returns:
-        By name, without those that are infinite: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3,
-        `epsilon_pld` by privacy loss distributions. Of Poisson samples also `eta` (Definition 3.1) and
-        `epsilon_tan` (Eq. 4), and with an `order` the Renyi divergence of all steps there, `renyi`, beside
-        TAN's, `renyi_tan`.
+        Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, `epsilon_pld` by privacy
+        loss
+        distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4); with an
+        `order`,
+        the Renyi divergence of all steps at this order, `renyi`, and TAN's, `renyi_tan`.
     """
     spending, steps = spending_of(settings), settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)

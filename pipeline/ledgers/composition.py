@@ -1,8 +1,8 @@
-"""Composition of all trainings that released something of the same private examples.
+"""Composition of all trainings that released something about the same private examples.
 
-A row's composition has its replicas, the trainings of its searches, and earlier trainings whose results were
-replaced: git keeps those results, so their privacy loss stays. `pipeline.ledgers.data_budget` composes over
-all rows and searches of a data set.
+A row's composition has its replicas, the trainings of its searches, and replaced trainings: git keeps their
+results, so their privacy loss stays. `pipeline.ledgers.data_budget` composes over all rows and searches of a
+data set.
 """
 
 from collections import Counter
@@ -21,20 +21,20 @@ from pipeline.results.records import read_search, searches_of
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
-# up to which the trainings' losses are composed on one grid
+# largest epsilon of a training for composition on one grid
 LARGEST_GRID = 50.0
 INTERVAL = 1e-3
 
-# of one training: mechanism, steps and delta, or a pure epsilon of what was released at once
+# spending of a training: mechanism, steps and delta, or the pure epsilon of a single release
 Spent = tuple[SampledGaussian, int, float] | float
 
 
 class Trainings(NamedTuple):
-    """Trainings on the same private examples; None stands for a training without a bound."""
+    """Spending of trainings on the same private examples; None stands for a training without a bound."""
 
     replicas: list[Spent | None]
     searched: list[Spent | None]  # candidates of searches
-    replaced: list[Spent | None]  # of both, trainings whose results were replaced
+    replaced: list[Spent | None]  # replicas and candidates with replaced results
 
 
 def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
@@ -43,8 +43,8 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
     The searches are the row's own search and every search whose record names the row.
 
     Args:
-        run: the row's committed trainings.
-        search: name of the search that the row names.
+        run: the row's recorded trainings.
+        search: name of the row's search.
         root: folder of params.yaml.
 
     Returns:
@@ -63,7 +63,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
 
 
 def trainings_of_run(run: Run) -> Trainings:
-    """Trainings of a run: its replicas, and those whose results were replaced."""
+    """Spending of a run's replicas and replaced trainings."""
     replicas = [_composable(run.spent(training)) for training in run.replicas]
     return Trainings(replicas, [], list(_repeated(run.replaced)))
 
@@ -71,14 +71,14 @@ def trainings_of_run(run: Run) -> Trainings:
 def composed(trainings: Trainings) -> Composition | None:
     """Composition of the trainings that have a bound.
 
-    The others are counted in `left_out`: trainings with seeded noise, without privacy, or that mix examples,
-    candidates whose privacy loss the search's record doesn't have, and a search without a record.
+    `left_out` counts the others: trainings with seeded noise, without privacy, or that mix examples,
+    candidates without a recorded privacy loss, and a search without a record.
 
     Args:
-        trainings: of a row and its searches.
+        trainings: trainings of a row and its searches.
 
     Returns:
-        The composition; None where no training has a bound.
+        The composition; None if no training has a bound.
     """
     replicas, searched, replaced = (
         [training for training in part if training is not None] for part in trainings
@@ -101,14 +101,14 @@ def composed(trainings: Trainings) -> Composition | None:
 def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
     """Upper bound on epsilon of several trainings together.
 
-    Delta is the least of theirs. Where any is accounted for neighbours that replace one example, as noise on
-    data always is, all are (`SampledGaussian.replacing`).
+    Delta is the smallest of the trainings'. If one training is accounted for neighbours that replace an
+    example, as noise on data always is, all are (`SampledGaussian.replacing`).
 
     Args:
         trainings: spending of each.
 
     Returns:
-        Epsilon, delta, the relation of neighbours, and the method that gave the bound.
+        Epsilon, delta, the neighbouring relation, and the method of the bound.
     """
     pure = [training for training in trainings if isinstance(training, float)]
     noisy = [training for training in trainings if isinstance(training, tuple)]
@@ -122,7 +122,7 @@ def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, Neighbor
 
 
 def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tuple[float, str]:
-    """Epsilon at ``delta`` of all trainings, and how it was found."""
+    """Epsilon of all trainings at ``delta``, and the method of the bound."""
     if not trainings:
         return 0.0, BASIC
     epsilons = {training: _least_epsilon(*training, delta) for training in trainings}
@@ -135,7 +135,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     for training, number in remaining:
         losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
     grid_epsilon, accountant = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
-    # the basic bound takes long, and is never less than what they are at the whole delta each
+    # the basic bound takes long; it is at least the sum of epsilons at the whole delta
     if grid_epsilon < fsum(number * epsilons[training] for training, number in trainings.items()):
         return grid_epsilon, accountant
     basic_epsilon = _basic(trainings, delta)
@@ -143,7 +143,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
 
 
 def _basic(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> float:
-    """The sum of their epsilons, each at its share of ``delta``."""
+    """Sum of the trainings' epsilons, each at its share of ``delta``."""
     share = delta / trainings.total()
     return fsum(number * _least_epsilon(*training, share) for training, number in trainings.items())
 
@@ -154,7 +154,7 @@ def _least_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float
 
 
 def _composable(spent: TrainingSpent | None) -> Spent | None:
-    """What a training spends, as it is composed; None where nothing bounds it."""
+    """Spending of a training in the form for composition; None if nothing bounds it."""
     if spent is None:
         return None
     spending = spent.spending
@@ -162,22 +162,22 @@ def _composable(spent: TrainingSpent | None) -> Spent | None:
 
 
 def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spent | None]:
-    """What each of these trainings spent."""
+    """Spending of each replaced training."""
     for known in replaced:
         yield from repeat(_composable(known.spent), known.trainings)
 
 
 def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], list[Spent | None]]:
-    """Trainings of a search, and its earlier trainings that these replaced.
+    """Spending of a search's trainings and of its replaced trainings.
 
     A search without a record counts as one training without a bound.
 
     Args:
         search: name of the search.
-        root: the folder that holds params.yaml.
+        root: folder of params.yaml.
 
     Returns:
-        Spending of each training, and of each replaced one; None where it has no bound.
+        Spending of each training, and of each replaced one; None if it has no bound.
 
     Raises:
         UserError: the file is no record of a search.

@@ -1,7 +1,7 @@
-"""Privacy budget of a private data set: epsilon of everything in the laboratory that was trained on it.
+"""Privacy budget of a private data set: epsilon of all trainings on it in the laboratory.
 
-Computed from the committed records whenever it is shown, and kept in no ledger: otherwise each new row would
-change the ledgers of all others.
+It is computed from the records each time and stored in no ledger; otherwise each new row would change the
+ledgers of all others.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,14 @@ class DataBudget:
 
 
 def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
-    """Budgets of the laboratory's own data sets that were trained on, by name.
+    """Budgets of the laboratory's own data sets with trainings, by name.
 
-    All committed runs and searches count, also those whose entries in params.yaml were deleted. Data sets of
-    the catalogue are public and have no budget, and so has a laboratory without an entry of `own`. Splits and
-    other forms of the same files are one data set.
+    All recorded runs and searches count, also those without an entry in params.yaml. Data sets of the
+    catalogue are public and have no budget. Splits and other forms of the same files are one data set.
 
     Args:
         settings: params.yaml.
-        root: its folder.
+        root: folder of params.yaml.
 
     Returns:
         A budget for each data set, in the order of names.
@@ -66,20 +65,18 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
 
 
 def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
-    """Budget of the own data set behind prepared ``data``; None where the data are public or untouched."""
+    """Budget of the own data set behind prepared ``data``; None if the data are public or untouched."""
     sets = set(_own_sets(settings, data, []))
     return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
 
 
 def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
-    from pipeline.ledgers.composition import (  # brings dp-accounting and SciPy with it
+    from pipeline.ledgers.composition import (  # imports dp-accounting and SciPy, which takes a second
         Trainings,
         composed,
         searched_trainings,
         trainings_of_run,
     )
-
-    # whose accountants take a second to import
 
     trainings = Trainings([], [], [])
     for row in rows:
@@ -101,8 +98,8 @@ def _own_sets(settings: Settings, data: str, editions: list[tuple[str, Any]]) ->
 
     Args:
         settings: params.yaml.
-        data: prepared data set of the training, '' where no entry says it.
-        editions: raw data set and edition, from the training's provenance, as entries may have changed.
+        data: prepared data set of the training; '' if unknown.
+        editions: raw data sets and editions in the training's provenance, because entries may have changed.
 
     Yields:
         Names, without repetition.

@@ -1,6 +1,6 @@
-"""The guarantee that a run's settings declare, compared with the one that the run recorded.
+"""Comparison of a run's recorded guarantee with the guarantee that its settings declare.
 
-Data have no part in it, but for relevances: where these are not here, what `adlm` spends is not compared.
+No data are needed, except relevances: without them the spending of `adlm` is not compared.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from pipeline.results import records
 from pipeline.results.schema import Run, Trained
 from pipeline.training.not_covered import DATA_USES
 
-# Noise is calibrated by bisection, whose end differs a little from version to version of the accountant
+# Relative tolerance of calibrated noise: versions of the accountant differ a little in its last digits
 CALIBRATED = 1e-3
 
 
@@ -32,11 +32,11 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
 
     Args:
         run: the record.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Raises:
-        UserError: they differ in one replica; neither number is then to be believed.
+        UserError: a replica's guarantees differ; then neither can be trusted.
     """
     for replica, difference in contradictions(run, settings, root):
         raise UserError(
@@ -50,11 +50,11 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
 
     Args:
         run: the record.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Yields:
-        The replica, and the name of what differs.
+        The replica, and the name of the differing field.
 
     Raises:
         UserError: params.yaml doesn't know the record's settings, model or data.
@@ -96,15 +96,15 @@ def declared_guarantee(
 
     Args:
         method: name of the method in params.yaml.
-        config: the method's settings.
+        config: settings of the method.
         model: the network.
         data: name of the prepared data set.
         examples: N, private training examples.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Returns:
-        The guarantee; None where it depends on relevances that are not here.
+        The guarantee; None if it depends on relevances that are not here.
 
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.
@@ -130,7 +130,7 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     Args:
         model: the row's model.
         data: name of the prepared data set.
-        settings: the whole of params.yaml.
+        settings: all settings of params.yaml.
 
     Returns:
         (C, H, W) of images, (T, D) of texts.
@@ -148,10 +148,10 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
 
 
 def _relevances(data: str, root: Path) -> RelevanceSizes | None:
-    """Sizes of the relevances that come with the data, with their mean where it is public.
+    """Sizes of the data's relevances, with their mean if it is public.
 
     Returns:
-        None where the prepared data are not here.
+        None if the prepared data are not here.
     """
     if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
@@ -166,7 +166,7 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
 
 
 def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
-    """The first thing that isn't what it should be."""
+    """Name of the first differing field of a recorded and an expected guarantee."""
     for name in ("delta", "claimed_by"):
         if getattr(replica, name) != getattr(guarantee, name):
             return name
@@ -200,11 +200,11 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
     """Compare releases: their quantities, epsilons and noise.
 
-    Where noisy relevances divide the inputs' noise, each pixel's share was drawn, and only their total is
+    If noisy relevances divide the inputs' noise, each pixel's share was drawn, and only their total is
     compared.
 
     Returns:
-        True where they agree.
+        True if they agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

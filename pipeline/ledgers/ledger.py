@@ -1,4 +1,4 @@
-"""The privacy ledger: what a training really buys, by every accountant that can tell."""
+"""Ledger of a training: bounds on epsilon by every accountant that applies."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -22,7 +22,7 @@ from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exactly Gaussian, epoch by epoch"
-TOLD = "taken as if it were known in which steps an example was drawn"
+KNOWN_STEPS = "taken as if it were known in which steps an example was drawn"
 SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
 LIMIT = "a central limit theorem: an approximation, and no bound"
 INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
@@ -35,10 +35,10 @@ NO_FINER_GRID = f"not computed at an epsilon below {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: so small a delta is lost in the rounding of so many steps"
 NO_LOSSES = "not computed: steps of an epoch depend on each other"
 BASIC = "basic composition (closed form)"
-# of the bounds that are told beside the pure one of Laplace noise, which may be far smaller
+# delta of further bounds for Laplace noise, which may be far below the pure epsilon
 DELTA = 1e-5
 AT_DELTA = "a bound too, at delta 1e-5"
-# beyond which losses of Laplace noise run out of dp-accounting's numbers
+# largest pure epsilon for dp-accounting's losses of Laplace noise
 LAPLACE_LARGEST = 700
 
 
@@ -54,11 +54,11 @@ def ledger_of(
 
     Args:
         trained: the replica.
-        reproducible: whether its noise was seeded, so that nothing holds.
-        searched: the search that chose its hyper-parameters, if any did.
-        steps: after which it is told what had been spent.
-        uses: of private data that come with its data and its row, and that no epsilon covers.
-        others: as of `make_ledger`.
+        reproducible: whether its noise was seeded, so that no guarantee holds.
+        searched: the search that chose its hyper-parameters; None: none did.
+        steps: steps after which the ledger has the epsilon spent so far.
+        uses: uses of private data by its data set and row that no epsilon covers.
+        others: as for `make_ledger`.
 
     Returns:
         The ledger, with every accountant's epsilon.
@@ -90,7 +90,7 @@ def ledger_of(
 
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
-    """Uses of private data that every private training here leaves uncovered."""
+    """Uses of private data that are uncovered in every private training."""
     if trained.spending is None:
         return
     nominal = trained.settings.get("nominal_examples")
@@ -104,7 +104,7 @@ def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Sta
 
 
 def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
-    """The ledger of a training in which nothing is private."""
+    """Ledger of a training without privacy."""
     return Ledger(
         event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
         claimed=None, claimed_by=None, epsilon_upper=None, accountant=None,
@@ -125,17 +125,17 @@ def make_ledger(
     """Ledger of a Gaussian mechanism.
 
     Args:
-        spending: the mechanism of a step.
+        spending: mechanism of a step.
         steps: number of steps.
-        delta: at which epsilons are.
-        claimed_by: accountant of the claim, 'rdp', 'pld' or 'clt'.
-        reasons: why no bound holds, where none does.
+        delta: delta of all epsilons.
+        claimed_by: accountant of the claim: 'rdp', 'pld' or 'clt'.
+        reasons: reasons why no bound holds; empty if one does.
         not_covered: uses of private data that no epsilon covers.
         reported_steps: steps after which the ledger has the epsilon spent so far.
-        others: accountants whose epsilons stand beside the bounds; None: all.
+        others: further accountants in the ledger; None: all.
 
     Returns:
-        The ledger, whose proven epsilon is the least of the bounds.
+        The ledger, whose proven epsilon is the smallest of the bounds.
     """
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
@@ -151,8 +151,8 @@ def make_ledger(
         curve = tradeoff(profiles, epsilons[tightest])
         results.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
-    # a claim by the central limit theorem is one of clipped means, which may turn around; but for those of a
-    # Poisson sample's single examples
+    # a claim by the central limit theorem is about clipped means, which a record may turn around, unless each
+    # set is a single example of a Poisson sample
     coins = spending.sampling in ("poisson", "allocation")
     single = coins and spending.sets == spending.batch
     shared = claimed_by == "clt" and not single
@@ -185,7 +185,7 @@ def make_ledger(
 
 
 def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
-    """The worst pair of data sets, in words."""
+    """Statement that names the worst pair of data sets."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
     single_vector = spending.sampling in ("poisson", "allocation") and not shared
@@ -200,16 +200,16 @@ def release_ledger(
     protects: Statement | None = None,
     reported_steps: Iterable[int] = (),
 ) -> Ledger:
-    """Ledger of Laplace noise that was added once, however many ``steps`` were trained on it.
+    """Ledger of Laplace noise that was added once, before all ``steps``.
 
-    Claimed and accounted are pure, at delta 0.
+    Claimed and proven epsilon are pure, at delta 0.
 
     Args:
-        releases: of the training.
-        steps: of the training.
-        reasons: statements why no bound holds; empty where one does.
+        releases: releases of the training.
+        steps: number of steps.
+        reasons: reasons why no bound holds; empty if one does.
         not_covered: uses of private data that no epsilon covers.
-        protects: what of whom, and from whom, where it is not a training example as a whole.
+        protects: protected part, of whom and from whom, if not a whole training example.
         reported_steps: steps after which the ledger has the epsilon spent so far.
 
     Returns:
@@ -243,7 +243,7 @@ def release_ledger(
         not_covered=tuple(not_covered),
         releases=released,
         protects=protects,
-        # all of it before the first step
+        # everything is released before the first step
         spent=tuple((step, releases.epsilon) for step in reported_steps) if is_proven else (),
         epsilon_lower=_opposites_epsilon(released) if is_proven else None,
         epsilon_lower_by=statement("opposites") if is_proven else None,
@@ -255,7 +255,7 @@ def release_ledger(
 def _opposites_epsilon(releases: Iterable[Released]) -> float:
     """Epsilon between a black image and a white one of another class, at delta 0.
 
-    The distance of such a pair's mean relevances is unknown, so that these are not in it.
+    It leaves out relevances, because the distance between the mean relevances of such a pair is unknown.
 
     Returns:
         Sum over inputs and labels.
@@ -265,9 +265,9 @@ def _opposites_epsilon(releases: Iterable[Released]) -> float:
 
 @lru_cache(maxsize=64)
 def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
-    """Bounds at `DELTA`: worst cases of many coordinates hardly ever come together."""
+    """Bounds at `DELTA`, below the pure epsilon: worst cases of many coordinates seldom come together."""
     accounting, pure = library("dp-accounting"), releases.epsilon
-    # Laplace noise is symmetric: whether one is added, removed or replaced is in the distances alone
+    # Laplace noise is symmetric, so the neighbouring relation changes only the distances
     renyi = AccountantEpsilon(
         accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
     )
@@ -283,7 +283,7 @@ def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
 def bounds_of(
     spending: SampledGaussian, steps: int, delta: float
 ) -> tuple[dict[str, AccountantEpsilon], Losses | OneStep | None]:
-    """Upper bounds by name, 'rdp', 'pld' and 'unamplified', and the losses that the second comes from."""
+    """Upper bounds by name ('rdp', 'pld', 'unamplified'), and the loss distribution behind 'pld'."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
@@ -292,7 +292,7 @@ def bounds_of(
     unamplified_bound = AccountantEpsilon(
         accountant=f"unamplified ({CLOSED})",
         epsilon=plain,
-        note=SHUFFLED if spending.sampling == "shuffled" else TOLD,
+        note=SHUFFLED if spending.sampling == "shuffled" else KNOWN_STEPS,
     )
     if grid is not None:
         accounting_method = CLOSED if isinstance(grid, OneStep) else accounting
@@ -316,7 +316,7 @@ def bounds_of(
 
 
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
-    """Epsilon by the central limit theorem of the claim; the note separates it from the bounds."""
+    """Epsilon by the claim's central limit theorem, with a note that separates it from the bounds."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
     if not isfinite(epsilon):
         return AccountantEpsilon(

@@ -1,28 +1,27 @@
-"""The digits that a ledger keeps of an epsilon."""
+"""Number of digits of an epsilon in a ledger."""
 
 from pipeline.privacy.risk import Risk
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
-# What two machines, or two versions of numpy, share: they round a Fourier transform of a training's losses
-# otherwise, which after 600,000 steps is a relative 1e-5 of epsilon. Where the end of a digit lies between,
-# one writes one more of the last: what two machines' numbers may be apart is `SAME`.
+# Machines and versions of numpy round a Fourier transform of losses differently: after 600,000 steps, by a
+# relative 1e-5 of epsilon. So two machines may differ by one in the last digit, at most `MACHINE_TOLERANCE`.
 DIGITS, NOISE = 5, 14
-SAME = 10.0 ** (1 - DIGITS)
+MACHINE_TOLERANCE = 10.0 ** (1 - DIGITS)
 
 
 def up(epsilon: float) -> float:
-    """An upper bound to `DIGITS` significant digits, never less than it by more than noise."""
+    """Round an upper bound to `DIGITS` significant digits, never down by more than numerical noise."""
     return float(rounded_up(_without_noise_digits(epsilon), DIGITS))
 
 
 def down(epsilon: float) -> float:
-    """A lower bound to `DIGITS` significant digits, never more than it by more than noise."""
+    """Round a lower bound to `DIGITS` significant digits, never up by more than numerical noise."""
     return float(rounded_down(_without_noise_digits(epsilon), DIGITS))
 
 
 def stated(ledger: Ledger) -> Ledger:
-    """A ledger with every epsilon to the digits kept."""
+    """Ledger with every epsilon rounded to the stored digits."""
 
     def upper(value: float | None) -> float | None:
         return None if value is None else up(value)
@@ -48,7 +47,7 @@ def stated(ledger: Ledger) -> Ledger:
 
 
 def _stated_risk(risk: Risk) -> Risk:
-    """Attack risk with every number to the digits kept; its cut-off is no bound, and is rounded as such."""
+    """Attack risk with rounded bounds; the cut-off ``least_rate`` is rounded to the nearest."""
     changes = {
         name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
     }
@@ -56,5 +55,5 @@ def _stated_risk(risk: Risk) -> Risk:
 
 
 def _without_noise_digits(value: float) -> float:
-    """Without the digits that are noise, so that 0.1 + 0.15 is 0.25 and no more."""
+    """Drop the digits of numerical noise, so that 0.1 + 0.15 is exactly 0.25."""
     return float(f"{value:.{NOISE}g}")

@@ -1,4 +1,4 @@
-"""Published numbers of others (`references.yaml`), computed here by the way that printed them.
+"""Published numbers of others (`references.yaml`), computed here by the same kind of accountant.
 
 `python -m pipeline.ledgers.references` writes docs/references.md.
 """
@@ -106,7 +106,7 @@ class Reference(Strict):
 
     @property
     def holds(self) -> bool:
-        """True where the number computed here has the declared relation to the printed one."""
+        """True if the number computed here has the declared relation to the printed one."""
         if self.by is None or self.within is None:
             return True
         ours = computed(self)
@@ -115,7 +115,7 @@ class Reference(Strict):
 
 
 class References(Strict):
-    """The whole file."""
+    """Contents of the file."""
 
     sources: dict[Key, Source]
     references: dict[Key, Reference]
@@ -129,17 +129,17 @@ class References(Strict):
 
 
 def read_references(root: Path = Path()) -> References:
-    """All references of the file in ``root``, checked."""
+    """Read and check the references of the file in ``root``."""
     text = (root / REFERENCES).read_text(encoding="utf-8")
     return References.model_validate(YAML(typ="safe", pure=True).load(text))
 
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """A reference's number as this project computes it.
+    """Number of a reference as computed by this project.
 
     Args:
-        reference: with its setting.
+        reference: the reference with its setting.
 
     Returns:
         The number.
@@ -170,7 +170,7 @@ def computed(reference: Reference) -> float:
 
 
 def page(references: References, root: Path = Path()) -> str:
-    """docs/references.md, whose last section is the file of peers in ``root``."""
+    """Text of docs/references.md; its last section is the file of peers in ``root``."""
     lines = [INTRODUCTION]
     for key, source in references.sources.items():
         mine = [entry for entry in references.references.values() if entry.source == key]

@@ -1,4 +1,4 @@
-"""What ran of a row -> its ledgers. Needs neither weights nor data."""
+"""Ledgers of a row, from its training records; neither weights nor data are needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,14 +23,14 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
 
     Args:
         key: a key of ``rows``.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Returns:
         Path of the ledgers.
 
     Raises:
-        UserError: there is no such row or no run of it, or the run differs from what its settings declare.
+        UserError: the row or its run doesn't exist, or the run differs from its declared settings.
     """
     row = settings.row(key)
     run = records.read_run(key, root)
@@ -61,12 +61,12 @@ def entries(
     """Ledger of each replica.
 
     Args:
-        run: the row's committed trainings.
-        search: name of the search that the row names.
+        run: the row's recorded trainings.
+        search: name of the row's search.
         settings: params.yaml.
-        steps: of each replica, steps after which the ledger has the epsilon spent so far.
+        steps: by replica, steps after which the ledger has the epsilon spent so far.
         root: folder of params.yaml.
-        others: as of `make_ledger`.
+        others: as for `make_ledger`.
 
     Returns:
         An entry for each replica, in the run's order.
@@ -94,7 +94,7 @@ def entries(
 
 
 def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
-    """What a row and its data tell of private examples beside what is trained."""
+    """Uses of private data by a row and its data set, outside the trained mechanism."""
     if len(run.replicas) > 1:
         yield statement("all_replicas")
     if settings.split(run.data).public.count:

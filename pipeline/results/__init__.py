@@ -1,1 +1,1 @@
-"""What is kept of a row: the schema of its files, where they lie, and how they join to a record."""
+"""Records of a row: the schema of its files, their paths, and their join."""

@@ -13,7 +13,7 @@ from pipeline.results.schema import Evaluated
 
 ACCURACY = "validation_accuracy"
 # Largest difference between a curve's end and the measured accuracy of the same weights: by rounding on two
-# machines, and where noise is drawn anew at each test
+# machines, and if noise is drawn anew at each test
 ROUNDING, REDRAWN = 1e-3, 0.1
 
 Line = tuple[Any, ...]  # of `HISTORY_COLUMNS`
@@ -32,10 +32,10 @@ def history_csv(lines: Iterable[Line]) -> str:
 
 
 def read_history(path: Path) -> list[Line]:
-    """The lines of a file that `history_csv` made.
+    """Lines of a file written by `history_csv`.
 
     Raises:
-        UserError: the file is missing, or is not one.
+        UserError: the file is missing, or has another form.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Where the files of a row lie, how they are written and read, and how they join to one record."""
+"""Paths of a row's files, reading and writing them, and their join to one record."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -36,38 +36,38 @@ EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
-RELEVANCE = "relevance/"  # before the metrics of a history that are a picture's: CHANNEL/ROW/COLUMN
+RELEVANCE = "relevance/"  # prefix of a history's metrics CHANNEL/ROW/COLUMN, the pixels of a picture
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
-    """Where it is kept what ran for a row."""
+    """Path of a row's training record."""
     return root / RUNS / f"{row}.json"
 
 
 def history_path(row: str, root: Path = Path()) -> Path:
-    """Where a row's training curves lie: CSV with `HISTORY_COLUMNS`, one value a line."""
+    """Path of a row's training curves: CSV with `HISTORY_COLUMNS`, one value per line."""
     return root / HISTORIES / f"{row}.csv"
 
 
 def evaluation_path(row: str, root: Path = Path()) -> Path:
-    """Where it is kept what was measured of a row."""
+    """Path of a row's measured accuracies."""
     return root / EVALUATIONS / f"{row}.json"
 
 
 def ledger_path(line: str, root: Path = Path()) -> Path:
-    """Where a row's or an account's ledgers lie."""
+    """Path of the ledgers of a row or an account."""
     return root / LEDGERS / f"{line}.json"
 
 
 def audit_path(row: str, root: Path = Path()) -> Path:
-    """Where it is kept what attacks on a row's code show."""
+    """Path of the attacks on a row's code."""
     return root / AUDITS / f"{row}.json"
 
 
 def read_audit(row: str, root: Path = Path()) -> Audit | None:
-    """What attacks show; otherwise as `read_run`."""
+    """Attacks on a row's code; otherwise as `read_run`."""
     return _read(audit_path(row, root), Audit)
 
 
@@ -100,7 +100,7 @@ def search_path(name: str, root: Path = Path()) -> Path:
 
 
 def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path:
-    """Write one of the four and return its path."""
+    """Write a record and return its path."""
     places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, Audit: audit_path}
     target = places[type(kept)](kept.row, root)
     write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
@@ -108,10 +108,10 @@ def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path
 
 
 def read_run(row: str, root: Path = Path()) -> Run | None:
-    """What ran for a row; None: nothing did.
+    """Training record of a row; None: nothing was trained.
 
     Raises:
-        UserError: the file is there but is no run's.
+        UserError: the file is there but is no training record of this row.
     """
     return _read(run_path(row, root), Run)
 
@@ -119,7 +119,7 @@ def read_run(row: str, root: Path = Path()) -> Run | None:
 def with_origins(
     made: Iterable[tuple[Trained, Provenance]],
 ) -> tuple[tuple[Trained, ...], tuple[Provenance, ...]]:
-    """A run's replicas and origins from pairs of the two: each origin once, the first replica's first."""
+    """Replicas and origins of a run, from pairs of the two: equal origins once, in order of the replicas."""
     replicas: list[Trained] = []
     origins: list[Provenance] = []
     for replica, origin in made:
@@ -137,9 +137,9 @@ def with_replaced(
     """Trainings replaced earlier and now. A training with an identity counts once, the others are summed.
 
     Args:
-        earlier: of one record, or of two that are merged.
-        gone: `Trained.identity`, None where there is none, and the spending of each training replaced now.
-        standing: identities of trainings that stand, and so are not replaced.
+        earlier: replaced trainings of one record, or of two that are merged.
+        gone: `Trained.identity` (None if it has none) and spending of each training that is replaced now.
+        standing: identities of valid trainings, which are not replaced.
     """
     identified: dict[str, TrainingSpent | None] = {}
     counts: Counter[TrainingSpent | None] = Counter()
@@ -163,7 +163,7 @@ def with_replaced(
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
-    """The record of a search; None: it has none.
+    """Record of a search; None: it has none.
 
     Raises:
         UserError: the file is there but is no record of this search.
@@ -179,7 +179,7 @@ def write_search(search: SearchRecord, root: Path = Path()) -> Path:
 
 
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
-    """Record of every search that ran, declared in params.yaml or not.
+    """Records of all searches that ran, declared in params.yaml or not.
 
     Raises:
         UserError: a file is no record of a search.
@@ -190,7 +190,7 @@ def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
 
 
 def searches_of(root: Path = Path()) -> dict[str, list[str]]:
-    """Names of the searches whose records name a row, by that row, whether the row names them or not."""
+    """Names of the searches whose records name a row, by row, whether the row names them or not."""
     names: dict[str, list[str]] = {}
     for record in search_records(root):
         names.setdefault(record.row, []).append(record.name)
@@ -198,27 +198,27 @@ def searches_of(root: Path = Path()) -> dict[str, list[str]]:
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
-    """What was measured of a row; otherwise as `read_run`."""
+    """Measured accuracies of a row; otherwise as `read_run`."""
     return _read(evaluation_path(row, root), Evaluation)
 
 
 def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
-    """The ledgers of a row or an account; otherwise as `read_run`."""
+    """Ledgers of a row or an account; otherwise as `read_run`."""
     return _read(ledger_path(line, root), Ledgers)
 
 
 def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
-    """Everything known of a row or an account, joined; None where nothing is known.
+    """Joined record of a row or an account; None if it has none.
 
     A replica counts once it has been trained, measured and accounted for.
 
     Args:
-        key: its key in params.yaml.
-        line: what params.yaml says of it.
-        root: the folder of params.yaml.
+        key: key in params.yaml.
+        line: entry in params.yaml.
+        root: folder of params.yaml.
 
     Raises:
-        UserError: a file is there but is not what it should be.
+        UserError: a file has another form, or belongs to another run.
     """
     ledgers = read_ledgers(key, root)
     if ledgers is None:
@@ -282,7 +282,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 
 def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
-    """Whether a ledger can't be that of a replica. `dprepro verify` computes it anew; this takes no time."""
+    """Return True if a ledger can't be that of a replica: a fast check beside `dprepro verify`."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
     if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):
@@ -301,7 +301,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
-    """The record of an account: nothing ran, and its settings say all."""
+    """Record of an account, which has settings and ledgers but no training."""
     replicas = tuple(
         Replica(
             level=replica.level,
@@ -361,10 +361,10 @@ def _read(path: Path, kind: type[F]) -> F | None:
 
 
 def unmeasured(key: str, root: Path = Path()) -> list[str]:
-    """Replicas of a row that ran and whose weights nobody measured, or measured before they were these.
+    """Replicas whose present weights have no measured accuracies.
 
     Raises:
-        UserError: a file is there but is not what it should be.
+        UserError: a file has another form, or belongs to another row.
     """
     run, evaluation = read_run(key, root), read_evaluation(key, root)
     measured = {replica.key: replica.weights for replica in evaluation.replicas} if evaluation else {}

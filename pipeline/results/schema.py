@@ -1,8 +1,8 @@
-"""The files that git keeps of a row: what ran, what was measured, what it spends; and the three joined.
+"""Schema of the recorded files of a row: run, evaluation, ledgers, audit; and of their join.
 
-Each is a file and a DVC stage of its own, because each is made from less than the one before: training needs
-the data, measuring the weights, and a ledger only what ran. Every file holds a row's replicas one by one:
-they may come from different machines and times. Whatever reads one reads it through this schema.
+Each file is the output of a separate DVC stage, because each needs less than the one before: training needs
+the data, measuring needs the weights, and a ledger needs only the run. A file lists a row's replicas one by
+one, because they may come from different machines and times. All readers use this schema.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
-ACCOUNTING = "accounting"  # the method of a record that nothing was trained for
-# A replica has converged when its last validation accuracy is above so many times chance.
+ACCOUNTING = "accounting"  # method in the record of an account
+# A replica has converged if its last validation accuracy is above so many times chance.
 CONVERGED = 1.5
 
 
@@ -52,86 +52,84 @@ Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_leve
 Seed = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-# what measuring gives (`pipeline.training.evaluation`); 'test_accuracy_NAME' is a variant's
+# metrics of `pipeline.training.evaluation`; 'test_accuracy_NAME' belongs to a variant of the test
 Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
-ReplicaKey = tuple[str, int]  # level and seed, which tell a row's replicas apart
+ReplicaKey = tuple[str, int]  # level and seed, which identify a row's replica
 
 
 class AccountantEpsilon(Strict):
-    """An epsilon computed by one accountant of one library."""
+    """Epsilon by one accountant of one library."""
 
     accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
-    epsilon: NotNegative | None  # None: the accountant could not tell; `note` says why
+    epsilon: NotNegative | None  # None: not computed; `note` says why
     note: Plain | None = None
 
 
 class Released(Strict):
-    """Laplace noise on a quantity, and what it buys."""
+    """Laplace noise on a quantity, and its epsilon."""
 
     quantity: Plain  # 'relevances', 'inputs', 'labels'
-    claimed: NotNegative  # epsilon by the method's own reckoning
-    # by how far one example really moves the quantity; None: nothing bounds it
+    claimed: NotNegative  # epsilon by the paper's own accounting
+    # epsilon by the proven sensitivity of the quantity; None: nothing bounds it
     epsilon_upper: NotNegative | None
-    # standard deviation on a coordinate: least, median, largest
+    # standard deviation on a coordinate: smallest, median, largest
     noise: tuple[NotNegative, NotNegative, NotNegative]
-    span: NotNegative  # of the exact values: how far they lie apart
+    span: NotNegative  # largest less smallest exact value
 
 
 class Ledger(Strict):
-    """What privacy a replica really buys."""
+    """Privacy of a replica: claimed epsilon, bounds, and uncovered uses of private data."""
 
-    # the mechanism as run, in the words of dp-accounting's DpEvent; None where nothing is private
+    # the mechanism as run, as dp-accounting's DpEvent; None: nothing is private
     event: Plain | None
-    # z: standard deviation of the noise over the distance that a neighbouring data set moves a release by
+    # z: standard deviation of the noise over the distance between the sums of neighbouring data sets
     noise_multiplier: NotNegative | None
     # q: share of the examples in a batch, expected where it is a Poisson sample
     sampling_rate: Probability | None
-    sampling: Plain | None = None  # how a batch is drawn: 'poisson', 'fixed', 'replacement', 'shuffled'
+    sampling: Plain | None = None  # 'poisson', 'fixed', 'replacement', 'shuffled' or 'allocation'
     steps: Whole
     delta: Probability | None
     unit: Plain = "one training example"
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
-    noise: Noise = "float32"  # that ran; of an account, which runs nothing, it says nothing
-    isolation: Isolation | None = None  # as of `Trained`
-    # true upper bound of the mechanism as run; None: there is none, see `reasons`
+    noise: Noise = "float32"  # kind of noise that ran; without meaning for an account
+    isolation: Isolation | None = None  # as in `Trained`
+    # upper bound for the mechanism as run; None: there is none, see `reasons`
     epsilon_upper: NotNegative | None
-    accountant: Plain | None  # that computed `epsilon_upper`
+    accountant: Plain | None  # accountant behind `epsilon_upper`
     reasons: tuple[Statement, ...] = ()  # why `epsilon_upper` is None
-    # what other accountants and libraries say of the same event
+    # epsilons of the same event by all accountants and libraries
     accountants: tuple[AccountantEpsilon, ...] = ()
     not_covered: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
-    mu: NotNegative | None = None  # of the Gaussian DP that the claim's central limit theorem comes to
+    mu: NotNegative | None = None  # of Gaussian DP, by the claim's central limit theorem
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[Probability, Probability], ...] = ()
-    releases: tuple[Released, ...] = ()  # of a mechanism that noises data, once, instead of gradients
-    # what of whom, and from whom, where the unit alone does not tell
+    releases: tuple[Released, ...] = ()  # of a mechanism that adds noise to data once, not to gradients
+    # protected part, of whom and from whom, if the unit alone is not precise
     protects: Statement | None = None
-    # (step, epsilon) after the steps that the history has lines of: an upper bound, as `epsilon_upper`
+    # (step, epsilon) at the steps of the history: upper bounds, as `epsilon_upper`
     spent: tuple[tuple[Whole, NotNegative], ...] = ()
-    # an epsilon that the mechanism as run exceeds on the pair of neighbouring data sets that
-    # `epsilon_lower_by` names: a lower bound beside `epsilon_upper`, computed, with nothing trained
+    # lower bound on epsilon of the mechanism as run, computed without training for the pair of neighbouring
+    # data sets that `epsilon_lower_by` names
     epsilon_lower: NotNegative | None = None
     epsilon_lower_by: Statement | None = None
-    # of the best membership attack; None: nothing is proven, or the ledger is older than this
+    # of the best membership attack; None: nothing is proven, or the ledger is older than this field
     risk: Risk | None = None
 
 
-FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is told apart from the others
-FINAL_MODEL = (
-    "final_model"  # the attack on the network alone, which is no part of what `dprepro audit ROW` tries
-)
+FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is reported separately
+FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro audit ROW` leaves out
 
 
 class Bound(Strict):
-    """An epsilon that an attack shows, at least."""
+    """Lower bound on epsilon from an attack."""
 
-    # 'errors', 'gaussian', 'one_run', 'one_run_curve': see `pipeline.audits.bounds`; 'computed', of a pair;
-    # 'labels', of these alone; 'coordinates', of one release; 'repeats', 'order': see
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `pipeline.audits.bounds`;
+    # 'computed': see `pipeline.audits.pair`; 'labels': from the labels alone; 'repeats', 'order': see
     # `pipeline.audits.mechanism`
     by: Plain
     epsilon: NotNegative
@@ -139,83 +137,82 @@ class Bound(Strict):
 
 
 class Attack(Strict):
-    """An attack on a row's code at one level, what it was accounted for, and what it shows."""
+    """Attack on a row's code at one level: attacked mechanism, accounted epsilon, and lower bounds."""
 
     level: Level
-    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`, `FINAL_MODEL`: as the docstrings
-    # of modules in `pipeline.audits` have them
+    # 'canaries', 'crowd', 'pair', 'opposites', 'shared', `FLOATING_POINT`, `FINAL_MODEL`: see the modules of
+    # `pipeline.audits`
     attack: Plain
-    # the attacker: 'every step', 'the first and the last model', 'one release', 'what was released'
-    sees: Plain
+    sees: Plain  # the attacker's view, such as 'every step'
     event: Plain  # the mechanism as it ran for the audit
-    noise: Noise = "float32"  # that it had
+    noise: Noise = "float32"  # its kind of noise
     delta: Probability
     epsilon_upper: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
-    whole: bool  # whether that is the row's own, with all its examples and steps
+    whole: bool  # whether the attacked mechanism has all examples and steps of the row
     confidence: Probability
     trials: tuple[Whole, Whole]  # without the record, with it
     bounds: tuple[Bound, ...]
-    could_show: tuple[Bound, ...] = ()  # by a perfect attacker with as many trials; (): not computed
+    could_show: tuple[Bound, ...] = ()  # bounds of a perfect attacker with as many trials; (): not computed
     seconds: NotNegative  # of processor time
 
     @property
     def epsilon(self) -> float:
-        """The largest that assumes nothing of the mechanism."""
+        """Largest lower bound that assumes nothing of the mechanism."""
         return max((bound.epsilon for bound in self.bounds if not bound.assumes_gaussian), default=0.0)
 
     @property
     def largest(self) -> float:
-        """The largest of all."""
+        """Largest lower bound."""
         return max((bound.epsilon for bound in self.bounds), default=0.0)
 
 
 class Provenance(Strict):
-    """What made the numbers of replicas that were trained in one go. History: it is never rewritten."""
+    """Origin of replicas that were trained together: settings, code, data and machine. Never rewritten."""
 
     config: Plain  # digest of the row's settings
     # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
     plan: Plain | None = None
-    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: of code from before those
+    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: before versions existed
     made_by: dict[Plain, Whole]
     revision: Plain | None  # last git commit of code or settings; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
     data: dict[Plain, Plain]  # digest of each prepared array
-    declared: Plain | None = None  # digest of the data's declaration; None: trained before this was noted
+    declared: Plain | None = None  # digest of the data's declaration; None: trained before this field existed
     examples: Whole  # N: training examples
-    edition: dict[Plain, Plain]  # raw data set -> edition it was taken in
+    edition: dict[Plain, Plain]  # edition by raw data set
     versions: Versions  # python and the packages that compute
     device: Plain  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
     reproducible: bool  # True: DP noise was seeded, and no guarantee holds
     command: Plain
-    adopted: Plain | None = None  # where the replicas were trained, when not here
+    adopted: Plain | None = None  # the pack with the replicas; None: trained here
 
 
 class OfReplica(Strict):
-    """What a file keeps of one replica of its row, or of one level of its account."""
+    """Record of one replica of a row, or of one level of an account."""
 
     level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
     seed: Seed
 
     @property
     def key(self) -> ReplicaKey:
-        """Which replica of the row it is."""
+        """Level and seed, which identify the replica in its row."""
         return self.level, self.seed
 
 
 class TrainingSpent(Strict):
-    """What one training spends, as its mechanism said when it ran."""
+    """Spending of one training by the mechanism that ran."""
 
-    spending: SampledGaussian | NotNegative  # or the pure epsilon of what was released at once
+    spending: SampledGaussian | NotNegative  # mechanism of a step, or the pure epsilon of a single release
     steps: Whole
     delta: Probability
 
 
 class Replaced(Strict):
-    """Trainings that no longer stand in a record: their results were seen, so they stay spent."""
+    """Trainings that are no longer in a record: their results were seen, so their privacy loss stays."""
 
     trainings: Annotated[int, Field(ge=1, strict=True)]
     spent: TrainingSpent | None  # by each of them; None: no known bound
-    # `Trained.identity` of those that have one, so that records of two machines count a training once
+    # `Trained.identity` of trainings that have one, so that two machines' records count a training once
     identities: tuple[Plain, ...] = ()
 
     @model_validator(mode="after")
@@ -232,7 +229,7 @@ class Candidate(Judged):
 
     level: Level
     seconds: NotNegative  # of all its trainings
-    spent: TrainingSpent | None = None  # by each training if noise was not seeded; None: nothing bounds it
+    spent: TrainingSpent | None = None  # by each training, if noise was not seeded; None: nothing bounds it
 
 
 class SearchRecord(Choice):
@@ -247,41 +244,41 @@ class SearchRecord(Choice):
     chosen: dict[Level, dict[str, Any]]
     provenance: Provenance
     replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
-    # digest of all that decides the candidates' results; None: recorded before it was noted
+    # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
 
     def spent(self) -> Iterator[TrainingSpent | None]:
-        """Spending of each training; None where nothing bounds it."""
+        """Spending of each training; None if nothing bounds it."""
         for candidate in self.candidates:
             spent = None if self.provenance.reproducible else candidate.spent
             yield from repeat(spent, candidate.seeds)
 
 
 class Trained(OfReplica):
-    """What ran for one replica, and what its mechanism says that it spends."""
+    """Training record of one replica, with the spending of its mechanism."""
 
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: SampledGaussian | Releases | None  # None: no private mechanism at all
     delta: Probability | None
     claimed_by: Plain | None
-    broken: tuple[Statement, ...]  # why nothing is spent, or why its epsilon does not hold for what ran
-    not_covered: tuple[Statement, ...]  # uses of private data that the mechanism leaves out
+    broken: tuple[Statement, ...]  # reasons why no epsilon holds for the training as it ran
+    not_covered: tuple[Statement, ...]  # uses of private data outside the mechanism
     protects: Statement | None = None
-    noise: Noise = "float32"  # how it was made, where there is any; all was float32 before this was noted
-    # the reason why examples don't meet in a clipped sum; None: they do, or nothing is clipped, or it was
-    # trained before this was noted
+    noise: Noise = "float32"  # kind of noise; float32 before this field existed
+    # reason why a clipped gradient depends on its example alone; None: it doesn't, nothing is clipped, or the
+    # replica was trained before this field existed
     isolation: Isolation | None = None
-    weights: Plain | None  # digest of the file of its weights; None: from before each had its own
-    # fingerprint of the tensors that training left as `build` gave them (`pipeline.models.frozen`); (): none,
-    # or trained before this was noted
+    weights: Plain | None  # digest of the file of its weights; None: trained before this field existed
+    # fingerprint of the frozen tensors (`pipeline.models.frozen`); (): none, or trained before this field
+    # existed
     frozen: tuple[float, ...] = ()
     seconds: NotNegative  # from first to last step, of all replicas that were trained together
-    # of processor time, an equal share of what those took; None: trained before it was noted
+    # processor time, as an equal share of that of the replicas trained together; None: not recorded
     cpu_seconds: NotNegative | None = None
     started: NotNegative  # Unix time
     ended: NotNegative
-    origin: Whole  # its place among the run's `origins`
+    origin: Whole  # index in the run's `origins`
 
     @property
     def identity(self) -> str:
@@ -290,7 +287,7 @@ class Trained(OfReplica):
 
     @property
     def spent(self) -> TrainingSpent | None:
-        """What it spends if its noise wasn't seeded; None where nothing bounds that."""
+        """Spending if the noise wasn't seeded; None if nothing bounds it."""
         if self.broken:
             return None
         if isinstance(self.spending, SampledGaussian):
@@ -303,14 +300,14 @@ class Trained(OfReplica):
 R = TypeVar("R", bound=OfReplica)
 
 
-class Kept(Strict):
-    """A file of its own. What is at its default is left out of it, but for the version of its form."""
+class RecordFile(Strict):
+    """A record file. Fields at their default are left out of it, except the schema version."""
 
     schema_version: Literal[3] = 3
 
     @model_validator(mode="before")
     @classmethod
-    def _says_its_version(cls, content: Any, info: ValidationInfo) -> Any:
+    def _require_version(cls, content: Any, info: ValidationInfo) -> Any:
         if info.mode == "json" and isinstance(content, dict) and "schema_version" not in content:
             raise ValueError("schema_version: missing; allowed: 3")
         return content
@@ -320,20 +317,20 @@ class Kept(Strict):
         return {"schema_version": self.schema_version, **others(self)}
 
 
-def _each_once(replicas: tuple[R, ...]) -> tuple[R, ...]:
+def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
     if len({replica.key for replica in replicas}) != len(replicas):
         raise ValueError("the same one twice")
     return replicas
 
 
-class Run(Kept):
-    """`reports/runs/ROW.json`: what ran, replica by replica, and what made it."""
+class Run(RecordFile):
+    """`reports/runs/ROW.json`: training record of each replica, with its origin."""
 
     row: Key
     model: dict[str, Any]
     method: Plain
     data: Key
-    replicas: Annotated[tuple[Trained, ...], AfterValidator(_each_once)]
+    replicas: Annotated[tuple[Trained, ...], AfterValidator(_unique)]
     origins: tuple[Provenance, ...]
     history: Plain  # digest of reports/histories/ROW.csv
     replaced: tuple[Replaced, ...] = ()  # trainings of the row that no longer stand
@@ -347,25 +344,25 @@ class Run(Kept):
         return self
 
     def origin(self, replica: Trained) -> Provenance:
-        """What made a replica."""
+        """Origin of a replica."""
         return self.origins[replica.origin]
 
     def seconds_of(self, replica: Trained) -> float:
-        """Processor seconds of a training run; its share of its group's seconds where none were recorded."""
+        """Processor seconds of a training run; if none were recorded, a share of its group's seconds."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]
         return replica.seconds / len(together)
 
     def spent(self, replica: Trained) -> TrainingSpent | None:
-        """What a replica spends; None where nothing bounds it."""
+        """Spending of a replica; None if nothing bounds it."""
         return None if self.origin(replica).reproducible else replica.spent
 
 
 class Evaluated(OfReplica):
-    """What was measured of one replica's weights."""
+    """Measured accuracies of one replica's weights."""
 
-    weights: Plain | None  # digest of the file that was measured
+    weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
 
@@ -377,67 +374,67 @@ class Evaluated(OfReplica):
         return self
 
 
-class Evaluation(Kept):
-    """`reports/evaluations/ROW.json`: what was measured."""
+class Evaluation(RecordFile):
+    """`reports/evaluations/ROW.json`: measured accuracies of each replica."""
 
     row: Key
-    replicas: Annotated[tuple[Evaluated, ...], AfterValidator(_each_once)]
+    replicas: Annotated[tuple[Evaluated, ...], AfterValidator(_unique)]
 
 
 class Entry(OfReplica):
-    """The ledger of one replica, or of one level of an account."""
+    """Ledger of one replica, or of one level of an account."""
 
     ledger: Ledger
-    # of an account: its settings at this level, and what the paper prints or draws of such
+    # of an account: its settings at this level, and metrics for the paper's tables and figures
     settings: dict[str, Any] = Field(default_factory=dict)
     metrics: dict[Plain, float] = Field(default_factory=dict)
 
 
 class Composition(Strict):
-    """What all private trainings of a row, and of the search behind it, spend together."""
+    """Composition of all private trainings of a row and its searches."""
 
     epsilon: NotNegative  # an upper bound
     delta: Probability
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    by: Plain  # how it was found
+    by: Plain  # method of the bound
     trainings: Whole  # private replicas of the row
     searched: Whole  # private trainings of its search
-    replaced: Whole = 0  # of both, private trainings whose results others replaced
-    left_out: Whole  # trainings without a bound, which are not in it
+    replaced: Whole = 0  # private trainings of both whose results were replaced
+    left_out: Whole  # trainings without a bound, which are not composed
 
     @property
     def total(self) -> int:
-        """Number of trainings that are composed."""
+        """Number of composed trainings."""
         return self.trainings + self.searched + self.replaced
 
 
-class Ledgers(Kept):
-    """`reports/ledgers/LINE.json`: what a row's replicas, or an account's levels, really buy."""
+class Ledgers(RecordFile):
+    """`reports/ledgers/LINE.json`: ledgers of a row's replicas or of an account's levels."""
 
     row: Key
-    config: Plain  # digest of what params.yaml says of the account, or of the row's search
-    versions: Versions  # of Python and the libraries that did
-    replicas: Annotated[tuple[Entry, ...], AfterValidator(_each_once)]
-    composition: Composition | None = None  # where the row's trainings spend more than each alone
+    config: Plain  # digest of the account's settings, or of the name of the row's search
+    versions: Versions  # of Python and the accounting libraries
+    replicas: Annotated[tuple[Entry, ...], AfterValidator(_unique)]
+    composition: Composition | None = None  # if the row has several private trainings
 
 
 class Replica(OfReplica):
-    """All that is known of one replica, joined."""
+    """Joined record of one replica."""
 
-    settings: dict[str, Any]  # the method's settings at this level
+    settings: dict[str, Any]  # of the method at this level
     metrics: dict[str, float]
     ledger: Ledger
     seconds: float = 0.0
     started: float | None = None  # None: nothing ran
     ended: float | None = None
-    origin: int = 0  # its place among the record's `origins`
+    origin: int = 0  # index in the record's `origins`
     measured_by: int | None = None  # version of measuring
     attacks: tuple[Attack, ...] = ()  # on the code of its level
     noise: Noise = "float32"
 
 
 class Record(Strict):
-    """A row or an account with everything that is known of it. MLflow and the report are drawn from these."""
+    """Joined record of a row or an account, for the report and MLflow."""
 
     row: str
     paper: str
@@ -449,13 +446,13 @@ class Record(Strict):
     budget: str
     search: str | None
     replicas: tuple[Replica, ...]
-    history: str | None  # digest of reports/histories/ROW.csv; None: accounting alone, nothing was trained
+    history: str | None  # digest of reports/histories/ROW.csv; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None
 
     @property
     def provenance(self) -> Provenance:
-        """What made the first replica; `origins` has the others'."""
+        """Origin of the first replica; `origins` has all."""
         return self.origins[0]
 
     def digest(self) -> str:
@@ -463,11 +460,11 @@ class Record(Strict):
         return digest_json(self.model_dump(mode="json"))
 
 
-class Audit(Kept):
-    """`reports/audits/ROW.json`: what attacks on a row's code show; in `models/`, on its own trainings."""
+class Audit(RecordFile):
+    """`reports/audits/ROW.json`: attacks on a row's code; in `models/`, attacks on its final models."""
 
     row: Key
-    made_by: dict[str, int]  # versions of the 'method' and 'model' that were attacked, and of the 'audit'
+    made_by: dict[str, int]  # versions of the attacked 'method' and 'model', and of the 'audit'
     versions: Versions
     attacks: tuple[Attack, ...]
-    why_none: Statement | None = None  # why there is nothing to attack
+    why_none: Statement | None = None  # reason why there is nothing to attack

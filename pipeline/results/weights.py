@@ -1,4 +1,4 @@
-"""The weights that training leaves: ``runs/ROW/``, a file a replica, which DVC carries and git doesn't."""
+"""Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
 import os
 from pathlib import Path
@@ -17,20 +17,20 @@ ENDING = ".safetensors"
 
 
 def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
-    """Where a replica's weights lie: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
+    """Path of a replica's weights: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
     return root / RUNS / row / f"{level},seed={seed}{ENDING}"
 
 
 def write_weights(path: Path, model: "Tensors") -> str:
-    """Write a replica's tensors, on the CPU, beside their place and then rename; returns the file's digest.
+    """Write a replica's tensors atomically and return the file's digest.
 
     Raises:
-        UserError: the disk is full or can't be written; what was there is then untouched.
+        UserError: the disk is full or can't be written; the old file is then unchanged.
     """
     import safetensors.torch
     import torch
 
-    # safetensors takes whole tensors alone, and the model's are views of those of all replicas
+    # safetensors takes no views, and the model's tensors are views of those of all replicas
     apart = {name: value.clone(memory_format=torch.contiguous_format) for name, value in model.items()}
     content = safetensors.torch.save(apart)
     write_bytes(path, content)
@@ -38,10 +38,10 @@ def write_weights(path: Path, model: "Tensors") -> str:
 
 
 def read_weights(path: Path, expected: str | None, device: "torch.device") -> "Tensors":
-    """A replica's tensors, on ``device``; ``expected`` is the digest that its run says.
+    """Read a replica's tensors onto ``device``; ``expected`` is the digest in its run.
 
     Raises:
-        UserError: the file is missing, as in a fresh clone, or is not the one that training left.
+        UserError: the file is missing, as in a fresh clone, or has another digest.
     """
     import safetensors.torch
 
@@ -59,10 +59,10 @@ def read_weights(path: Path, expected: str | None, device: "torch.device") -> "T
             f"delete it, and `dvc pull train@{row}` or train it again"
         ) from problem
     try:
-        # in one order, as safetensors has another in each process
+        # sorted, because the order of safetensors differs between processes
         tensors = sorted(safetensors.torch.load(content).items())
         return {name: value.to(device) for name, value in tensors}
-    # of a file that somebody else made, with a run that vouches for it, it raises whatever it comes to
+    # a malicious file with a matching run may raise any exception
     except Exception as problem:
         raise UserError(f"{path}: no weights: {shown(str(problem))}") from problem
 

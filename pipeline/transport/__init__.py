@@ -1,4 +1,4 @@
-"""Rows trained elsewhere: `pack` puts their results into one file there, `adopt` takes them in here."""
+"""Rows trained elsewhere: `pack` writes their results to one file there, `adopt` imports it here."""
 
 from pipeline.transport.adopting import Adopted, adopt
 from pipeline.transport.archive import pack

@@ -1,8 +1,8 @@
-"""Taking in a pack's replicas whose settings, data and versions are those of this checkout.
+"""Import of a pack's replicas whose settings, data and versions are those of this checkout.
 
-DVC signs every file of the workspace, so these checks alone keep out numbers that were made from something
-else. Replicas that stand here stay, the pack's with the same level and seed count as replaced trainings, and
-ledgers are computed anew.
+DVC signs any file of the workspace, so only these checks keep out numbers made from something else. Valid
+replicas here are kept; the pack's replicas of the same level and seed count as replaced trainings. Ledgers
+are computed anew.
 """
 
 import os
@@ -45,12 +45,12 @@ class Adopted:
 
 
 def adopt(settings: Settings, source: Path) -> list[Adopted]:
-    """Check every row of a pack against this checkout, place them all, and have DVC sign whole ones.
+    """Check all rows of a pack against this checkout, place their files, and have DVC sign complete rows.
 
-    A row whose other replicas are still to be trained is not signed: DVC would take it for done.
+    A row with missing replicas is not signed, because DVC would take it as done.
 
     Raises:
-        UserError: a file is damaged, or settings, data or versions differ; nothing has then been placed.
+        UserError: a file is damaged, or settings, data or versions differ; then no file has been placed.
     """
     with _staging() as staged:
         packed = archive.read(source, staged).rows
@@ -65,18 +65,18 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
 
 @dataclass(frozen=True)
 class _Merged:
-    """A row as it will be, staged."""
+    """A merged and staged row."""
 
     row: str
     taken: int
     packed: int
-    kept: tuple[str, ...]  # a line per replica of the pack that was not taken
+    kept: tuple[str, ...]  # a line for each replica of the pack that was not imported
     parts: tuple[Path, ...]
 
 
 @contextmanager
 def _staging() -> Iterator[Path]:
-    """A folder on the disk of the results, so that placing them is renaming."""
+    """Temporary folder on the disk of the results, so that files are placed by renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
         folder = beside(STAGING / "adopt")
@@ -89,10 +89,10 @@ def _staging() -> Iterator[Path]:
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
-    """Stage the row with its replicas of here and there under ``merged``.
+    """Stage the row with its replicas of here and of the pack under ``merged``.
 
     Raises:
-        UserError: nothing of it was made from what is here, or the pack contradicts itself.
+        UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
     """
     there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
     declared = settings.row(row)
@@ -161,14 +161,14 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (staged / path).rename(target / path)
             parts.append(path)
-    # the run last: it vouches for the others
+    # the run last, because it has the digests of the others
     texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
     kept = tuple(_kept(there, replica, keep) for replica in there.replicas if replica.key in names)
     return _Merged(row, len(new), len(there.replicas), kept, (*parts, *(path(row) for path in texts)))
 
 
 def _kept(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
-    """Line about a replica of the pack whose place is taken here."""
+    """Line about a replica of the pack that a valid replica here stands for."""
     name = f"{replica.level}, seed {replica.seed}"
     if replica.identity in {here.identity for here in standing}:
         return f"{name}: here already"
@@ -180,10 +180,10 @@ def _kept(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
 
 
 def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
-    """Replaced trainings of both records, and those of both that do not stand in the merged one.
+    """Replaced trainings of both records, and trainings of both that are not in the merged record.
 
-    Trainings that were replaced before each had an identity are summed, unless the pack holds nothing but
-    trainings that are known here: then it was adopted before, or was made from this record.
+    Trainings replaced before identities existed are summed, unless all of the pack's trainings are known
+    here: then the pack was adopted before, or was made from this record.
     """
     runs = [here, there] if here else [there]
     gone = [
@@ -240,7 +240,7 @@ def _check_replicas(
 
 
 def _check_statements(where: str, replica: Trained, there: Run, settings: Settings) -> None:
-    """Compare a replica's statements with those that its data ask for.
+    """Compare a replica's statements with the statements for its data.
 
     Raises:
         UserError: one is missing or unknown.
@@ -259,7 +259,7 @@ def _check_statements(where: str, replica: Trained, there: Run, settings: Settin
 
 
 def _place(staged: Path, parts: list[Path]) -> None:
-    """Move all parts to where they belong, or none. What was there stays until what replaces it is there."""
+    """Move all staged files to their places, or none; after an error the old files are back."""
     with ExitStack() as undo:
         for part in parts:
             part.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The file a pack is: a gzipped tar whose first member says what the others must be."""
+"""Format of a pack: a gzipped tar; its first member, the manifest, has the digests of the others."""
 
 import gzip
 import os
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 
 
 class PackedRow(Strict):
-    """What a pack says of one row; its run has the digests of settings, code and data."""
+    """Files of one row in a pack; the row's run has the digests of settings, code and data."""
 
     files: dict[str, str]  # path -> digest
     weights: bool  # False: left out, to save room
@@ -38,11 +38,11 @@ class Manifest(Strict):
 
 
 class _Damage(Exception):
-    """A pack that isn't whole, or tries to be more than a pack."""
+    """A pack is incomplete, or has unexpected contents."""
 
 
 def write(target: Path, manifest: Manifest) -> None:
-    """Write the manifest and the files it lists, atomically; the same input gives the same bytes."""
+    """Write the manifest and its files atomically; equal input gives equal bytes."""
     head = (manifest.model_dump_json(indent=2) + "\n").encode()
     with (
         replacing(target) as file,
@@ -57,10 +57,10 @@ def write(target: Path, manifest: Manifest) -> None:
 
 
 def read(source: Path, staged: Path) -> Manifest:
-    """Extract what the manifest lists under ``staged``, each file by its digest.
+    """Extract the manifest's files under ``staged`` and compare their digests.
 
     Raises:
-        UserError: the file is not a pack, is damaged, or holds anything that is not a row's own.
+        UserError: the file is not a pack, is damaged, or has a file that doesn't belong to its rows.
     """
     with reading(source):
         file = source.open("rb")
@@ -68,23 +68,23 @@ def read(source: Path, staged: Path) -> Manifest:
     try:
         with file, gzip.GzipFile(fileobj=file) as stream:
             content = _Bounded(stream, most)
-            # as a stream, which goes neither back nor ahead
+            # as a stream, without seeking
             with tarfile.open(fileobj=content, mode="r|") as tar:  # type: ignore[call-overload]
                 manifest = _unpack(tar, staged)
-            # what follows the last member has a checksum of everything before it
+            # gzip compares its checksum at the end of the stream
             while content.read(CHUNK):
                 pass
     except (ValidationError, tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, _Damage) as problem:
         first = str(problem.errors()[0]["msg"]) if isinstance(problem, ValidationError) else problem
         raise UserError(f"{source}: not a pack, or damaged: {first}") from problem
-    # of headers that no tar writes
+    # raised for malformed headers
     except (ValueError, OverflowError, RecursionError) as problem:
         raise UserError(f"{source}: not a pack, or damaged: {shown(str(problem))}") from problem
     return manifest
 
 
 def _unpack(tar: tarfile.TarFile, staged: Path) -> Manifest:
-    """Write the members under ``staged``, each by its digest in the manifest, which comes first."""
+    """Write the members under ``staged`` and compare each with its digest in the manifest."""
     head = tar.next()
     if head is not None and head.size > MANIFEST_BYTES:
         raise _Damage(f"its first member has {head.size} bytes")
@@ -109,13 +109,13 @@ def _unpack(tar: tarfile.TarFile, staged: Path) -> Manifest:
 
 
 class _Bounded:
-    """A stream that ends in an error where it gives more than it may."""
+    """Stream with a limit on its size; reading more is an error."""
 
     def __init__(self, stream: gzip.GzipFile, most: int):
         self.stream, self.left = stream, most
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes of the stream; all of it where ``size`` is negative."""
+        """Read at most ``size`` bytes; all of the stream if ``size`` is negative."""
         content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
         self.left -= len(content)
         if self.left < 0:
@@ -138,14 +138,14 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> IO[bytes]:
     return content
 
 
-def always(row: str) -> tuple[Path, ...]:
-    """The files of a row that every pack has; weights are besides."""
+def required_files(row: str) -> tuple[Path, ...]:
+    """Files of a row that every pack has; weights are optional."""
     return records.run_path(row), records.history_path(row), records.evaluation_path(row)
 
 
 def _check_names(row: str, packed: PackedRow) -> None:
-    """Only a row's own files, under names that can't lead out of their folder."""
-    due = {path.as_posix() for path in always(row)}
+    """Make sure that a row has its own files only, under names that can't leave their folder."""
+    due = {path.as_posix() for path in required_files(row)}
     for name in packed.files.keys() - due:
         path = PurePosixPath(name)
         inside = path.parent == PurePosixPath(RUNS.name, row) and str(path) == name
@@ -158,12 +158,12 @@ def _check_names(row: str, packed: PackedRow) -> None:
 
 
 def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
-    """Write what ran and what was measured of ``rows``, and their ``weights`` if asked, to ``target``.
+    """Write the runs, curves and evaluations of ``rows`` to ``target``, with their ``weights`` if asked.
 
-    Ledgers stay behind: they are computed anew where a pack is adopted.
+    Ledgers are left out, because `adopt` computes them anew.
 
     Raises:
-        UserError: a row has not been trained or evaluated, weights are missing where all are asked for, or
+        UserError: a row has not been trained or evaluated, weights are missing though asked for, or
             ``target`` is one of the files to pack.
     """
     if target.is_dir():
@@ -183,7 +183,7 @@ def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
     if lacking := next((path for path in heavy if not path.exists()), None):
         raise UserError(f"{lacking}: missing; --without-weights packs the row without")
     try:
-        files = {path.as_posix(): digest_file(path) for path in (*always(row), *heavy)}
+        files = {path.as_posix(): digest_file(path) for path in (*required_files(row), *heavy)}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
     return PackedRow(files=files, weights=weights)

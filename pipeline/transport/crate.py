@@ -1,7 +1,7 @@
 """RO-Crate of rows: records, printed values with the commands that rebuild them, and metadata of the data.
 
-`ro-crate-metadata.json` is RO-Crate 1.1 and `croissant/NAME.json` Croissant 1.0, both as plain JSON-LD. The
-same records give the same bytes: dates are those of the training runs.
+`ro-crate-metadata.json` is RO-Crate 1.1 and `croissant/NAME.json` Croissant 1.0, both plain JSON-LD. Equal
+records give equal bytes: dates are those of the training runs.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from pipeline.transport import archive
 
 PROFILE, CROISSANT = "https://w3id.org/ro/crate/1.1", "http://mlcommons.org/croissant/1.0"
 METADATA, CLAIMS = "ro-crate-metadata.json", "claims.json"
-# files of the laboratory that belong to every crate, where they are there
+# files of the laboratory in every crate, if they exist
 COMMON = (PARAMS, *map(Path, ("requirements.lock", "pyproject.toml", "LICENSE", "CITATION.cff")))
 TYPES = {
     ".json": "application/json",
@@ -40,7 +40,7 @@ _PLAIN = (
     "isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "
     "samplingRate separator source subField transform"
 )
-# the standard context of Croissant, written out so that readers need no network
+# standard context of Croissant, in full so that readers need no network
 CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -89,7 +89,7 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
 
 
 def croissant(entry: Entry, published: str) -> dict[str, Any]:
-    """Croissant metadata of a catalogue's data set, whose files are named with addresses and checksums."""
+    """Croissant metadata of a catalogue's data set, with addresses and checksums of its files."""
     official = entry.edition(catalog.OFFICIAL)
     distribution = []
     for file in official.files:
@@ -132,15 +132,15 @@ def _record(key: str, settings: Settings) -> tuple[Record, Run]:
 
 
 def _files(key: str) -> Iterator[Path]:
-    """Record files of a row, those that are there."""
-    yield from map(Path, archive.always(key))
+    """Existing record files of a row."""
+    yield from map(Path, archive.required_files(key))
     for path in (records.ledger_path(key), records.audit_path(key)):
         if Path(path).exists():
             yield Path(path)
 
 
 def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Each level of a row: printed and measured value, tolerance, privacy, command and time."""
+    """Printed and measured value, tolerance, privacy, command and time of each level of a row."""
     row = settings.rows[key]
     paper = papers.load(row.paper)
     table = paper.tables.get(row.table)
@@ -247,7 +247,7 @@ def _metadata(
 
 
 def _dataset(entry: Entry) -> dict[str, Any]:
-    """A public data set, which the crate describes and doesn't contain."""
+    """Public data set, which the crate describes and doesn't contain."""
     return {
         "@id": _home(entry),
         "@type": "Dataset",
@@ -276,12 +276,12 @@ def _action(key: str, run: Run, described: set[str]) -> dict[str, Any]:
 
 
 def _address(edition: Edition, file: File) -> str:
-    """Address of a file, or of the archive that it lies in."""
+    """Address of a file, or of the archive that contains it."""
     return f"{edition.bases[0]}{file.name}" if edition.bases else edition.archives[0].addresses[0]
 
 
 def _home(entry: Entry) -> str:
-    """Address of a data set's first file, which stands for the data set."""
+    """Address of a data set's first file, as the identifier of the data set."""
     official = entry.edition(catalog.OFFICIAL)
     return _address(official, official.files[0])
 

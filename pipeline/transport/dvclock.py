@@ -1,4 +1,4 @@
-"""Having DVC sign results that it has not made itself."""
+"""Entries of dvc.lock for results that DVC has not made itself."""
 
 import hashlib
 import importlib.util
@@ -29,25 +29,26 @@ EMPTY = "d751713988987e9331980363e24189ce.dir"  # DVC's hash of an empty folder
 
 
 def available() -> bool:
-    """Whether there is a DVC here, and stages for it. Training on another machine needs neither."""
+    """Return whether DVC is installed and its stages are here; training on another machine needs neither."""
     return STAGES.exists() and importlib.util.find_spec("dvc") is not None
 
 
 def stages_of(row: str) -> tuple[str, ...]:
-    """DVC's stages that make what is known of a row, but for its audit."""
+    """DVC's stages of a row, without its audit."""
     return tuple(f"{stage}@{row}" for stage in ("train", "evaluate", "ledger"))
 
 
 def sign(settings: Settings, stages: Sequence[str]) -> bool:
-    """Have DVC take what lies here as the results of ``stages``, so that it doesn't run them again.
+    """Have DVC record the present files as results of ``stages``, so that it doesn't run these stages again.
 
-    As `dvc commit --force` of each stage, but the lock is written once, and whole or not at all: DVC writes
-    it anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that
-    aren't here keep the hash that they were signed with; weights that nobody kept are an empty folder's.
-    False: there is no DVC pipeline here.
+    This is `dvc commit --force` of each stage, but the lock is written once and atomically: DVC writes it
+    anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that aren't
+    here keep their recorded hash; weights that were never kept get the hash of an empty folder.
+
+    Returns False if there is no DVC pipeline here.
 
     Raises:
-        UserError: DVC can't; the line says why.
+        UserError: DVC fails; the message has its reason.
     """
     if not available():
         return False
@@ -62,7 +63,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
 
     try:
         with Repo() as repo, repo.lock:
-            _lock()  # or one line says what is wrong with it
+            _lock()  # raises a one-line error if the lock is damaged
             lock: dict[str, Any] = {"schema": "2.0"}
             if LOCK.exists():
                 lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
@@ -82,7 +83,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
 
 
 def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
-    """Give data and weights that aren't here the hash that the lock has of them; whether there are any."""
+    """Give absent data and weights their hash in the lock; return whether any are absent."""
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
 
@@ -101,19 +102,19 @@ def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
 
 
 class Signed:
-    """What the lock holds, read once."""
+    """Contents of the lock, read once."""
 
     def __init__(self) -> None:
-        """Read it; nothing is held where there is none.
+        """Read the lock; without one, the contents are empty.
 
         Raises:
-            UserError: it is no lock of DVC's.
+            UserError: the file is no lock of DVC.
         """
         self.stages = _lock()
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Of each stage that of `reports/identity.json`."""
+        """Digest of `reports/identity.json` in the lock, by stage."""
         name = entries.PATH.as_posix()
         return {
             stage: digest
@@ -122,7 +123,7 @@ class Signed:
         }
 
     def holds(self, stage: str, digest: str, paths: Sequence[Path]) -> bool:
-        """Whether it holds a stage with this digest, and with these files of its outputs as they are here."""
+        """Return whether the lock has a stage with this digest and these output files as they are here."""
         if stage not in self.stages or self.digests.get(stage) != digest:
             return False
         signed = {out.path: out.md5 for out in self.stages[stage].outs}
@@ -130,10 +131,10 @@ class Signed:
 
 
 def changed(keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
-    """What is not what DVC signed: each output's path, and the stage that made it; of these keys, or of all.
+    """Outputs that differ from the lock: path and stage, for these keys or for all.
 
-    An output that has not its stage's own key for a name is another stage's, or nobody's. Data and weights
-    may be elsewhere; what git carries may not.
+    An output that isn't named by its stage's key belongs to another stage, or to none. Data and weights may
+    be absent; files in git may not.
     """
     for stage, entry in _lock().items():
         key = stage.partition("@")[2]
@@ -147,24 +148,24 @@ def changed(keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
 
 
 class _Signed(BaseModel):
-    """What is read of an output in the lock."""
+    """Output of a stage in the lock."""
 
     path: str
     md5: str | None = None
 
 
 class _Stage(BaseModel):
-    """What is read of a stage in the lock."""
+    """Stage in the lock."""
 
     params: dict[str, dict[str, Any]] = Field(default_factory=dict)
     outs: list[_Signed] = Field(default_factory=list)
 
 
 def _lock() -> dict[str, _Stage]:
-    """The lock's entries; none where there is no lock.
+    """Stages of the lock; none if there is no lock.
 
     Raises:
-        UserError: it is no lock of DVC's.
+        UserError: the file is no lock of DVC.
     """
     if not LOCK.exists():
         return {}
@@ -175,7 +176,7 @@ def _lock() -> dict[str, _Stage]:
 
 
 def _md5(path: Path) -> str:
-    """DVC's hash of a file, or of a folder: that of a list of its files with theirs."""
+    """DVC's hash of a file, or of a folder: the hash of the list of its files with their hashes."""
     if not path.is_dir():
         return hashlib.md5(path.read_bytes()).hexdigest()
     files = sorted(each for each in path.rglob("*") if each.is_file())
@@ -184,12 +185,12 @@ def _md5(path: Path) -> str:
 
 
 def dvc(*arguments: str) -> str:
-    """What a command of DVC prints.
+    """Output of a DVC command.
 
     Raises:
-        UserError: it failed; the last line it printed says why.
+        UserError: the command failed; the message has its last line.
     """
-    # As a module of this Python: `dvc` need not be on the PATH.
+    # as a module of this Python, because `dvc` may not be on the PATH
     command = [sys.executable, "-m", "dvc", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Weights of a pack, compared with the network that its run names."""
+"""Comparison of a pack's weights with the network that its run names."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -22,9 +22,9 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     """Make sure that a file holds finite tensors of the network that a replica trained.
 
     Args:
-        path: the file, whose digest was compared before.
-        replica: its entry in ``run``, whose settings were compared with params.yaml before.
-        run: that of the pack.
+        path: the file; its digest has been compared.
+        replica: its entry in ``run``; its settings have been compared with params.yaml.
+        run: the pack's run.
         settings: params.yaml.
 
     Raises:
@@ -32,7 +32,7 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     """
     try:
         tensors = safetensors.torch.load_file(path)
-    # a file that another program made may raise anything
+    # a malicious file may raise any exception
     except Exception as problem:
         raise UserError(f"no weights: {shown(str(problem))}") from problem
     config = method_settings()[run.method].recorded(replica.settings)
@@ -62,7 +62,7 @@ def _problem(tensors: dict[str, Tensor], net: nn.Module, kept: Collection[str]) 
     if missing := expected - tensors.keys():
         return f"another network's: {shown(min(missing))} is missing"
     for name, value in sorted(tensors.items()):
-        shape = shapes.get(name, value)  # a method of one's own may keep tensors of any shape
+        shape = shapes.get(name, value)  # a laboratory's method may keep tensors of any shape
         if name not in expected:
             return f"another network's: {shown(name)} is not of it"
         if (shape.shape, shape.dtype) != (value.shape, value.dtype):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.ledgers.precision import SAME, down, up
+from pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.results.schema import Entry, Ledger
 from pipeline.verification import _entry_difference
@@ -25,7 +25,7 @@ def test_noise_in_the_last_digits_is_not_kept() -> None:
 @pytest.mark.parametrize("value", [2.5168433891672035, 7.3e6 + 1 / 3, 1e-4 / 3, 298.3])
 def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None:
     assert down(value) <= value <= up(value)
-    assert up(value) == pytest.approx(value, rel=SAME)
+    assert up(value) == pytest.approx(value, rel=MACHINE_TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
     kept = make_ledger(FIXED, 90, 1e-5, "rdp")
     assert kept.epsilon_upper is not None
     for apart, said in (
-        (1 + 0.9 * SAME, None),
-        (1 + 2 * SAME, "epsilon_upper"),
-        (1 - 2 * SAME, "epsilon_upper"),
+        (1 + 0.9 * MACHINE_TOLERANCE, None),
+        (1 + 2 * MACHINE_TOLERANCE, "epsilon_upper"),
+        (1 - 2 * MACHINE_TOLERANCE, "epsilon_upper"),
     ):
         other = kept.model_copy(update={"epsilon_upper": kept.epsilon_upper * apart})
         entries = [Entry(level="sigma=1", seed=0, ledger=ledger) for ledger in (kept, other)]

@@ -9,7 +9,7 @@ import torch
 
 from pipeline.errors import UserError
 from pipeline.files import digest_file
-from pipeline.ledgers.precision import SAME
+from pipeline.ledgers.precision import MACHINE_TOLERANCE
 from pipeline.params import Settings, load
 from pipeline.results import records
 from pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
@@ -73,4 +73,4 @@ def test_a_published_number_stands(key: str, settings: Settings) -> None:
         assert replica.metrics.get("test_accuracy") == accuracy
         for now, then in ((replica.ledger.claimed, claimed), (replica.ledger.epsilon_upper, epsilon_upper)):
             assert (now is None) == (then is None)
-            assert now is None or then <= now <= then * (1 + SAME)
+            assert now is None or then <= now <= then * (1 + MACHINE_TOLERANCE)

@@ -1,10 +1,9 @@
-"""Accountants beside our own bounds, for a Gaussian mechanism: one module each, found by standing here or
-where `pipeline.extensions` looks.
+"""Further accountants for a Gaussian mechanism, one module each, found by `pipeline.extensions`.
 
-A module has ``epsilons(spending, steps, delta, least)``, which yields what its accountant says after
-``steps`` steps, where ``least`` is the least epsilon that is proven; it yields nothing where its accountant
-has no say. An opinion stands on the ledger beside the bounds, and is never taken for one. A module with
-``SLOW_IMPORT = True`` needs a library that takes seconds to import, and `dprepro epsilon` leaves it out.
+A module has ``epsilons(spending, steps, delta, least)``. It yields its accountant's results after ``steps``
+steps, or nothing if the accountant doesn't apply; ``least`` is the smallest proven epsilon. The ledger shows
+these results next to the bounds and never uses them as bounds. A module with ``SLOW_IMPORT = True`` needs a
+library that takes seconds to import; `dprepro epsilon` leaves it out.
 """
 
 from importlib.metadata import version
@@ -20,10 +19,10 @@ def fast_accountants() -> tuple[ModuleType, ...]:
 
 @cached
 def accountants() -> tuple[ModuleType, ...]:
-    """The modules, in alphabetical order."""
+    """Accountant modules, in alphabetical order."""
     return tuple(accountant.load() for accountant in extensions("accountants").values())
 
 
 def library(name: str) -> str:
-    """A library that accounts, and its version."""
+    """Name and version of an accounting library."""
     return f"{name} {version(name)}"

@@ -1,4 +1,4 @@
-"""How Sander et al. 2022 reckon before they account: Eqs. 3 and 4, of Poisson samples only."""
+"""Formulas of Sander et al. 2022 (Eqs. 3 and 4), for Poisson samples only."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ TAN = f"an approximation for noise multipliers above about {WALL:g}, and no boun
 def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
-    """The classic conversion from Renyi DP, and the closed form of the total amount of noise."""
+    """Epsilon by the classic conversion from Renyi DP, and by the total amount of noise (TAN)."""
     if spending.sampling != "poisson":
         return
     classic = classic_epsilon(spending, steps, delta)
@@ -23,6 +23,6 @@ def epsilons(
         accountant=f"rdp, classic conversion ({library('dp-accounting')})", epsilon=classic, note=CLASSIC
     )
     if spending.first_release is not None:
-        return  # which the total amount of noise has no place for
+        return  # TAN doesn't cover a first release
     eta = signal_to_noise(spending, steps)
     yield AccountantEpsilon(accountant="tan (Eq. 4)", epsilon=tan_epsilon(eta, delta), note=TAN)

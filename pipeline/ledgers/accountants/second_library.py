@@ -1,4 +1,4 @@
-"""A second library's epsilons, Opacus's, which it has of Poisson samples only."""
+"""Epsilons of a second library, Opacus, for Poisson samples only."""
 
 from collections.abc import Iterator
 
@@ -8,21 +8,21 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import AccountantEpsilon
 
 SLOW_IMPORT = True  # Opacus imports torch
-# beyond which Opacus's PRV accountant takes minutes and ends at infinity
+# largest epsilon for Opacus's PRV accountant; beyond it, it takes minutes and returns infinity
 PRV_LARGEST = 1e2
-# whose grid is the finer the more steps there are, and whose transforms carry no smaller delta
+# its grid gets finer with more steps, and its transforms can't resolve a smaller delta
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 
 
 def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
-    """By Renyi DP, and by numerical composition (Gopi et al. 2021) where ``least`` isn't too large for it."""
+    """Epsilon by Renyi DP, and by numerical composition (Gopi et al. 2021) if ``least`` isn't too large."""
     if spending.sampling != "poisson":
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)
     opacus = library("opacus")
-    # at a delta of a half, say, it lands below 0, and what is true there is true at 0
+    # at a large delta, such as .5, Opacus returns a negative epsilon; then 0 is a bound too
     yield AccountantEpsilon(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
     name = f"prv ({opacus})"
     if least > PRV_LARGEST or steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
