@@ -204,7 +204,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     summary = (folder / "reports/summary.csv").read_text()
     assert "mine-t1-lenet5" in summary
     assert "mine-t2-signs" in summary
-    assert (folder / "reports/figures/mine-t2-signs-curves.svg").exists()
+    assert (folder / "reports/papers/mine.html").exists()
     names = "import mlflow; print(*(one.name for one in mlflow.MlflowClient('sqlite:///mlflow.db').search_experiments()))"
     assert set(environment.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
     # the second method trained nothing again, and all is vouched for

@@ -101,7 +101,6 @@ class Table(Strict):
     convergence: bool = True
     # The paper gives the step sizes, so that failing to train with them is a finding without any search.
     rates_given: bool = False
-    slowdown: str | None = None  # a column: how much longer the other levels take to train than this one
     figures: tuple[str, ...] = ()  # further ones, by their modules' names
     lines: tuple[Line, ...] = ()
 
@@ -126,8 +125,6 @@ class Table(Strict):
         named = {self.baseline} - {None} | {key for pair in self.argues for key in (pair.left, pair.right)}
         if unknown := sorted(map(str, named - keys)):
             raise ValueError(f"baseline, argues: no line {', '.join(unknown)}; allowed: {', '.join(keys)}")
-        if self.slowdown is not None and self.slowdown not in self.columns:
-            raise ValueError(f"slowdown: not in columns: {self.slowdown}")
         return self
 
     @field_validator("figures")

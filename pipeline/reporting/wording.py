@@ -1,6 +1,5 @@
 """Text of numbers, levels and ledgers, the same in every table and on every page."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from math import isinf
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Caveat, Cell, RowResult, TableResult
+from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
 from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
@@ -289,12 +288,6 @@ def cell_text(cell: Cell, decimals: int | None) -> str:
     failed = convergence(cell)
     text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
     return text + (f" [{cell.untried}]" if cell.untried else "")
-
-
-def row_words(row: RowResult, shared: Sequence[Caveat] = ()) -> str:
-    """A row's key, variant, N and caveats, without the ``shared`` ones."""
-    parts = [part for part in (row.key, row.variant, examples_words(row)) if part]
-    return ", ".join(parts) + "".join(f" [{caveat.words}]" for caveat in row.caveats if caveat not in shared)
 
 
 def examples_words(row: RowResult) -> str:

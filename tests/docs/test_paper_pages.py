@@ -30,9 +30,15 @@ def test_every_paper_has_a_page() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_its_numbers_stand_in_the_tables_it_links(page: Path) -> None:
     text = read(page)
-    linked = [page.parent / link for link in re.findall(r"\]\(([^)]+/tables/[^)]+)\)", text)]
-    assert all(path.name.startswith(page.stem) for path in linked)
-    tables = "\n".join(path.read_text(encoding="utf-8") for path in linked)
+    report = (ROOT / f"reports/papers/{page.stem}.html").read_text(encoding="utf-8")
+    places = re.findall(r"\]\([^)]*/reports/papers/([^)#]+)#([^)]+)\)", text)
+    assert {name for name, _ in places} == {f"{page.stem}.html"}
+    # a section ends where the next one begins
+    starts = sorted(found.start() for found in re.finditer(r'<(?:section|div)[^>]* id="[\w-]+"', report))
+    tables = ""
+    for _, anchor in places:
+        start = report.index(f'id="{anchor}"')
+        tables += report[start : next((end for end in starts if end > start), len(report))]
     typed = [next(filter(None, groups)) for groups in NUMBER.findall(text)]
     assert typed
     for number in typed:

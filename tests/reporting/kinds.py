@@ -26,7 +26,6 @@ FIGURE = '''"""The table's name as a figure."""
 
 from pipeline.reporting.results import TableResult
 
-SUFFIX = "toy"
 TITLE = "A toy of {}"
 CAPTION = "Drawn by a toy."
 

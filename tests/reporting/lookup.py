@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.params import Settings
-from pipeline.reporting.drawing import curves
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
-from pipeline.reporting.pages.environment import render
+from pipeline.reporting.pages import environment
 from pipeline.reporting.pages.views import table_view
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
@@ -75,11 +74,13 @@ def drawn(svg: str | None, *texts: str) -> str:
     return svg
 
 
-def curves_of(table: TableResult) -> list[str]:
-    """The training curves of those of its rows that have some, as SVG."""
-    return [svg for row in table.rows if (svg := curves.draw(row, table))]
+def section(table: TableResult) -> str:
+    """The table's section of a page as read, from its cells to its rows' ledgers."""
+    template = '{% from "section.html" import filled with context %}{{ filled(section) }}'
+    page = environment._environment().from_string(template).render(section=table_view(table), up="")
+    return markup.words(page)
 
 
-def markdown(table: TableResult) -> str:
-    """The table as `dprepro report` writes it beside the pages."""
-    return render("table.md", view=table_view(table, {}, 1))
+def shown(table: TableResult) -> str:
+    """The cells of its section alone."""
+    return section(table).partition("As a plot")[0].partition("Row by row")[0]

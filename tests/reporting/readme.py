@@ -24,11 +24,12 @@ def generated(results: list[PaperResult]) -> str:
     names = {result.key: short(result.paper) for result in results}
     by_paper = [findings.render_findings(result) for result in results]
     listed = [
-        f"- **{names[finding.paper]}.** {finding.text} ([table](reports/tables/{finding.table}.md))"
+        f"- **{names[finding.paper]}.** {finding.text} "
+        f"([table](reports/papers/{finding.paper}.html#{finding.table}))"
         for finding in findings.first(by_paper)[:FINDINGS]
     ]
-    head = counts.OVERVIEW
-    lines = [head, ("---",) * len(head), *counts.overview(*results)]
+    head, *rest = counts.overview(*results)
+    lines = [head, ("---",) * len(head), *rest]
     counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(*results)))
     findings_text = "\n".join(_wrapped(line, "  ") for line in listed)
     return "\n\n".join([first, *counted, findings_text, *figures, last]) + "\n\n"

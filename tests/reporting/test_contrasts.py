@@ -9,7 +9,7 @@ from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.tables import csv
+from pipeline.reporting.summary import contrasts_csv
 from tests.reporting.made_up import toys
 
 ONE = (90.0, 90.1, 90.2)
@@ -48,7 +48,7 @@ def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> No
     assert (made.status, made.argued) == (status, True)
     assert made.ours is not None
     assert made.ours.value == pytest.approx(ours)
-    (line,) = csv.contrasts_csv([made]).splitlines()[1:]
+    (line,) = contrasts_csv([made]).splitlines()[1:]
     assert status in line
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from pipeline.errors import UserError
@@ -10,7 +11,6 @@ from pipeline.params import Settings
 from pipeline.reporting.drawing import accuracy_privacy
 from pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
 from pipeline.reporting.report import Report
-from pipeline.reporting.tables import csv
 from tests.reporting.made_up import dpsgd
 
 PAPER = """
@@ -40,9 +40,7 @@ def summary(tmp_path: Path) -> Path:
         {**bound, "ours": 3.0, "metric": "auc"},
     ]
     common = {"paper": "second", "line": "features", "data": "mnist-of-theirs", "raw": "mnist"}
-    rows = [{column: {**common, **line}.get(column, "") for column in csv.SUMMARY} for line in lines]
-    text = "\n".join(",".join(map(str, row)) for row in [csv.SUMMARY, *(row.values() for row in rows)])
-    path.write_text(text + "\n")
+    pd.DataFrame([common | line for line in lines]).to_csv(path, index=False)
     return path
 
 

@@ -4,39 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reporting.drawing import curves, levels, style
-from pipeline.reporting.figures import gradient_norms
+from pipeline.reporting.drawing import accuracy_privacy, levels, style
+from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from tests.reporting import lookup
-from tests.reporting.lookup import curves_of, drawn
+from tests.reporting.lookup import drawn
 from tests.reporting.made_up import dpsgd
 
 
-def test_a_training_of_one_note_is_a_point(tmp_path: Path, table: TableResult) -> None:
-    """A line needs two."""
-    declared = dpsgd.settings()
-    record = dpsgd.record(dpsgd.PLAIN, declared)
-    notes = ((each.level, each.seed, 54, 1, "validation_accuracy", 0.5) for each in record.replicas)
-    dpsgd.put(record, tmp_path, notes)
-    (point,) = curves_of(lookup.table(declared, tmp_path))
-    assert point.count("<use") > drawn(curves.draw(table.rows[0], table)).count("<use")
-
-
-def test_without_histories_or_numbers_nothing_is_drawn(tmp_path: Path, table: TableResult) -> None:
+def test_without_numbers_nothing_is_drawn(tmp_path: Path, table: TableResult) -> None:
     nothing = lookup.table(dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS}), tmp_path)
     assert levels.draw(nothing) is None
-    assert curves_of(nothing) == []
     # a line that was only accounted for, at a level of its own, has neither a point nor a printed value
     lines = tuple(replace(line, rows=()) for line in table.lines)
     assert levels.draw(replace(table, levels=("noise_multiplier=1.1",), lines=lines)) is None
 
 
-def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableResult) -> None:
-    inlined = [
-        style.themed(svg, 'A "title"')
-        for svg in (levels.draw(table), curves.draw(table.rows[0], table))
-        if svg
-    ]
+def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableResult, written: Report) -> None:
+    drawings = levels.draw(table), accuracy_privacy.draw(written.papers)
+    inlined = [style.themed(svg, 'A "title"') for svg in drawings if svg]
     ids: list[str] = []
     for svg in inlined:
         parsed = ElementTree.fromstring(svg.replace("xlink:href", "href"))
@@ -49,7 +35,7 @@ def test_inlined_figures_take_the_pages_colours_and_share_no_ids(table: TableRes
 
 def test_a_label_with_dollars_is_no_formula(tmp_path: Path) -> None:
     label = r"at $\eps$ and 5$"
-    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": label}})
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": label, "line": None}})
     dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
     table = lookup.table(declared, tmp_path)
     drawn(levels.draw(table), label)
@@ -69,18 +55,3 @@ def test_levels_far_apart_stand_on_a_logarithmic_axis(
 ) -> None:
     at, logarithmic = levels._places(levels_of)
     assert (list(at.values()), logarithmic) == places
-
-
-def test_histograms_of_gradient_norms_have_a_figure_of_their_own(tmp_path: Path) -> None:
-    declared = dpsgd.settings()
-    record = dpsgd.record(dpsgd.PLAIN, declared)
-    lines = [
-        ("epsilon=1", seed, note, note, f"gradient_norms/{edge:g}", share)
-        for seed in range(3)
-        for note in (1, 2, 3)
-        for edge, share in ((0.0, 0.25 * note), (0.0625, 1 - 0.25 * note), (0.125, 0.0))
-    ]
-    assert gradient_norms.draw(lookup.table(declared, tmp_path)) is None
-    dpsgd.put(record, tmp_path, lines)
-    svg = gradient_norms.draw(lookup.table(declared, tmp_path))
-    drawn(svg, "DPSGD (LeNet-5), ε = 1", dpsgd.PLAIN, "first note", "last", "where gradients are clipped")

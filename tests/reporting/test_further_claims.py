@@ -10,7 +10,6 @@ from pipeline.reporting.caveats import stale_caveats
 from pipeline.reporting.claims.curves import Overtakes, overtaking
 from pipeline.reporting.claims.ledgers import SameGuarantee
 from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.figures import relevance_pictures
 from pipeline.reporting.gather import Sources, fill
 from pipeline.results import records
 from tests.reporting.lookup import outcome
@@ -105,28 +104,6 @@ def test_neither_a_reduced_budget_nor_failed_training_speaks_against_noise(accur
     cell = row.also["noise"]["sigma=0"]
     assert row.cells["sigma=0"].caveat == "reduced budget: 50 epochs"
     assert (cell.mean.value, cell.caveat, cell.untried, cell.converged) == (2.0, None, None, 3)  # no percent
-
-
-def test_relevances_of_channels_are_added_up_and_the_first_seeds_last_note_counts(tmp_path: Path) -> None:
-    (row,) = ran(tmp_path).lines["t/one"].rows
-    lines = [
-        (
-            "sigma=0",
-            seed,
-            note,
-            float(note),
-            f"relevance/{channel}/0/{column}",
-            10.0 * note + column + 5 * seed,
-        )
-        for seed in (0, 1)
-        for note in (1, 2)
-        for channel in (0, 1, 2)
-        for column in (0, 1)
-    ]
-    assert list(relevance_pictures.pictures(row)) == []
-    dpsgd.write_history("one", tmp_path, lines)
-    ((level, picture),) = relevance_pictures.pictures(row)
-    assert (level, picture.tolist()) == ("sigma=0", [[60.0, 63.0]])
 
 
 def test_an_account_of_other_settings_is_marked() -> None:

@@ -75,11 +75,11 @@ def test_a_claim_without_a_test_says_why() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        (["holds", "holds"], "points to yes"),
-        (["holds", "undecided", "undecided", "not run"], "points to yes, in 1 of 3"),
-        (["holds", "fails", "undecided"], "points to no, in 1 of 3"),
-        (["fails", "not run"], "points to no"),
-        (["undecided", "not run"], "points nowhere"),
+        (["holds", "holds"], "2 of 2 hold"),
+        (["holds", "undecided", "undecided", "not run"], "1 of 3 hold"),
+        (["holds", "fails", "undecided"], "1 of 3 hold, 1 fails"),
+        (["fails", "not run"], "0 of 1 hold, 1 fails"),
+        (["undecided", "not run"], "0 of 1 hold"),
     ],
 )
 def test_undecided_comparisons_are_counted(verdicts: list[str], words: str) -> None:

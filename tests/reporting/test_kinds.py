@@ -38,4 +38,4 @@ def test_a_kind_of_claim_and_a_kind_of_figure_are_one_module_each(tmp_path: Path
     assert "not reproduced" in page
     assert "Drawn by a toy." in page
     assert 'aria-label="A toy of Table 1"' in page
-    assert "toy of toys-t1" in (tmp_path / "reports/figures/toys-t1-toy.svg").read_text()
+    assert "toy of toys-t1" in page

@@ -69,7 +69,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
     assert "Batch norm is sound" in overview
-    assert "](tables/davody2020-t5.md)" in overview
+    assert "](papers/davody2020.html#davody2020-t5)" in overview
 
 
 def test_every_result_is_a_line_of_the_summary(written: Report) -> None:

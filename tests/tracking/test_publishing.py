@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.tracking import store
-from pipeline.tracking.publishing import MARKER, declared, publish, publish_tables, unpublished
+from pipeline.tracking.publishing import MARKER, declared, publish, unpublished
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small
@@ -88,21 +88,6 @@ def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Se
     assert len(runs()) == RUNS
 
 
-def test_tables_are_logged_once_and_again_when_they_change(root: Path, settings: Settings) -> None:
-    file = root / "tables" / "t5.md"
-    file.parent.mkdir()
-    file.write_text("| a |\n")
-    assert publish_tables("davody2020", [file], settings)
-    assert not publish_tables("davody2020", [file], settings)
-    (run,) = runs()
-    client = MlflowClient(store.address())
-    assert {each.path for each in client.list_artifacts(run.info.run_id)} == {"digests.json", "tables"}
-    file.write_text("| b |\n")
-    assert publish_tables("davody2020", [file], settings)
-    (run,) = runs()
-    assert Path(client.download_artifacts(run.info.run_id, "tables/t5.md")).read_text() == "| b |\n"
-
-
 def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
     root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,9 +97,6 @@ def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
     record = example.put(small(LAYER, settings), folder)
     assert publish([record], settings).written == (LAYER,)
     assert publish([record], settings).unchanged == (LAYER,)
-    file = folder / "t5.md"
-    file.write_text("| a |\n")
-    assert publish_tables("davody2020", [file], settings)
     there = {path.name for path in (*root.iterdir(), *folder.parent.iterdir())}
     assert there - {"papers"} == {store.STORE.name, folder.parent.name, folder.name}
     assert (folder / store.STORE).exists()

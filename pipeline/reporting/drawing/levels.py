@@ -1,4 +1,4 @@
-"""Plot of a table: measured and printed numbers by level."""
+"""Plot of a table: printed numbers and the deciding ones of ours by level."""
 
 from collections.abc import Iterable
 from math import isfinite, nan
@@ -7,78 +7,61 @@ from textwrap import fill
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, remark, svg
-from pipeline.reporting.printed import Table
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, svg
+from pipeline.reporting.results import LineResult, TableResult
 from pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
 
-# one colour a line of the paper, one marker and dash a row of that line
-MARKERS, DASHES = "osD^vP", ("-", "-.", ":")
+MARKERS = "osD^vP"  # a colour and a marker for each line of the paper
 FURTHER = ("--", ":", "-.")  # dashes of further metrics
-LETTERS = 62  # of a legend's line
-WIDTH, HEIGHT = 5.6, 4.0  # of the plot, in inches
-SPREAD = 10.0  # levels, or numbers that aren't percents, further apart stand on a logarithmic axis
+LETTERS = 62  # in a line of the legend
+WIDTH, HEIGHT = 5.6, 4.0  # inches of a panel
+SPREAD = 10.0  # levels, or numbers other than percents, further apart stand on a logarithmic axis
+CROWDED, WIDE = 90.0, 30.0  # accuracies above it have a panel of their own if all span more than that
 
 
 def draw(result: TableResult) -> str | None:
-    """The table as a plot: paper hollow and dashed, ours filled with intervals; None without any number.
-
-    Where nothing was trained, the table's further metrics stand beside it, dashed and without marks.
-    """
-    ours = any(cell.converged for cell in result.cells)
-    theirs = any(
-        (printed := line.values.get(level)) and printed.value is not None
+    """SVG of a table's plot: printed numbers hollow and dashed, ours filled; None without any number."""
+    theirs = [
+        printed.value
         for line in result.table.lines
-        for level in result.levels
-    )
-    if not ours and not theirs:
+        for level, printed in line.values.items()
+        if level in result.levels
+    ]
+    ours = [cell.mean.value for line in result.lines for cell in line.cells if cell.converged]
+    numbers = [value for value in (*theirs, *ours) if value is not None and isfinite(value)]
+    if not numbers:
         return None
-
+    percent = result.table.unit == "percent"
+    crowded = [value for value in numbers if value > CROWDED]
+    zoomed = percent and len(crowded) > len(numbers) / 3 and max(numbers) - min(numbers) > WIDE
     places, logarithmic = _places(result.levels)
 
     def plot(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        for index, line in enumerate(result.lines):
-            colour = COLOURS[index % len(COLOURS)]
-            points = [
-                (x, printed.value)
-                for level, x in places.items()
-                if line.line and (printed := line.line.values.get(level)) and printed.value is not None
-            ]
-            if points:
-                axes.plot(
-                    *columns(points),
-                    "--o",
-                    color=colour,
-                    mfc="none",
-                    lw=1,
-                    ms=5,
-                    label=f"{line.label}, paper",
-                )
-            for number, row in enumerate(line.rows):
-                style = DASHES[number % len(DASHES)] + MARKERS[number % len(MARKERS)]
-                _plot_row(axes, row, places, colour, style)
+        panels = figure.subplots(1, 1 + zoomed, squeeze=False)[0]
+        for axes in panels:
+            for index, line in enumerate(result.lines):
+                _plot_line(axes, line, places, index)
                 if result.exact:
-                    _plot_further(axes, row, result.table, places, colour)
-        if logarithmic:
-            axes.set_xscale("log")
-            axes.minorticks_off()
-        axes.set_xticks(list(places.values()), column_heads(result))
-        axes.set_xlabel(columns_words(result))
-        percent = result.table.unit == "percent"
-        axes.set_ylabel(measured_words(result) + (" (%)" if percent else ""))
-        handles, labels = axes.get_legend_handles_labels()
+                    _plot_further(axes, line, result, places, index)
+            if logarithmic:
+                axes.set_xscale("log")
+                axes.minorticks_off()
+            axes.set_xticks(list(places.values()), column_heads(result))
+            axes.set_xlabel(columns_words(result))
+            axes.set_ylabel(measured_words(result) + (" (%)" if percent else ""))
+        if percent:
+            # an interval may leave the scale, an accuracy can't
+            low, high = panels[0].get_ylim()
+            panels[0].set_ylim(max(0, low), min(100.5, high))
+            panels[-1].set_ylim(*((CROWDED, 100.2) if zoomed else panels[0].get_ylim()))
+        elif _far_apart(numbers):
+            panels[0].set_yscale("log")
+        handles, labels = panels[0].get_legend_handles_labels()
         labels = [fill(label, LETTERS) for label in labels]
         figure.legend(handles, labels, loc="outside lower center")
         figure.set_figheight(HEIGHT + LEGEND_LINE * sum(1 + label.count("\n") for label in labels))
-        if percent:
-            # an interval may leave the scale, an accuracy can't
-            low, high = axes.get_ylim()
-            axes.set_ylim(max(0, low), min(100.5, high))
-        elif _far_apart([cell.mean.value for cell in result.cells]):
-            axes.set_yscale("log")
 
-    return svg(result.name, (WIDTH, HEIGHT), plot)
+    return svg(result.name, (WIDTH * (1 + zoomed), HEIGHT), plot)
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
@@ -98,29 +81,47 @@ def _far_apart(values: Iterable[float]) -> bool:
     return bool(finite) and min(finite) > 0 and max(finite) > SPREAD * min(finite)
 
 
-def _plot_further(axes: Axes, row: RowResult, table: Table, places: dict[str, float], colour: str) -> None:
-    further = [(words, row.also[metric]) for metric, words in table.also.items() if row.also[metric]]
-    for number, (words, cells) in enumerate(further):
-        points = [(x, cells[level].mean.value) for level, x in places.items() if level in cells]
-        style = FURTHER[number % len(FURTHER)]
-        axes.plot(*columns(points), style, color=colour, lw=1, label=f"{row.declared.label}, {words}")
+def _plot_line(axes: Axes, line: LineResult, places: dict[str, float], index: int) -> None:
+    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    printed = line.line.values if line.line else {}
+    theirs = [
+        (x, value)
+        for level, x in places.items()
+        if level in printed and (value := printed[level].value) is not None
+    ]
+    if theirs:
+        label = f"{line.label}, paper"
+        axes.plot(*columns(theirs), f"--{marker}", color=colour, mfc="none", lw=1, ms=5, label=label)
+    cells = [(places[cell.level], cell) for cell in sorted(line.cells, key=lambda cell: places[cell.level])]
+    if any(cell.converged for _, cell in cells):
+        axes.errorbar(
+            [x for x, _ in cells],
+            # a failed training leaves a gap, as the paper's 'No-convergence' does
+            [cell.mean.value if cell.converged and isfinite(cell.mean.value) else nan for _, cell in cells],
+            yerr=[cell.mean.half or 0.0 for _, cell in cells],
+            fmt=f"-{marker}",
+            color=colour,
+            lw=1.6,
+            ms=5,
+            capsize=3,
+            # numbers that decide nothing must not look like the others
+            alpha=0.45 if all(cell.caveat for _, cell in cells) else 1.0,
+            label=f"{line.label}, ours",
+        )
 
 
-def _plot_row(axes: Axes, row: RowResult, places: dict[str, float], colour: str, style: str) -> None:
-    cells = [(x, row.cells[level]) for level, x in places.items() if level in row.cells]
-    if not any(cell.converged for _, cell in cells):
-        return
-    axes.errorbar(
-        [x for x, _ in cells],
-        # training that failed leaves a gap, as the paper's 'No-convergence' does
-        [cell.mean.value if cell.converged and isfinite(cell.mean.value) else nan for _, cell in cells],
-        yerr=[cell.mean.half or 0.0 for _, cell in cells],
-        fmt=style,
-        color=colour,
-        lw=1.6,
-        ms=5,
-        capsize=3,
-        # what is no reproduction must not look like one
-        alpha=1.0 if row.comparable else 0.45,
-        label=f"{row.declared.label}, ours" + remark(row, " ({})"),
-    )
+def _plot_further(
+    axes: Axes, line: LineResult, result: TableResult, places: dict[str, float], index: int
+) -> None:
+    """Plot further metrics of an accounting, dashed and without marks."""
+    for number, (metric, words) in enumerate(result.table.also.items()):
+        deciding = [(places[cell.level], cell) for cell in line.cells]
+        also = {row.key: row.also[metric] for row in line.rows}
+        points = [
+            (x, also[cell.row][cell.level].mean.value)
+            for x, cell in sorted(deciding, key=lambda placed: placed[0])
+            if cell.level in also[cell.row]
+        ]
+        style, colour = FURTHER[number % len(FURTHER)], COLOURS[index % len(COLOURS)]
+        if points:
+            axes.plot(*columns(points), style, color=colour, lw=1, label=f"{line.label}, {words}")

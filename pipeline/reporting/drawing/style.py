@@ -1,32 +1,23 @@
 """Style of the figures, and figures as SVG text without dates."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from html import escape
 from io import StringIO
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
-
-from pipeline.reporting.histories import Curve
-from pipeline.reporting.results import RowResult
 
 # Stand-ins that `themed` turns into the page's own colours; on their own they read on a white ground.
 INK, FAINT = "#1c2430", "#c9d0d9"
 # After Okabe and Ito: colour-blind eyes tell most apart, on light and dark.
 COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
 LEGEND_LINE = 0.21  # inches
-POINTS = 200  # drawn of a curve; a screen shows no more
 INCH = 72  # points
 ROOM = 4  # points around a panel
-
-T = TypeVar("T")
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -53,60 +44,9 @@ _PANEL = re.compile(r'^( *)<g id="panel-\d+" data-box="([^"]*)">\n(.*?)^\1</g>',
 _LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 
-def thinned(curve: Curve) -> Curve:
-    """At most some `POINTS` points of a curve, its last one included."""
-    stride = -(-len(curve) // POINTS) or 1
-    return [*curve[:-1:stride], *curve[-1:]]
-
-
 def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tuple[list[float], list[float]]:
     """The x and the y."""
     return [x for x, _ in points], [y for _, y in points]
-
-
-def remark(row: RowResult, form: str) -> str:
-    """Caveats by which a row's numbers decide nothing, put into ``form``; '' without any."""
-    words = ", ".join(caveat.words for caveat in row.caveats if caveat.inconclusive)
-    return form.format(words) if words else ""
-
-
-@dataclass(frozen=True)
-class Panels:
-    """A figure of panels with one scale, each with its own axes, as a narrow page stacks them; in inches."""
-
-    across: int  # beside one another in the file, at most
-    width: float  # of one
-    height: float
-    ylabel: str = ""
-    sharex: bool = True  # one scale of x too
-
-    def svg(
-        self,
-        name: str,
-        shown: Sequence[T],
-        plot: Callable[[Axes, T], None],
-        legend: Mapping[str, Line2D] | None = None,
-    ) -> str | None:
-        """A panel for each of ``shown``, drawn by ``plot``, and the legend below; None of nothing."""
-        if not shown:
-            return None
-        across = min(self.across, len(shown))
-        down = -(-len(shown) // across)
-        below = LEGEND_LINE * (1 + len(legend)) if legend else 0.0
-
-        def draw(figure: Figure) -> None:
-            grid = figure.subplots(down, across, squeeze=False, sharex=self.sharex, sharey=True)
-            for axes in grid.flat[len(shown) :]:
-                axes.remove()
-            for axes, item in zip(grid.flat, shown, strict=False):
-                axes.tick_params(labelbottom=True, labelleft=True)
-                axes.set_ylabel(self.ylabel)
-                plot(axes, item)
-            if legend:
-                place: Any = {"loc": "outside lower center"}
-                figure.legend(legend.values(), legend.keys(), **place)
-
-        return svg(name, (self.width * across, self.height * down + below), draw)
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:

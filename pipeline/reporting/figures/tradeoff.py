@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from itertools import cycle
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, Panels, columns, thinned
+from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, svg
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.schema import Ledger
 
-SUFFIX = "tradeoff"  # of the figure's file
 TITLE = "Trade-off curves of {}"  # for screen readers, of the table
 CAPTION = (
     "The errors of the best attack that distinguishes two neighbouring data sets: an attacker with type I "
@@ -22,7 +22,8 @@ CAPTION = (
     "same curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
-PANELS = Panels(3, 2.8, 2.8 + 0.5, "type II error β")  # squares under their heads
+ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels in a line; inches of a panel and of its title
+POINTS = 200  # drawn of a curve; a screen shows no more
 Ledgers = tuple[tuple[str, Ledger], ...]  # what a curve is called, and where it comes from
 
 
@@ -33,22 +34,34 @@ def draw(result: TableResult) -> str | None:
     mechanism without any leak.
     """
 
-    def plot(axes: Axes, panel: tuple[list[str], Ledgers]) -> None:
-        levels, ledgers = panel
-        axes.set_title(", ".join(map(level_words, levels)), wrap=True)
-        axes.set_xlabel("type I error α")
-        axes.set_aspect("equal")
-        axes.plot([0, 1], [1, 0], ":", color=INK, lw=1)
-        for name, ledger in ledgers:
-            _plot(axes, ledger, colours[name])
-
     shown = list(_panels(result))
+    if not shown:
+        return None
     names = dict.fromkeys(name for _, ledgers in shown for name, _ in ledgers)
     colours = dict(zip(names, cycle(COLOURS), strict=False))
     legend = {name: Line2D([], [], color=colour, lw=1.6) for name, colour in colours.items()}
     styles = {"what ran": "-", "G_μ, an approximation": "--", "1 − α, perfect privacy": ":"}
     legend |= {words: Line2D([], [], color=INK, ls=style, lw=1.2) for words, style in styles.items()}
-    return PANELS.svg(f"{result.name}-{SUFFIX}", shown, plot, legend)
+    across = min(ACROSS, len(shown))
+    down = -(-len(shown) // across)
+
+    def plot(figure: Figure) -> None:
+        grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(shown) :]:
+            axes.remove()
+        for axes, (levels, ledgers) in zip(grid.flat, shown, strict=False):
+            axes.tick_params(labelbottom=True, labelleft=True)
+            axes.set_title(", ".join(map(level_words, levels)), wrap=True)
+            axes.set_xlabel("type I error α")
+            axes.set_ylabel("type II error β")
+            axes.set_aspect("equal")
+            axes.plot([0, 1], [1, 0], ":", color=INK, lw=1)
+            for name, ledger in ledgers:
+                _plot(axes, ledger, colours[name])
+        figure.legend(list(legend.values()), list(legend), loc="outside lower center")
+
+    height = (SIDE + HEAD) * down + LEGEND_LINE * (1 + len(legend))
+    return svg(f"{result.name}-tradeoff", (SIDE * across, height), plot)
 
 
 def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
@@ -80,7 +93,9 @@ def _name(row: RowResult) -> str:
 
 
 def _plot(axes: Axes, ledger: Ledger, colour: str) -> None:
-    axes.plot(*columns(thinned(list(ledger.tradeoff))), color=colour, lw=1.6)
+    curve = list(ledger.tradeoff)
+    stride = -(-len(curve) // POINTS)
+    axes.plot(*columns([*curve[:-1:stride], curve[-1]]), color=colour, lw=1.6)
     if ledger.mu is not None:
         axes.plot(*columns(gaussian(ledger.mu)), "--", color=colour, lw=1)
 

@@ -18,7 +18,6 @@ from pipeline.results.schema import SearchRecord
 Kind = Literal[
     "unequal budget", "edge of the grid", "not searched", "still learning", "one pretrained network"
 ]
-METRIC = "validation_accuracy"
 TENTH = 0.1  # of a training, its last, in which validation accuracy must be flat
 # Flat: at this rate as long a training again would gain less than the margin.
 AGAIN = 1 / TENTH
@@ -116,8 +115,7 @@ def _lost(row: RowResult, level: str, name: str, value: float, values: set[float
 
 
 def _learning(row: RowResult, level: str, margin: float) -> Iterator[Unfair]:
-    curves = histories.read(row.history).get(METRIC, {}).get(level, {}) if row.history else {}
-    curve = histories.averaged(curves)
+    curve = histories.averaged(histories.curves(row.history, level))
     if len(curve) < 2:
         yield Unfair("still learning", "one validation accuracy in its history, which can't show a rise")
         return

@@ -1,15 +1,14 @@
 """View models: typed contents of the pages and Markdown files."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
-from pipeline.reporting import figures, wording
-from pipeline.reporting.drawing import forest
+from pipeline.reporting import wording
+from pipeline.reporting.drawing import forest, levels
 from pipeline.reporting.facts import Fact, PaperResult
-from pipeline.reporting.judging import severity, slowdown, verdicts
+from pipeline.reporting.figures import Figure, table_figures
+from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.contrasts import PrintedContrast
@@ -17,12 +16,9 @@ from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.papers import short
 from pipeline.reporting.prose import counts, findings, remarks
 from pipeline.reporting.prose.findings import Sentence
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.tables import reading
-from pipeline.reporting.tables.reading import Reading
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, LEDGERS, PRIVACY, RULES, SEVERITIES, VALUES, Word
 
-MLFLOW = "http://127.0.0.1:5000"
 Count = tuple[str, str, str]  # words, number, reasons
 LEDGER_HEAD = (
     "row",
@@ -54,13 +50,29 @@ class Texts(NamedTuple):
     rule: str = ""
 
 
-class FigureView(NamedTuple):
-    """Figure that a paper's file asks for; the caption is HTML."""
+class Reading(NamedTuple):
+    """A line of cells: those by which the paper's line is judged, or a row's that decide nothing."""
 
-    name: str
-    title: str
-    caption: str
-    svg: str
+    line: LineResult
+    rows: tuple[RowResult, ...]  # that the cells are of
+    cells: dict[str, Cell]  # by level
+    decides: bool
+
+    def value(self, level: str, metric: str = "") -> Value | None:
+        """The judged value that is printed there; None of a variant, and where none is printed."""
+        return self.line.value(level, metric) if self.decides else None
+
+    def further(self, result: TableResult) -> Iterator[tuple[str, str, dict[str, Cell]]]:
+        """(metric, words, cells) of the table's further metrics that its rows have."""
+        for metric, words in result.table.also.items():
+            by_key = {row.key: row for row in self.rows}
+            cells = {
+                level: by_key[cell.row].also[metric][level]
+                for level, cell in self.cells.items()
+                if level in by_key[cell.row].also[metric]
+            }
+            if cells:
+                yield metric, words, cells
 
 
 class LevelView(NamedTuple):
@@ -79,8 +91,6 @@ class RowView(NamedTuple):
     common: dict[str, Any]  # settings of all levels
     special: dict[str, dict[str, Any]]  # further settings by level
     levels: list[LevelView]
-    curves: str | None  # as SVG
-    mlflow: str  # address of its runs
 
 
 class TableView(NamedTuple):
@@ -92,11 +102,9 @@ class TableView(NamedTuple):
     protections: list[tuple[list[str], str]]  # rows, words
     deciding: list[Reading]
     variants: list[Reading]
-    wide: list[Texts]  # the same for Markdown
     releases: Texts
-    slowdowns: Texts
     plot: str | None  # as SVG
-    figures: list[FigureView]
+    figures: list[Figure]
     missing: str  # rows that have not been run
     rows: list[RowView]
 
@@ -114,6 +122,7 @@ class PaperView(NamedTuple):
 
     result: PaperResult
     name: str  # authors and year
+    verdict: str  # in a sentence
     tables: list[TableView]
     claims: list[ClaimView]
     findings: list[Sentence]
@@ -137,6 +146,7 @@ class IndexView(NamedTuple):
     contrast_counts: list[Count]
     claim_counts: list[Count]
     waiting: list[tuple[str, int]]  # status, number of printed values
+    overview: list[tuple[str, ...]]  # heads, then contrasts, claims and printed values
     by_chance: str
     privacy: str
     panels: list[forest.Panel]
@@ -161,45 +171,50 @@ class LedgerView(NamedTuple):
     head: tuple[str, ...] = LEDGER_HEAD
 
 
-def table_view(result: TableResult, files: Mapping[str, str], experiments: int) -> TableView:
-    """Build the section of a table from its results and its ``files``, by their paths under `reports/`."""
-    name = result.table.name
-    svgs = {path.removeprefix("figures/").removesuffix(".svg"): text for path, text in files.items()}
-    frames = reading.wide(result), reading.wide_variants(result)
-    slowdown_rule = RULES["slowdown"].format(points=100 * slowdown.MARGIN)
+def table_view(result: TableResult) -> TableView:
+    """Build the section of a table."""
     head = ["row", "quantity", *wording.column_heads(result)]
+    title = f"What rows of {result.table.name} release once"
     return TableView(
         result=result,
         notes=remarks.notes(result),
         alarms=remarks.alarms(result),
         protections=remarks.protections(result),
-        deciding=reading.deciding(result),
-        variants=reading.variants(result),
-        wide=[Texts("", list(frame.columns), frame.to_numpy().tolist()) for frame in frames],
-        releases=Texts(
-            f"What rows of {name} release once", head, remarks.releases(result), RULES["releases"]
-        ),
-        slowdowns=Texts(f"Slow-down in {name}", slowdown.HEAD, slowdown.lines(result), slowdown_rule),
-        plot=svgs.get(result.name),
-        figures=[
-            FigureView(figure, kind.TITLE.format(name), kind.CAPTION, svgs[figure])
-            for figure, kind in figures.table_figures(result).items()
-            if figure in svgs
-        ],
+        deciding=_deciding(result),
+        variants=_variants(result),
+        releases=Texts(title, head, remarks.releases(result), RULES["releases"]),
+        plot=levels.draw(result),
+        figures=list(table_figures(result)),
         missing=_missing(result),
-        rows=[
-            _row_view(row, line, result, svgs.get(f"{row.key}-curves"), experiments)
-            for line in result.lines
-            for row in line.rows
-        ],
+        rows=[_row_view(row, line, result) for line in result.lines for row in line.rows],
     )
 
 
-def _row_view(
-    row: RowResult, line: LineResult, result: TableResult, curves: str | None, experiments: int
-) -> RowView:
+def _deciding(result: TableResult) -> list[Reading]:
+    """Lines of the paper with their deciding cells, printed values or not."""
+    readings = []
+    for line in result.lines:
+        rows = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
+        cells = {level: row.cells[level] for level, row in rows.items()}
+        by_key = {row.key: row for row in rows.values()}
+        readings.append(Reading(line, tuple(by_key.values()), cells, decides=True))
+    return readings
+
+
+def _variants(result: TableResult) -> list[Reading]:
+    """Cells of each row that decide nothing, in the order of lines."""
+    readings = [
+        Reading(line, (row,), cells, decides=False)
+        for line in result.lines
+        for row in line.rows
+        for cells in [{level: cell for level, cell in row.cells.items() if not line.decides(row, level)}]
+    ]
+    return [reading for reading in readings if reading.cells]
+
+
+def _row_view(row: RowResult, line: LineResult, result: TableResult) -> RowView:
     levels = [_level_view(cell, row, line, result.table.decimals) for cell in row.cells.values()]
-    return RowView(row, *_settings(row), levels, curves, mlflow_link(row.key, experiments))
+    return RowView(row, *_settings(row), levels)
 
 
 def _level_view(cell: Cell, row: RowResult, line: LineResult, decimals: int) -> LevelView:
@@ -231,19 +246,6 @@ def _settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]
     return common, special
 
 
-def mlflow_link(row: str, experiments: int) -> str:
-    """Address of a row's runs in the MLflow page that `dprepro ui` opens.
-
-    MLflow finds experiments by number alone, and numbers depend on the order of their creation. `publish`
-    creates one for each of the laboratory's papers, so that all numbers together always hold the row.
-    """
-    wanted = "searchFilter=" + quote(f'tags.row = "{row}"')
-    if experiments == 1:  # the page for several would show nothing of a single one's runs
-        return f"{MLFLOW}/#/experiments/1/runs?{wanted}"
-    numbers = json.dumps([str(number) for number in range(1, experiments + 1)])
-    return f"{MLFLOW}/#/compare-experiments/s?experiments={quote(numbers)}&{wanted}"
-
-
 def _missing(result: TableResult) -> str:
     """Counts of the rows that have not been run, by the machine that they need."""
     missing = [row for row in result.rows if not row.cells]
@@ -258,14 +260,15 @@ def _missing(result: TableResult) -> str:
     return ", ".join(parts)
 
 
-def paper_view(result: PaperResult, files: Mapping[str, Mapping[str, str]], experiments: int) -> PaperView:
-    """Build the page of a paper from its results and the ``files`` of its tables, by the tables' names."""
+def paper_view(result: PaperResult) -> PaperView:
+    """Build the page of a paper."""
     argued_first = sorted(result.contrasts, key=lambda contrast: not contrast.argued)
     head = ("contrast", "at", "paper", "ours", "verdict")
     return PaperView(
         result=result,
         name=short(result.paper),
-        tables=[table_view(table, files[table.name], experiments) for table in result.tables],
+        verdict=counts.verdict(result),
+        tables=list(map(table_view, result.tables)),
         claims=[ClaimView(claim, *claim_verdict(claim)) for claim in result.claims],
         findings=findings.render_findings(result),
         agreement=_shares((value.status for value in result.values), VALUES),
@@ -328,13 +331,11 @@ def claim_verdict(result: ClaimResult) -> tuple[str, str]:
 
 
 def direction(outcomes: Sequence[Outcome]) -> str:
-    """``points to no, in 1 of 3``: direction of outcomes that are not judged."""
+    """``1 of 3 hold, 1 fails``: tally of outcomes that are not judged."""
     ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
-    answer, pointing = ("no", ran.count("fails")) if "fails" in ran else ("yes", ran.count("holds"))
-    if not pointing:
-        return "points nowhere"
-    share = "" if pointing == len(ran) else f", in {pointing} of {len(ran)}"
-    return f"points to {answer}{share}"
+    failed = ran.count("fails")
+    fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
+    return f"{ran.count('holds')} of {len(ran)} hold{fails}"
 
 
 def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
@@ -356,6 +357,7 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         contrast_counts=counts.contrasts(*results),
         claim_counts=counts.claims(*(paper.result for paper in papers)),
         waiting=[(status, number) for status, number in waiting.items() if number],
+        overview=counts.overview(*results) if results else [],
         by_chance=counts.by_chance(*results),
         privacy=counts.privacy(*(results or [paper.result for paper in papers])),
         panels=forest.panels(results),

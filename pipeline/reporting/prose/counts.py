@@ -64,7 +64,7 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
         ("above", "above the paper", _grounds(judged, "above")),
         ("below", "below the paper", _grounds(judged, "below")),
         ("inconclusive", "inconclusive", _undecided(judged)),
-        ("not judged", "not judged", _unjudged(judged)),
+        ("not judged", "not judged", _reasons(judged, "not judged")),
         ("waits for a GPU", "wait for a GPU", _hours(judged)),
         ("not run", "not run", _reasons(judged, "not run")),
         ("not counted", "not counted", "circular, or printed twice"),
@@ -78,17 +78,41 @@ def values(*results: PaperResult) -> list[tuple[str, str, str]]:
 
 
 def overview(*results: PaperResult) -> list[tuple[str, ...]]:
-    """Contrasts, claims and printed values in a line each, under `OVERVIEW`."""
+    """Contrasts, claims and printed values in a line each, after the line of heads."""
     statuses = (
         ("contrasts", [CONTRASTS[made.status] for result in results for made in result.contrasts]),
         ("claims", [CLAIMS[claim.status] for result in results for claim in result.claims if not claim.own]),
         ("printed values", [VALUES[value.status] for result in results for value in result.values]),
     )
-    lines = []
+    lines: list[tuple[str, ...]] = [OVERVIEW]
     for name, words in statuses:
         groups = Counter(word.group for word in words)
         lines.append((name, str(len(words)), *(str(groups[group]) for group in OVERVIEW[2:])))
     return lines
+
+
+def verdict(result: PaperResult) -> str:
+    """Verdict on a paper, in a sentence: its accounting, its training, its claims and its privacy."""
+    parts: list[str] = []
+    judged = [value for value in result.values if value.decided or value.status == "inconclusive"]
+    for subject in ("accounting", "training"):
+        agrees = [
+            value.status == "agrees"
+            for value in judged
+            if value.row and (value.row.strength == "accounting") == (subject == "accounting")
+        ]
+        if agrees:
+            parts.append(f"{subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
+    if waiting := sum(value.status == "waits for a GPU" for value in result.values):
+        parts.append(f"{waiting} printed values wait for a GPU")
+    claims = Counter(claim.status for claim in result.claims if not claim.own)
+    if tested := claims["reproduced"] + claims["not reproduced"]:
+        parts.append(f"{claims['reproduced']} of {tested} decided claims are reproduced")
+    if claiming := [guarantee for _, guarantee in _claiming([result])]:
+        within = sum(guarantee.within_claim for guarantee in claiming)
+        parts.append(f"the claimed ε is proven for {within} of {len(claiming)} results")
+    sentence = "; ".join(parts) or "nothing has been run yet"
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def contrasts(*results: PaperResult) -> list[tuple[str, str, str]]:
@@ -212,18 +236,6 @@ def _grounds(judged: Sequence[Value], status: Status) -> str:
     if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
         parts.append(f"{fewer} of them on a part of the paper's data")
     return ", ".join(parts)
-
-
-def _unjudged(judged: Sequence[Value]) -> str:
-    """Reasons why values are not judged, each with its number."""
-    held_back = [value for value in judged if value.status == "not judged" and value.unfair]
-    others = _reasons([value for value in judged if not value.unfair], "not judged")
-    kinds = Counter(
-        kind for value in held_back for kind in sorted({words.partition(":")[0] for words in value.unfair})
-    )
-    listed = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
-    fair = f"above or below, but not fair: {len(held_back)} ({listed})" if held_back else ""
-    return "; ".join(filter(None, [fair, others]))
 
 
 def _reasons(judged: Sequence[Value], status: Status) -> str:

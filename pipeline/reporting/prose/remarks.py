@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.wording import number
-from pipeline.results.schema import Released
 
 
 def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
@@ -96,13 +95,3 @@ def _release(row: RowResult, level: str, quantity: str) -> str:
     least, median, largest = map(number, released.noise)
     noise = median if least == largest else f"{median} ({least} to {largest})"
     return f"{epsilon}; noise {noise}; {number(released.noise[1] / released.span)} × span"
-
-
-def release_line(released: Released) -> str:
-    """Numbers of a release, in a line."""
-    least, median, largest = released.noise
-    epsilon_upper = "none" if released.epsilon_upper is None else f"{released.epsilon_upper:.6g}"
-    return (
-        f"{released.quantity}: claimed {released.claimed:.6g}, accounted {epsilon_upper}, "
-        f"noise {least:.6g} / {median:.6g} / {largest:.6g} over a span of {released.span:.6g}"
-    )

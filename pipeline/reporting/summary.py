@@ -1,0 +1,100 @@
+"""CSV files: a line per row and level with its result and its ledger, and a line per contrast."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from pipeline.reporting.facts import Fact
+from pipeline.reporting.judging.contrasts import PrintedContrast
+from pipeline.reporting.results import Value
+
+Columns = dict[str, Any]
+
+
+def summary_csv(facts: Iterable[Fact]) -> str:
+    """CSV text of the rows' results by their tables' own metrics, a line each."""
+    return _text(map(_result, facts))
+
+
+def contrasts_csv(contrasts: Iterable[PrintedContrast]) -> str:
+    """CSV text of contrasts, a line each."""
+    return _text(map(_contrast, contrasts))
+
+
+def _text(lines: Iterable[Columns]) -> str:
+    # counts stay whole beside missing ones
+    return pd.DataFrame(list(lines)).convert_dtypes().to_csv(index=False, lineterminator="\n")
+
+
+def _result(fact: Fact) -> Columns:
+    """Columns of a row and level that ran; bounds are those of the worst replica."""
+    assert fact.row is not None
+    assert fact.cell is not None
+    table, row, declared, cell, printed = fact.table, fact.row, fact.declared, fact.cell, fact.printed
+    value = fact.value if fact.decides else None
+    ledger = cell.guarantee.ledger
+    return {
+        "paper": table.paper,
+        "table": table.key,
+        "row": row.key,
+        "line": fact.line.label,
+        "variant": row.variant,
+        "level": fact.level,
+        "raw": row.raw,
+        "data": declared.data if declared else None,
+        "method": declared.method if declared else None,
+        "metric": table.table.metric,
+        "metric_unit": table.table.unit,
+        "budget": row.budget if declared else None,
+        "seeds": None if cell.mean.exact else cell.mean.n,
+        "ours": round(cell.mean.value, 9),
+        "half_width_95": cell.mean.half,
+        "paper_value": printed.value if printed else None,
+        "paper_error": printed.error if printed else None,
+        "decides": fact.decides,
+        **_verdict(value),
+        "evidence": fact.evidence,
+        "claimed": ledger.claimed,
+        "proven": ledger.epsilon_upper,
+        "shown": ledger.epsilon_lower,
+        "delta": ledger.delta,
+        "privacy": fact.privacy,
+        "why": cell.guarantee.reason,
+    }
+
+
+def _verdict(value: Value | None) -> Columns:
+    """Verdict on the printed value that a row decides, with its margin and interval."""
+    judged = value if value and value.verdict else None
+    return {
+        "verdict": value.words if value else None,
+        "margin": judged.margin if judged else None,
+        "difference_half_width_95": judged.half if judged and judged.away is not None else None,
+        "verdict_by_table_margin": (judged.by_table_margin or judged.words) if judged else None,
+        "strength": value.strength if value else None,
+        "unfair": "; ".join(value.unfair) if value else None,
+    }
+
+
+def _contrast(contrast: PrintedContrast) -> Columns:
+    columns: Columns = {"paper": contrast.result.paper, "table": contrast.result.key}
+    for name, side in (("left", contrast.left), ("right", contrast.right)):
+        columns |= {
+            f"{name}_line": side.line.key,
+            f"{name}_level": side.level,
+            f"{name}_row": side.row.key if side.row else None,
+            f"{name}_paper_value": side.printed,
+            f"{name}_paper_error": side.error,
+        }
+    return columns | {
+        "paper_difference": round(contrast.theirs, 9),
+        "difference": round(contrast.ours.value, 9) if contrast.ours else None,
+        "half_width_95": contrast.half if contrast.ours else None,
+        "margin": contrast.margin if contrast.ours else None,
+        "status": contrast.status,
+        "why": contrast.why or None,
+        "argued": contrast.argued,
+        "planned": contrast.planned if contrast.ours else None,
+        "on_part_of_the_data": contrast.fewer_data if contrast.ours else None,
+    }

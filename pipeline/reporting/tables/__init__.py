@@ -1,1 +1,0 @@
-"""A filled table as text, for reading and for computing."""
