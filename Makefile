@@ -82,6 +82,11 @@ peers: $(STAMP) ## two networks of Table 5 trained by Opacus and JAX-Privacy, be
 ui: $(STAMP) ## MLflow's page over the committed records
 	$(BIN)/dprepro ui
 
+.PHONY: site
+site: $(STAMP) ## documentation, API and report as one site with a search, in build/site; needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "$(BIN)/python -m http.server --directory build/site"
+
 .PHONY: hooks
 hooks: $(STAMP) ## check every commit, by pre-commit
 	$(BIN)/pre-commit install
