@@ -1,4 +1,4 @@
-"""Hands Parsl the graph of tasks, signs what came back, and says what became of each."""
+"""Coordinator: submits the graph of tasks to Parsl, signs results, and reports on each task."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from parsl.dataflow.futures import AppFuture
 from parsl.executors.errors import ExecutorError
 
 from pipeline.cluster.executors import STATE, Slots
-from pipeline.cluster.tasks import Todo, longest_way_first
+from pipeline.cluster.tasks import Todo, longest_path_first
 from pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
 from pipeline.errors import Stopped, UserError, printable, shown
 from pipeline.files import locked
@@ -22,15 +22,15 @@ from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.training.stopping import noting_signals
 from pipeline.transport import dvclock
 
-# Tries that may come to nothing: one more without a newer checkpoint, and it is the row's own fault
+# Tries without a newer checkpoint before a row counts as failed
 RETRIES = 2
-SIGN_EVERY = 60.0  # seconds; DVC takes some for a batch, however many stages there are in it
+SIGN_EVERY = 60.0  # seconds; DVC takes a few for a batch of stages of any size
 LOOK_EVERY = 1.0  # seconds between looks at the logs
 
 
 @dataclass
 class Summary:
-    """What became of every task, by name."""
+    """Outcome of every task, by name."""
 
     done: dict[str, Done] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)  # why
@@ -38,13 +38,13 @@ class Summary:
 
 
 def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
-    """Do all there is to do, sign it, and print a line a task. One that fails stops those that need it.
+    """Run all tasks, sign their results, and print a line per task. A failed task stops those that need it.
 
-    ``show`` is given lines of what runs, about once a second.
+    ``show`` is called with lines about the running tasks, about once a second.
 
     Raises:
         UserError: another coordinator works here, or no slot works.
-        Stopped: a signal asked for it; what runs leaves a checkpoint.
+        Stopped: a signal asked for it; running tasks leave a checkpoint.
     """
     busy = "another `dprepro repro` works here; wait for it or stop it"
     with locked(STATE / "lock", busy), noting_signals() as asked:
@@ -55,7 +55,7 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]]
                     after = [grid.futures[name] for name in task.after if name in grid.futures]
                     grid.futures[task.name] = submit(task, after)
                 while grid.waiting:
-                    grid.take_back()
+                    grid.collect()
                     show(list(grid.lines()))
                     if (signal := asked()) is not None:
                         how = "stopped, what ran has a checkpoint; the same command goes on from there"
@@ -68,9 +68,9 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]]
 
 
 def _cost_of_a_try(problem: Exception, record: dict[str, Any]) -> float:
-    """What a try that failed costs, as Parsl asks: nothing where it left a newer checkpoint."""
+    """Cost of a failed try for Parsl's retries: 0 if it left a newer checkpoint."""
     if isinstance(problem, (CommandFailed, NeedsGpu, ExecutorError, DependencyError)):
-        return RETRIES + 1  # another would change nothing
+        return RETRIES + 1  # another try would fail too
     task: Task = record["args"][0]
     checkpoints = (CHECKPOINTS / task.name).rglob("*.pt")
     cost = int(max(map(_modified, checkpoints), default=0.0) < record["try_time_launched"].timestamp())
@@ -80,18 +80,18 @@ def _cost_of_a_try(problem: Exception, record: dict[str, Any]) -> float:
 
 
 class _Grid:
-    """Tasks on their way through Parsl."""
+    """Tasks in Parsl."""
 
     def __init__(self, settings: Settings, work: Todo):
         self.settings, self.summary = settings, Summary()
-        self.waiting = {task.name: task for task in longest_way_first(work.tasks)}
+        self.waiting = {task.name: task for task in longest_path_first(work.tasks)}
         self.futures: dict[str, AppFuture] = {}
         self.unsigned = [stage for row in work.unsigned for stage in dvclock.stages_of(row)]
-        self._since: dict[str, float] = {}  # when a task was first seen to run
+        self._since: dict[str, float] = {}  # time at which a task was first seen running
         self._begun, self._signed, self._count = time.time(), time.monotonic(), len(work.tasks)
 
-    def take_back(self) -> None:
-        """Wait a second at most for tasks that end, and sign them now and then."""
+    def collect(self) -> None:
+        """Wait up to a second for tasks that end, and sign results now and then."""
         wait([self.futures[name] for name in self.waiting], LOOK_EVERY, FIRST_COMPLETED)
         for task in [task for task in self.waiting.values() if self.futures[task.name].done()]:
             del self.waiting[task.name]
@@ -121,7 +121,7 @@ class _Grid:
         return f"failed, {why}"
 
     def lines(self) -> Iterator[str]:
-        """What runs, how long, and the last line of its log."""
+        """Running tasks with their duration and the last line of their log."""
         for name, task in self.waiting.items():
             if _modified(task.log) >= self._begun:
                 spent = time.monotonic() - self._since.setdefault(name, time.monotonic())
@@ -130,19 +130,19 @@ class _Grid:
         yield f"{self._count - len(self.waiting)} of {self._count} done"
 
     def sign(self) -> None:
-        """Have DVC sign what is done, many stages at once; what it refuses now waits for the next time."""
+        """Have DVC sign finished results, many stages at once; refused stages wait for the next call."""
         try:
             if self.unsigned and dvclock.sign(self.settings, self.unsigned):
                 names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned)
                 print(f"signed: {', '.join(names)}", flush=True)
             self.unsigned = []
-        except UserError as problem:  # somebody else's DVC, as a rule
+        except UserError as problem:  # usually another DVC process
             print(f"not signed yet: {problem}", flush=True)
         self._signed = time.monotonic()
 
 
 def _modified(path: Path) -> float:
-    """When a file was last written, in Unix time; 0: it is gone, or never was."""
+    """Time of a file's last change, in Unix time; 0 without the file."""
     try:
         return path.stat().st_mtime
     except OSError:

@@ -1,8 +1,8 @@
 """Floating-point operations of a row's training: those of its forward and backward passes.
 
-`python -m pipeline.cluster.costs` counts every network's pass once into ``reports/operations.json``, so that
-`dprepro plan` need not import torch, and writes the hours of rows that need a GPU to where the report reads
-them. A network that is not in the file is counted when it is asked for.
+`python -m pipeline.cluster.costs` counts each network's pass once into ``reports/operations.json``, so that
+`dprepro plan` need not import torch, and writes the hours of GPU rows for the report. A network that is not
+in the file is counted on demand.
 """
 
 import json
@@ -22,15 +22,15 @@ from pipeline.results.records import GPU_HOURS
 
 A_CORE = 16e9  # operations a second of training on one core: the median of 75 rows
 OPERATIONS = Path("reports/operations.json")
-COUNTED = 4  # examples of the pass that is counted
-# Assumed of an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses here
-# (`set_float32_matmul_precision("highest")`), and seconds that the smallest step takes to start its kernels
+COUNTED = 4  # examples of the counted pass
+# Assumptions for an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses
+# here (`set_float32_matmul_precision("highest")`), and seconds to start the kernels of the smallest step
 GPU_RATE, GPU_STEP = 20e12, 0.01
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of replicas that share their steps."""
+    """Operations of replicas that share their steps."""
 
     operations: float  # floating-point, a multiplication with its addition being two
     steps: int
@@ -38,14 +38,14 @@ class Cost:
 
 
 def costs(row: Row, settings: Settings) -> list[Cost]:
-    """Count a row's training: every example that a step takes forward and backward.
+    """Count the operations of a row's training: forward and backward passes of every example of a step.
 
-    What comes on top is left out: clipping, noise, public data, tests. On a processor steps of convolutional
-    networks took .6 to 2.1 times what plain SGD's take, which are counted here (reports/benchmarks/steps.md).
+    Clipping, noise, public data and tests are left out. On a CPU, steps of convolutional networks took .6 to
+    2.1 times as long as those of plain SGD, which are counted here (reports/benchmarks/steps.md).
 
     Raises:
-        UserError: its network can't be built.
-        RuntimeError: its network can't take the data.
+        UserError: the network can't be built.
+        RuntimeError: the network can't take the data.
     """
     split, circumstances = settings.split(row.data), settings.circumstances(row)
     groups: dict[object, Cost] = {}
@@ -53,13 +53,13 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         steps = trained.total_steps(split.train)
         before = groups.get(trained.batching_key, Cost(0.0, steps, 0))
         passes = steps * trained.passes_per_step(circumstances)
-        operations = passes * _operations_of_a_pass(row.model, *_takes(row, trained, settings))
+        operations = passes * _operations_of_a_pass(row.model, *_network_sizes(row, trained, settings))
         groups[trained.batching_key] = Cost(before.operations + operations, steps, before.replicas + 1)
     return list(groups.values())
 
 
-def _takes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple[int, ...], int]:
-    """Shape of an input of a row's network, and the number of classes."""
+def _network_sizes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple[int, ...], int]:
+    """Input shape of a row's network, and number of classes."""
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)
     if entry.shape is not None:
@@ -69,9 +69,9 @@ def _takes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple
 
 
 def operations(settings: Settings) -> dict[str, float]:
-    """Operations of one example's pass, for every network of the rows."""
+    """Operations of one example's pass, by network of the rows."""
     networks = {
-        _network(row.model, *(takes := _takes(row, trained, settings))): (row.model, *takes)
+        _network(row.model, *(takes := _network_sizes(row, trained, settings))): (row.model, *takes)
         for row in settings.rows.values()
         for trained in row.resolved
     }
@@ -79,7 +79,7 @@ def operations(settings: Settings) -> dict[str, float]:
 
 
 def gpu_hours(settings: Settings) -> dict[str, float]:
-    """Hours of one GPU, two digits of them, for each row that needs one."""
+    """GPU hours to two digits, by row that needs a GPU."""
     hours: dict[str, float] = {}
     for key, row in settings.rows.items():
         if row.needs == "gpu":
@@ -90,9 +90,9 @@ def gpu_hours(settings: Settings) -> dict[str, float]:
 
 
 def seconds(settings: Settings, planned: Planned) -> float | None:
-    """Estimate of a row's training time, from its operations where nothing like it ran.
+    """Estimated training time of a row, from its operations if no similar row ran.
 
-    None where its network can't be built, which its training will say.
+    None if the network can't be built; its training then reports the error.
     """
     if planned.seconds is not None:
         return planned.seconds
@@ -106,7 +106,7 @@ def seconds(settings: Settings, planned: Planned) -> float | None:
 
 @cache
 def _operations_of_a_pass(model: Model, shape: tuple[int, ...], classes: int) -> float:
-    """One forward and one backward pass of one example."""
+    """Operations of one forward and one backward pass of one example."""
     counted = json.loads(OPERATIONS.read_bytes()) if OPERATIONS.exists() else {}
     known: float | None = counted.get(_network(model, shape, classes))
     return count_operations(model, shape, classes) if known is None else known
@@ -121,7 +121,7 @@ def count_operations(model: Model, shape: tuple[int, ...], classes: int) -> floa
 
     Raises:
         UserError: the network can't be built.
-        RuntimeError: it can't take such inputs.
+        RuntimeError: the network can't take such inputs.
     """
     import torch
     from torch.nn import functional as F

@@ -1,4 +1,4 @@
-"""Where tasks run: Parsl's executors, threads that start processes on this machine or workers elsewhere."""
+"""Parsl executors that run tasks: threads with processes on this machine, or workers elsewhere."""
 
 import logging
 import os
@@ -27,14 +27,14 @@ from pipeline.errors import UserError, shown
 
 STATE = Path(".dprepro/repro")
 HERE, LOCAL, SLURM = "this machine", "local", "slurm"
-WALLTIME = "24:00:00"  # of a Slurm job; SBATCH_TIMELIMIT says otherwise
+WALLTIME = "24:00:00"  # of a Slurm job; SBATCH_TIMELIMIT overrides it
 
-Submit = Callable[[Task, list[AppFuture]], AppFuture]  # of a task, and of those that it waits for
+Submit = Callable[[Task, list[AppFuture]], AppFuture]  # from a task and the futures that it waits for
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What runs tasks, before it is started."""
+    """Configuration of Parsl executors, and of their tasks."""
 
     config: Config
     place: Callable[[str, str], str] | None = None  # the executor's label for a row, by its key and needs
@@ -43,11 +43,11 @@ class Slots:
 
     @contextmanager
     def started(self, cost_of_a_try: Callable[[Exception, Any], float], retries: int) -> Iterator[Submit]:
-        """Start them, yield what hands them a task, and end them with all that runs.
+        """Start the executors, yield a function that submits tasks, and end them with all running tasks.
 
         Args:
-            cost_of_a_try: what one that failed costs, by its exception and Parsl's record of the task.
-            retries: that a task may cost at most.
+            cost_of_a_try: cost of a failed try, by its exception and Parsl's record of the task.
+            retries: largest total cost of a task.
         """
         labels = [executor.label for executor in self.config.executors]
         for executor in self.config.executors:
@@ -56,9 +56,9 @@ class Slots:
                 executor.interchange_launch_cmd = tied(*executor.interchange_launch_cmd)
         self.config.run_dir = str(STATE / "parsl")
         self.config.retries, self.config.retry_handler = retries, cost_of_a_try
-        # for Parsl's scripts, where this Python is not the shell's
+        # for Parsl's scripts, if this Python is not the shell's
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        # Parsl's own lines are in its folder, whoever else in this process sets up logging
+        # Parsl logs to its own folder, not to other log handlers of this process
         logging.getLogger("parsl").propagate = False
         kernel = parsl.load(self.config)
         kernel.add_executors([ThreadPoolExecutor(label=HERE, max_threads=1)])
@@ -82,10 +82,10 @@ class Slots:
 
 
 def slots(on: str, jobs: int) -> Slots:
-    """The slots that ``--on`` and ``--jobs`` ask for.
+    """Slots for ``--on`` and ``--jobs``.
 
     Raises:
-        UserError: a file is none, or says itself how many rows run at once.
+        UserError: the file has no `config`, or ``--jobs`` is given with a file.
     """
     if on == LOCAL:
         return _local(jobs)
@@ -93,7 +93,7 @@ def slots(on: str, jobs: int) -> Slots:
 
 
 def _local(jobs: int) -> Slots:
-    """Threads that start processes, each with its share of the cores, and a GPU where there are some."""
+    """Slots of this machine: threads that start processes, each with a share of cores and GPUs."""
     import torch
 
     free, ending = SimpleQueue[dict[str, str]](), Event()
@@ -117,7 +117,7 @@ def _local(jobs: int) -> Slots:
 
 
 def _slurm(jobs: int) -> Slots:
-    """A Slurm job a slot. Its partition, account and GPUs are told by Slurm's own variables, SBATCH_*."""
+    """Slots of Slurm, one job each; Slurm's variables SBATCH_* set partition, account and GPUs."""
     folder = shlex.quote(str(Path(sys.executable).parent))
     modules = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2]))))
     executor = HighThroughputExecutor(
@@ -125,7 +125,7 @@ def _slurm(jobs: int) -> Slots:
         max_workers_per_node=1,
         heartbeat_period=10,
         heartbeat_threshold=60,
-        # gives up when the first jobs all fail by themselves, as with a partition that isn't there
+        # gives up if the first jobs all fail, as with an unknown partition
         block_error_handler=partial(windowed_error_handler, threshold=3 * jobs),
         provider=SlurmProvider(
             init_blocks=0,
@@ -140,18 +140,18 @@ def _slurm(jobs: int) -> Slots:
 
 
 def _of_file(path: Path, jobs: int) -> Slots:
-    """A file's `config`, and its `place` where it has one."""
+    """Slots of a Python file with a Parsl `config` and an optional `place`."""
     if not path.is_file():
         raise UserError(
             f"--on {path}: no such file; allowed: {LOCAL}, {SLURM}, or a file with a Parsl `config`"
         )
     if jobs != 1:
-        raise UserError(f"--jobs {jobs}: how many rows run at once is said by {path}; leave it out")
+        raise UserError(f"--jobs {jobs}: not allowed with a file; {path} sets the number of rows at once")
     try:
-        told = runpy.run_path(str(path))
-    except Exception as problem:  # whatever somebody's file raises
+        content = runpy.run_path(str(path))
+    except Exception as problem:  # the file may raise any exception
         raise UserError(f"--on {path}: {type(problem).__name__}: {shown(str(problem))}") from problem
-    config, place = told.get("config"), told.get("place")
+    config, place = content.get("config"), content.get("place")
     if not isinstance(config, Config):
         raise UserError(f"--on {path}: `config` must be a parsl.config.Config")
     if place is not None and not callable(place):

@@ -1,4 +1,4 @@
-"""What there is to do, as tasks that wait for each other. Read from records, prepared data and the lock."""
+"""Missing work as a graph of tasks, from records, prepared data and dvc.lock."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.transport import dvclock
 
-AT_LEAST = 1e-3  # seconds of a task, so that what waits for it has a shorter way to go
+AT_LEAST = 1e-3  # smallest duration of a task in seconds, so that tasks that wait for it come later
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,13 @@ class Todo:
     """Missing work: tasks, and rows whose results lack an entry in dvc.lock."""
 
     tasks: tuple[Task, ...]
-    unsigned: tuple[str, ...]  # rows whose results are all here, and which the lock doesn't hold yet
+    unsigned: tuple[str, ...]  # rows with all results, which the lock doesn't have yet
 
 
-def longest_way_first(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks in the order to hand them out, none before what it comes after.
+def longest_path_first(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks in the order of submission: longest remaining path first, and none before its dependencies.
 
-    First comes what takes longest together with what waits for it: a long one that starts last is what
-    everybody waits for in the end.
+    The path is a task and those that wait for it. A long task that starts last would delay the end.
     """
     every = {task.name: task for task in tasks}
     then: dict[str, list[str]] = {name: [] for name in every}
@@ -42,19 +41,19 @@ def longest_way_first(tasks: Iterable[Task]) -> list[Task]:
             then[name].append(task.name)
 
     @cache
-    def way(name: str) -> float:
-        return max(AT_LEAST, every[name].seconds) + max(map(way, then[name]), default=0.0)
+    def path(name: str) -> float:
+        return max(AT_LEAST, every[name].seconds) + max(map(path, then[name]), default=0.0)
 
-    return sorted(every.values(), key=lambda task: (-way(task.name), task.name))
+    return sorted(every.values(), key=lambda task: (-path(task.name), task.name))
 
 
 def todo(
     settings: Settings, rows: Sequence[str] = (), audit: bool = False, options: Sequence[str] = ()
 ) -> Todo:
-    """What ``rows`` lack, with all that they are made from; all rows and accounts where none is named.
+    """Missing work of ``rows``, with everything that they are made from; by default of all rows and accounts.
 
-    Rows that are named are tried even where there is no GPU. With ``audit`` their code is attacked too, where
-    that was not done yet; ``options`` are more arguments for `dprepro train`.
+    Named rows are tried even without a GPU. With ``audit``, attacks on the rows' code are included, unless
+    they are done; ``options`` are further arguments of `dprepro train`.
 
     Raises:
         UserError: there is no such row.
@@ -66,25 +65,25 @@ def todo(
     trained_or_measured = [task.name for task in lacking if task.commands[0][0] != "ledger"]
     busy = {task.name for task in lacking}
     tasks = (
-        *work.bare([*trained_or_measured, *(settings.derived[name].row for name in work.derived)]),
+        *work.prepare([*trained_or_measured, *(settings.derived[name].row for name in work.derived)]),
         *map(work.derive, work.derived),
         *lacking,
-        *(work.alone("account", settings.accounts) if not rows else ()),
-        *(work.alone("audit", rows or settings.rows) if audit else ()),
+        *(work.unsigned_tasks("account", settings.accounts) if not rows else ()),
+        *(work.unsigned_tasks("audit", rows or settings.rows) if audit else ()),
     )
     return Todo(tasks, tuple(key for key in work.rows if key not in busy and work.unsigned(key)))
 
 
 class _Work:
-    """What is asked for, and what of it is here."""
+    """Requested rows, and their present results."""
 
     def __init__(self, settings: Settings, named: list[str], options: Sequence[str]):
         self.settings, self.named, self.options = settings, named, options
-        # as on a machine with a GPU: who has one is found out later
+        # as on a machine with a GPU; workers check for one later
         self.planned: dict[str, Planned] = {row.row: row for row in plan(settings, gpu=True)}
         self.digests = entries.entries(settings)  # by stage and key
         self.signed = dvclock.Signed()
-        # prepared data to join anew with something of a row, and all rows that this takes
+        # prepared data to join anew with a row's weights or relevances, and all rows that this needs
         self.derived: list[str] = []
         self.rows = list(named or settings.rows)
         for key in self.rows:  # grows while it is walked
@@ -94,7 +93,7 @@ class _Work:
                 self.rows += [row for row in (settings.derived[name].row,) if row not in self.rows]
 
     def row(self, key: str) -> Task | None:
-        """The task of what a row lacks; None where it lacks nothing."""
+        """Task of a row's missing results; None if nothing is missing."""
         row, planned = self.settings.rows[key], self.planned.get(key)
         fresh = row.data in self.derived
         commands: list[tuple[str, ...]] = [("train", key, *self.options)] if planned or fresh else []
@@ -116,21 +115,21 @@ class _Work:
         )
 
     def derive(self, name: str) -> Task:
-        """Join prepared data with a row's weights or relevances; this also needs the row's own data."""
+        """Task that joins prepared data with a row's weights or relevances; it also needs the row's data."""
         joined, stage = self.settings.derived[name], self._stage(name)
         behind = self.settings.rows[joined.row].data
         after = frozenset({joined.row, self._stage(joined.data), self._stage(behind)})
         return Task(stage, ((self.settings.stage_of(name), name),), (stage,), after)
 
-    def bare(self, keys: Iterable[str]) -> Iterator[Task]:
-        """Fetch and prepare the data of rows: what isn't here, or was prepared by other settings."""
+    def prepare(self, keys: Iterable[str]) -> Iterator[Task]:
+        """Tasks that fetch and prepare missing or outdated data of rows."""
         data = self.settings.data
         rows = [self.settings.rows[key] for key in keys]
         names = dict.fromkeys(
             self.settings.derived[row.data].data if row.data in self.settings.derived else row.data
             for row in rows
         )
-        wanted = [name for name in names if self._otherwise(name) or layout_here(name, self.settings) is None]
+        wanted = [name for name in names if self._outdated(name) or layout_here(name, self.settings) is None]
         raw = dict.fromkeys(key for name in wanted for key in (data[name].raw, data[name].public.raw))
         lacking = [key for key in raw if not (RAW / key).exists()]
         stages = {name: f"{'own' if name in self.settings.own else 'fetch'}@{name}" for name in lacking}
@@ -142,21 +141,21 @@ class _Work:
             stage = self._stage(name)
             yield Task(stage, (("prepare", name),), (stage,), after, here=True)
 
-    def alone(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
-        """Stages of one kind that dvc.lock doesn't have; such a stage reads no other stage's results."""
+    def unsigned_tasks(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
+        """Tasks of one kind without an entry in dvc.lock, which need no other stage's results."""
         for key in keys:
             stage = f"{kind}@{key}"
             if self.signed.digests.get(stage) != self.digests[kind][key]:
                 yield Task(stage, ((kind, key),), (stage,))
 
     def unsigned(self, key: str) -> list[str]:
-        """Stages of a row that the lock doesn't hold with the files that are here."""
+        """Stages of a row that the lock doesn't have with the present files."""
         files = {
             "train": [records.run_path(key), records.history_path(key)],
             "evaluate": [records.evaluation_path(key)],
             "ledger": [records.ledger_path(key)],
         }
-        if not dvclock.available():  # nobody signs here
+        if not dvclock.available():  # there is no lock to sign
             return [stage for stage, paths in files.items() if not all(path.exists() for path in paths)]
         return [
             stage
@@ -165,7 +164,7 @@ class _Work:
         ]
 
     def _stale(self, name: str) -> bool:
-        """Whether prepared data come with something else than params.yaml means, or soon will."""
+        """Return whether prepared data have an outdated start or outdated relevances, or soon will."""
         if self.settings.derived[name].row in self.planned:
             return True
         try:
@@ -175,9 +174,9 @@ class _Work:
         return False
 
     def _stage(self, name: str) -> str:
-        """DVC's stage that makes prepared data."""
+        """DVC stage of a prepared data set."""
         return f"{self.settings.stage_of(name)}@{name}"
 
-    def _otherwise(self, name: str) -> bool:
+    def _outdated(self, name: str) -> bool:
         digest = self.digests["prepare"][name]
         return self.signed.digests.get(self._stage(name), digest) != digest

@@ -1,7 +1,7 @@
-"""`python -m pipeline.cluster.tied PID COMMAND...`: a command that is asked to end once its parent is gone.
+"""`python -m pipeline.cluster.tied PID COMMAND...`: a command that gets SIGTERM when its parent ends.
 
-Else a coordinator or a worker that is killed would leave trainers behind. Where the system has no such signal
-they go on, and whoever is given the same row waits for its lock.
+Without it, a killed coordinator or worker would leave trainers behind. On systems without such a signal they
+go on, and the next process for the same row waits for its lock.
 """
 
 import ctypes
@@ -13,8 +13,8 @@ PR_SET_PDEATHSIG = 1  # of sys/prctl.h
 
 
 def tied(*command: str) -> list[str]:
-    """``command`` so that it ends with this process."""
-    # not `-m` alone, which would take modules from the current folder first
+    """Command line of ``command`` that ends with this process."""
+    # `-P`, because `-m` alone would search the current folder for modules first
     return [sys.executable, "-P", "-m", "pipeline.cluster.tied", str(os.getpid()), *command]
 
 

@@ -1,6 +1,6 @@
-"""What runs a task: its commands in turn, in a process of their own, with their lines in a log.
+"""Worker: runs a task's commands in turn, in a separate process, with a log.
 
-Parsl's workers import it on every machine, so it needs little.
+Parsl imports this module on every machine, so it needs few packages.
 """
 
 import os
@@ -17,50 +17,50 @@ from threading import Event
 from pipeline.cluster.tied import tied
 
 LOGS = Path(".dprepro/repro/logs")
-LOOK_EVERY = 0.1  # seconds between looks whether it is asked to end
-BETWEEN = "/"  # stands between the commands of `stages.in_turn`
+LOOK_EVERY = 0.1  # seconds between checks for a request to end
+BETWEEN = "/"  # separator of the commands of `stages.in_turn`
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 class CommandFailed(Exception):
-    """A command ended by an error of its own, so that trying again would change nothing."""
+    """A command ended with its own error, so another try would fail too."""
 
 
 class NeedsGpu(Exception):
-    """The row waits for a GPU, and there is none where it was sent."""
+    """The row needs a GPU, and its worker has none."""
 
 
 class Died(Exception):
-    """The command was ended from outside: another try goes on from its checkpoint."""
+    """The command was ended from outside; another try continues from its checkpoint."""
 
 
 @dataclass(frozen=True)
 class Task:
     """Commands that one process runs in turn."""
 
-    name: str  # a row's key, or 'relevance@NAME' and the like, as DVC calls the stage
+    name: str  # a row's key, or the name of a DVC stage such as 'relevance@NAME'
     commands: tuple[tuple[str, ...], ...]  # arguments of dprepro: ('train', 'ROW')
-    stages: tuple[str, ...] = ()  # of DVC, which the results are signed as
-    after: frozenset[str] = frozenset()  # names of tasks whose results it reads; those of no task are there
-    seconds: float = 0.0  # that it took before, or is reckoned to take; 0: nobody knows
+    stages: tuple[str, ...] = ()  # of DVC, for the results
+    after: frozenset[str] = frozenset()  # names of tasks and stages whose results it reads
+    seconds: float = 0.0  # recorded or estimated; 0: unknown
     needs: str = "cpu"  # or 'gpu'
-    named: bool = False  # asked for by name: tried on a CPU whatever it needs
+    named: bool = False  # requested by name, so tried on a CPU even if it needs a GPU
     here: bool = False  # only on the coordinator's machine: others may have no network
 
     @property
     def trains(self) -> bool:
-        """Whether it trains a row."""
+        """Return whether it trains a row."""
         return self.commands[0][0] == "train"
 
     @property
     def log(self) -> Path:
-        """The file that its commands' lines go to."""
+        """Path of the log of its commands."""
         return LOGS / f"{self.name}.log"
 
 
 @dataclass(frozen=True)
 class Done:
-    """How long a task took, and on which machine."""
+    """Duration and machine of a finished task."""
 
     seconds: float
     machine: str
@@ -76,15 +76,15 @@ def work(
     """Run a task's commands until one fails.
 
     Args:
-        task: what to do.
-        folder: of params.yaml.
+        task: the task.
+        folder: folder of params.yaml.
         environment: variables of its process; None: this worker's share of the cores.
-        ending: once it is set, the process is asked to end, and writes its checkpoint.
-        inputs: of the tasks that came before; Parsl waits for them.
+        ending: request to end; the process then writes its checkpoint.
+        inputs: results of earlier tasks; Parsl waits for them.
 
     Raises:
-        CommandFailed: a command did; its last line says why.
-        NeedsGpu: there is none here.
+        CommandFailed: a command failed; the message has its last line.
+        NeedsGpu: there is no GPU here.
         Died: the process was ended from outside.
     """
     ending, begun = ending or Event(), time.monotonic()
@@ -103,7 +103,7 @@ def work(
             stdout=lines,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            # whoever ends a block kills its group; a trainer shall leave a checkpoint first
+            # Parsl kills the process group of a block; the trainer must write a checkpoint first
             start_new_session=True,
         )
         while process.poll() is None and not ending.wait(LOOK_EVERY):
@@ -119,7 +119,7 @@ def work(
 
 
 def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Command line of a process that runs the commands and ends with this process: `stages.in_turn`."""
+    """Command line of a process that runs the commands by `stages.in_turn` and ends with this process."""
     line = tied(sys.executable, "-P", "-m", "stages.in_turn")
     for number, command in enumerate(commands):
         line += [BETWEEN, *command] if number else command
@@ -127,7 +127,7 @@ def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def share_of_cores(given: Mapping[str, str]) -> dict[str, str]:
-    """How many threads are a Parsl worker's, of what its node was ``given``, where nobody said it before."""
+    """Number of threads of a Parsl worker, from its node's variables; empty if it is set already."""
     if "OMP_NUM_THREADS" in given:
         return {}
     cores = int(given.get("SLURM_CPUS_ON_NODE", len(os.sched_getaffinity(0))))
@@ -135,7 +135,7 @@ def share_of_cores(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log; nothing where there is none yet."""
+    """Last line of a log; '' without a log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))

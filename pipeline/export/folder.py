@@ -42,7 +42,7 @@ from pipeline.files import (
 )
 from pipeline.ledgers.data_budget import budget_of
 from pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
-from pipeline.models.reads import noting_reads
+from pipeline.models.reads import recording_reads
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Level, Record, Replica, Seed, Trained
@@ -102,7 +102,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = replica_of(key, row, data, level, seed)
     record, replica = _recorded(key, trained, settings)
-    with noting_reads() as reads:
+    with recording_reads() as reads:
         network = trained_network(key, trained, row, data)
     architecture = architecture_of(trained, row, data, reads)
     tensors, logits = tensors_of(network), probe(architecture, network)

@@ -1,1 +1,1 @@
-"""Architectures: one file a model, each with a `build` function."""
+"""Networks: one file per model, each with a `build` function."""

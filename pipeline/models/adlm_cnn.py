@@ -1,11 +1,11 @@
-"""The networks of Phan et al. 2017 (section IV): MNIST's by one image channel, CIFAR-10's by three."""
+"""Networks of Phan et al. 2017 (section IV): for MNIST, with one channel, and CIFAR-10, with three."""
 
 from torch import nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 GREY = ((32, 5), (64, 5)), 25  # feature maps and side of each convolution; units of the linear layer
 COLOUR = ((128, 3), (128, 5), (256, 5)), 30
 
@@ -13,9 +13,9 @@ COLOUR = ((128, 3), (128, 5), (256, 5)), 30
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Convolutions with ReLU and 2x2 max pooling, a linear layer, and an output without bias (Eq. 23).
 
-    MNIST's has 130,771 parameters, CIFAR-10's 1,355,978. 'response' comes behind each convolution's ReLU,
-    as in the paper; any other normalisation is put on the last hidden layer alone, as in the authors' code.
-    What bounds that layer belongs to the method, because it joins the examples of a batch.
+    130,771 parameters for MNIST, 1,355,978 for CIFAR-10. Normalisation 'response' follows each convolution's
+    ReLU, as in the paper; any other one is at the last hidden layer only, as in the authors' code. The method
+    bounds that layer's outputs itself, because this bound joins the examples of a batch.
     """
     convolutions, units = GREY if shape[0] == 1 else COLOUR
     channels, height, width = shape

@@ -1,6 +1,6 @@
-"""BiLSTM with one dense layer, for texts, as in Davody et al. Tables 4 and 7; and with layer normalisation.
+"""BiLSTM with one dense layer for texts, as in Davody et al. Tables 4 and 7; optional layer normalisation.
 
-`torch.nn.LSTM` is opaque to `torch.func`, so the recurrence is written out here; its numbers are the same.
+`torch.nn.LSTM` is opaque to `torch.func`, so the recurrence is written out here, with equal results.
 """
 
 import torch
@@ -8,24 +8,24 @@ from torch import Tensor, nn
 
 from pipeline.models.model import Model
 
-VERSION = 1  # raised where the same settings would give other numbers
-PADDING = 0  # the token number that stands for no word; only ever at a text's end
+VERSION = 1  # raise it if the same settings would give other numbers
+PADDING = 0  # token for no word, at a text's end only
 EMBEDDING = 100
 HIDDEN = 32
 
 
 class Direction(nn.Module):
-    """The weights of an LSTM that reads in one direction; gates in the order of `torch.nn.LSTM`: i, f, g, o.
+    """Weights of an LSTM in one direction, with gates in the order of `torch.nn.LSTM`: i, f, g, o.
 
-    Normalised as by Ba et al. 2016 (arXiv:1607.06450): LN(W_x x_t) + LN(W_h h_{t-1}), where the shift of the
-    first is the bias. They normalise the cell too; Davody et al. only what comes out of weight matrices.
+    Normalisation as in Ba et al. 2016 (arXiv:1607.06450): LN(W_x x_t) + LN(W_h h_{t-1}), with the shift of
+    the first as bias. They also normalise the cell; Davody et al. normalise only outputs of weight matrices.
     """
 
     def __init__(self, inputs: int, hidden: int, epsilon: float | None):
-        """Initialised as `torch.nn.LSTM`, but for a forget bias of 1; ``epsilon`` None: not normalised."""
+        """Initialise as `torch.nn.LSTM`, except a forget bias of 1; ``epsilon`` None: no normalisation."""
         super().__init__()
         self.inputs = nn.Linear(inputs, 4 * hidden, bias=epsilon is None)
-        # torch has a second bias here, which only ever adds to the first
+        # torch has a second bias here, which is added to the first
         self.recurrent = nn.Linear(hidden, 4 * hidden, bias=False)
         self.inputs_norm = _norm(4 * hidden, epsilon)
         self.recurrent_norm = _norm(4 * hidden, epsilon)
@@ -35,30 +35,33 @@ class Direction(nn.Module):
         nn.init.ones_(bias[hidden : 2 * hidden])  # a cell remembers until it has learnt to forget
 
     def from_inputs(self, inputs: Tensor) -> Tensor:
-        """What all inputs (B, T, I) say to the gates: (B, T, 4 H)."""
+        """Contribution (B, T, 4 H) of all inputs (B, T, I) to the gates."""
         return self.inputs_norm(self.inputs(inputs))
 
     def from_state(self, hidden: Tensor) -> Tensor:
-        """What the last hidden state (B, H) says to the gates: (B, 4 H)."""
+        """Contribution (B, 4 H) of the last hidden state (B, H) to the gates."""
         return self.recurrent_norm(self.recurrent(hidden))
 
 
 class BiLSTM(nn.Module):
     """Both directions of an LSTM over a text, in one loop over time.
 
-    Over padding the state is carried on as it is. So the backward direction starts at a text's last word, and
-    both end as `torch.nn.LSTM` does on a packed sequence; a text without words ends in zeros.
+    Padding leaves the state unchanged. So the backward direction starts at a text's last word, both
+    directions end as `torch.nn.LSTM` on a packed sequence, and a text without words ends in zeros.
     """
 
     def __init__(self, inputs: int, hidden: int, epsilon: float | None = None):
-        """``hidden`` units a direction; ``epsilon`` None: not normalised."""
+        """``hidden`` units per direction; ``epsilon`` None: no normalisation."""
         super().__init__()
         self.hidden = hidden
         self.ahead = Direction(inputs, hidden, epsilon)
         self.back = Direction(inputs, hidden, epsilon)
 
     def forward(self, inputs: Tensor, present: Tensor) -> Tensor:
-        """Final hidden states (B, 2 H), ahead then back, of ``inputs`` (B, T, I) where ``present`` (B, T)."""
+        """Final hidden states (B, 2 H), forward then backward, of ``inputs`` (B, T, I).
+
+        ``present`` (B, T) is False at padding.
+        """
         # unbind, not an index a step: its gradient is one stack instead of T tensors of T steps each
         inputs_ahead = self.ahead.from_inputs(inputs).unbind(1)
         inputs_back = self.back.from_inputs(inputs).unbind(1)[::-1]
@@ -77,10 +80,10 @@ class BiLSTM(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Texts to logits (B, classes): tokens (B, T), or vectors of words (B, 1, T, E), zeros after the last."""
+    """Logits (B, classes) of texts: tokens (B, T), or word vectors (B, 1, T, E), zeros for padding."""
 
     def __init__(self, model: Model, shape: tuple[int, ...], classes: int):
-        """Fresh weights; of what ``unnormalized`` counts the dense layer is the last, the LSTM before it."""
+        """Initialise; for ``unnormalized``, the dense layer is the last one and the LSTM the one before."""
         super().__init__()
         epsilon = model.epsilon if model.normalization == "layer" else None
         takes_tokens = len(shape) == 2
@@ -105,18 +108,18 @@ def _norm(size: int, epsilon: float | None) -> nn.Module:
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Embedding 100, BiLSTM 32 a direction, one dense layer on the final hidden states of both.
+    """Embedding of size 100, BiLSTM with 32 units per direction, one dense layer on the final hidden states.
 
-    Layer normalisation comes after every weight matrix: two in each direction, and the dense one.
+    Layer normalisation follows every weight matrix: two in each direction, and the dense one.
 
     Args:
-        model: its normalisation is 'none' or 'layer'.
-        shape: (T, V), tokens of a text and size of the vocabulary, padding included; or (1, T, E), where
-            inputs are vectors of words, which are not trained.
+        model: normalisation 'none' or 'layer'.
+        shape: (T, V), tokens of a text and size of the vocabulary with padding; or (1, T, E) for word
+            vectors, which are not trained.
         classes: number of logits.
 
     Raises:
-        ValueError: a normalisation that means nothing for texts.
+        ValueError: the normalisation is for images.
     """
     if model.normalization not in ("none", "layer"):
         raise ValueError(f"normalization {model.normalization!r} is for images; allowed: none, layer")

@@ -1,20 +1,20 @@
-"""The convnet of Nguyen et al. 2023, Table 1: four convolutions and one linear layer."""
+"""Convnet of Nguyen et al. 2023, Table 1: four convolutions and one linear layer."""
 
 from torch import nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
-SMALLEST = 8  # pixels a side, of which three poolings leave one
+VERSION = 1  # raise it if the same settings would give other numbers
+SMALLEST = 8  # pixels per side; three poolings leave one
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The convnet for images of ``shape`` (C, H, W); on CIFAR-10 with batch norm 132,042 parameters.
+    """Convnet for images of ``shape`` (C, H, W); 132,042 parameters on CIFAR-10 with batch norm.
 
-    Convolutions are 3x3 with padding 1 and have biases. The order is as the table prints it: a convolution
-    with its ReLU, then normalisation, then average pooling. With batch norm as there (``unnormalized: 1``) it
-    has 18 tensors. The table's softmax is part of the loss.
+    Convolutions are 3x3 with padding 1 and biases. The order is that of the table: convolution, ReLU,
+    normalisation, average pooling. With batch norm as in the table (``unnormalized: 1``) it has 18 tensors.
+    The table's softmax is part of the loss.
 
     Raises:
         ValueError: inputs are no images, or too small for three poolings.

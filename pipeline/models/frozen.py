@@ -1,9 +1,9 @@
 """Fingerprint of a network's frozen tensors: parameters without a gradient, and buffers.
 
-A model's `build` may load them from a file or compute them. Training leaves them alone, so no file of weights
-holds them, and a run keeps their fingerprint instead. A hash would not do: two machines round a computed
-table, such as sines of positions, differently. Random projections agree to rounding and move with any change
-of the tensors that matters (Johnson and Lindenstrauss 1984).
+A model's `build` may load them from a file or compute them. Training doesn't change them, so they are not in
+the files of weights, and a run keeps their fingerprint. A hash would not do, because two machines round a
+computed table, such as sines of positions, differently. Random projections are equal up to rounding, and
+change with any relevant change of the tensors (Johnson and Lindenstrauss 1984).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 PROJECTIONS = 2
-TOLERANCE = 1e-5  # absolute, of each number of a fingerprint; one tensor contributes about 1
+TOLERANCE = 1e-5  # absolute tolerance of each number of a fingerprint; one tensor contributes about 1
 
 
 def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
@@ -23,7 +23,7 @@ def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
         net: the network as `build` returned it.
 
     Returns:
-        `PROJECTIONS` + 1 numbers; () where everything is trained.
+        `PROJECTIONS` + 1 numbers; () if all parameters are trained.
     """
     parameters = [(name, value) for name, value in net.named_parameters() if not value.requires_grad]
     frozen: dict[str, Tensor] = {**dict(parameters), **dict(net.named_buffers())}
@@ -46,5 +46,5 @@ def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
 
 
 def same_fingerprint(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether two fingerprints are equal but for rounding."""
+    """Return whether two fingerprints are equal up to rounding."""
     return len(first) == len(second) and np.allclose(first, second, rtol=0, atol=TOLERANCE)

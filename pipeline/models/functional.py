@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 
 def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple[Tensor, ...]) -> Any:
-    """What ``net`` makes of ``arguments`` with ``tensors`` in place of its own, by name; the others stay.
+    """Outputs of ``net`` for ``arguments`` with ``tensors`` in place of its own, by name.
 
     Names are those of `named_parameters` and `named_buffers`; a tensor that several layers share is replaced
-    in all of them. Unlike `torch.func.functional_call` it leaves a network as it was in which one layer has
-    two names: torch replaces such a layer's tensors twice, and puts the replacement back.
+    in all of them. Unlike `torch.func.functional_call`, it restores networks in which one layer has two
+    names: torch replaces such a layer's tensors twice, and restores the replacement.
 
     Raises:
         KeyError: the network has no tensor of a name.
@@ -34,13 +34,13 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
 
 
 def has_shared_tensors(net: nn.Module) -> bool:
-    """Whether a parameter has several names: two layers share it, or a layer is used at two places."""
+    """Return whether a parameter has several names: two layers share it, or a layer is used twice."""
     return len(dict(net.named_parameters(remove_duplicate=False))) > len(dict(net.named_parameters()))
 
 
 @contextmanager
 def fresh_state(net: nn.Module) -> Iterator[None]:
-    """Give ``net`` copies of its buffers and attributes inside, and its own back afterwards."""
+    """Give ``net`` copies of its buffers and attributes during the block, and restore its own afterwards."""
     layers = list(net.modules())
     kept = [dict(vars(layer)) for layer in layers]
     memo: dict[int, Any] = {id(part): part for part in (*layers, *net.parameters())}
@@ -56,7 +56,7 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
 
 
 def trial_call(net: nn.Module, inputs: Tensor) -> Any:
-    """What ``net`` makes of ``inputs``, with its state and torch's random numbers left as they were."""
+    """Outputs of ``net`` for ``inputs``; its state and torch's random state stay unchanged."""
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
         return net(inputs)

@@ -1,18 +1,18 @@
-"""LeNet-5 as in Davody et al. Table 1: convolutions 6, pool, 16, pool; linear 120, 84, 10."""
+"""LeNet-5 of Davody et al. Table 1: convolutions 6, pool, 16, pool; linear 120, 84, 10."""
 
 from torch import nn
 
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """LeNet-5 for images of ``shape`` (C, 28, 28); 61,706 parameters without normalisation.
 
-    Kernels are 5x5, the first with padding 2; max pooling; ReLU after each normalisation, which comes after
-    every trainable layer (section 2 of the paper).
+    Kernels are 5x5, the first with padding 2, with max pooling. Normalisation follows every trainable layer
+    (section 2 of the paper), and ReLU follows normalisation.
     """
     channels, height, width = shape
     flat = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)

@@ -5,18 +5,17 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
-SMALLEST = 32  # pixels a side, of which the last convolution leaves one
+VERSION = 1  # raise it if the same settings would give other numbers
+SMALLEST = 32  # pixels per side; the last convolution leaves one
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """LeNet-5 for images of ``shape`` (C, 32, 32); with batch norm 61,990 parameters.
+    """LeNet-5 for images of ``shape`` (C, 32, 32); 61,990 parameters with batch norm.
 
-    Convolutions are 5x5 without padding and have biases. The order is as the table prints it: a layer with
-    its tanh, then normalisation, then average pooling. With batch norm as there (``unnormalized: 2``) it has
-    16 tensors in 8 modules. The sizes that the table prints from the second pooling on, 10x10x16 and 5x5x120,
-    fit no such network; here they are 5x5x16 and 1x1x120, as LeCun et al. have them. The table's softmax is
-    part of the loss.
+    Convolutions are 5x5 without padding and have biases. The order is that of the table: layer, tanh,
+    normalisation, average pooling. With batch norm as in the table (``unnormalized: 2``) it has 16 tensors in
+    8 modules. The table's sizes after the second pooling, 10x10x16 and 5x5x120, fit no such network; here
+    they are 5x5x16 and 1x1x120, as in LeCun et al. The table's softmax is part of the loss.
 
     Raises:
         ValueError: inputs are no images, or too small for the last convolution.
@@ -24,7 +23,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3 or min(shape[1:]) < SMALLEST:
         raise ValueError(f"images of at least {SMALLEST}x{SMALLEST} are needed")
     channels, height, width = shape
-    flat = 120 * _left(height) * _left(width)
+    flat = 120 * _output_side(height) * _output_side(width)
     return nn.Sequential(
         *(nn.Conv2d(channels, 6, 5), nn.Tanh(), normalization(model, 6, 4), nn.AvgPool2d(2)),
         *(nn.Conv2d(6, 16, 5), nn.Tanh(), normalization(model, 16, 3), nn.AvgPool2d(2)),
@@ -35,6 +34,6 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     )
 
 
-def _left(side: int) -> int:
-    """Pixels a side after all convolutions and poolings."""
+def _output_side(side: int) -> int:
+    """Pixels per side after all convolutions and poolings."""
     return ((side - 4) // 2 - 4) // 2 - 4

@@ -7,13 +7,13 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Hidden layers of 300 and 100 units; 266,610 parameters on MNIST without normalisation.
 
-    ReLU after each normalisation, as in LeNet-5; the paper says no more than the network's name.
+    ReLU follows each normalisation, as in LeNet-5; the paper gives only the network's name.
     """
     return nn.Sequential(
         nn.Flatten(),

@@ -7,7 +7,7 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Multilayer perceptron: linear layers with ReLU, of sizes that the row sets (`hidden`)."""
+"""Multilayer perceptron: linear layers with ReLU, of the sizes in the row's `hidden`."""
 
 from math import prod
 
@@ -7,14 +7,14 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
-HIDDEN_SIZES = (64, 32)  # sizes of the hidden layers where the row sets none
+VERSION = 1  # raise it if the same settings would give other numbers
+HIDDEN_SIZES = (64, 32)  # default sizes of the hidden layers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Linear layers from inputs of ``shape`` over the hidden sizes to ``classes`` outputs.
 
-    Normalisation, where the row asks for it, stands between a linear layer and its ReLU.
+    Optional normalisation is between a linear layer and its ReLU.
     """
     hidden = model.hidden or HIDDEN_SIZES
     layers: list[nn.Module] = [nn.Flatten()]

@@ -1,4 +1,4 @@
-"""What is told of a model: its architecture, and the normalisation put into it."""
+"""Settings of a model: its architecture and normalisation."""
 
 import ast
 from pathlib import Path
@@ -13,19 +13,19 @@ from pipeline.fields import Count, Positive, Strict
 
 @cached
 def architectures() -> dict[str, dict[str, ast.expr | None]]:
-    """The models there are, each with the names that its file defines: those with a `build` are models.
+    """Available models, each with the names that its file defines. A file with a `build` function is a model.
 
-    The files are read and not imported, as params.yaml is read without torch; a constant comes with its
-    value, a function with None. `ORDERED` marks a model in which normalisation stands before the convolution
-    whose input it is, and so has an order with ReLU; `FEATURES` one that can be built without its frozen
-    part, for as many inputs.
+    The files are read, not imported, so that params.yaml needs no torch. Constants come with their value,
+    functions with None. `ORDERED` marks a model with normalisation before each convolution, which has an
+    order with ReLU; `FEATURES` marks one that can be built without its frozen part, for that number of
+    inputs.
     """
     definitions = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in definitions.items() if "build" in names}
 
 
 def version(name: str) -> int:
-    """The version of a model's numbers: `VERSION` of its file; 1 where there is none.
+    """Version of a model's numbers: `VERSION` of its file; 1 without it.
 
     Raises:
         UserError: it is no whole number above 0.
@@ -57,18 +57,18 @@ def _defined(path: Path) -> dict[str, ast.expr | None]:
 
 
 class Model(Strict):
-    """An architecture: a file of models, and the normalisation put into it."""
+    """Architecture, named by its file, and its normalisation."""
 
     name: str
-    # Every kind of batch norm is one layer, named for where its statistics come from; the methods' settings
-    # say which kinds they can train.
+    # All kinds of batch norm are the same layer; the name says where its statistics come from. A method's
+    # settings list the kinds that it can train.
     normalization: Annotated[str, Field(pattern=r"^(none|layer|group|response|[a-z]+_bn)$")] = "none"
     groups: Count = 1  # of group normalisation
     epsilon: Positive = 1e-5  # added to variances
-    # How many of the last trainable layers stay without normalisation. 0: each has one (the papers' 'BN-',
-    # 'LN-'); 1: all but the output layer, as ResNet and VGG are usually built; 2: Davody et al.'s '-mod'.
+    # Number of the last trainable layers without normalisation. 0: all have one (the papers' 'BN-', 'LN-');
+    # 1: all but the output layer, as usual in ResNet and VGG; 2: Davody et al.'s '-mod'.
     unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
-    # 'linear': what lies before the first linear layer stays as its public pretraining left it
+    # 'linear': layers before the first linear one keep their public pretrained weights
     trainable: Literal["all", "linear"] = "all"
     # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
@@ -88,9 +88,9 @@ class Model(Strict):
         return self
 
     def differing(self, other: "Model") -> str | None:
-        """The first key in which two models compute differently with the same weights; None where none does.
+        """First key in which two models compute differently with the same weights; None if there is none.
 
-        Kinds of batch norm are one layer; they differ in where its statistics come from.
+        Kinds of batch norm are the same layer; they differ only in the source of its statistics.
         """
         for key in ("name", "normalization", "groups", "epsilon", "unnormalized", "order", "hidden"):
             value, other_value = getattr(self, key), getattr(other, key)

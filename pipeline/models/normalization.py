@@ -1,4 +1,4 @@
-"""Normalisation layers of the papers, and the batch norm whose statistics are inputs, not side effects."""
+"""Normalisation layers of the papers, and batch norm whose statistics are inputs, not side effects."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from pipeline.models.model import Model
 
 
 class BatchStatistics(nn.Module):
-    """Batch norm that keeps no running averages: its statistics are given, or measured on its input.
+    """Batch norm without running averages: its statistics are given, or measured on its input.
 
-    Given (the default), ``mean`` and ``var`` are buffers that `torch.func.functional_call` replaces, so a
-    gradient with respect to them is one argument away and examples don't see each other. Measured (inside
-    `measuring`), they are those of the present batch, as in Davody et al. Eq. 2, with the biased variance.
+    Given (the default): ``mean`` and ``var`` are buffers that `torch.func.functional_call` replaces, so
+    gradients with respect to them are possible and examples don't depend on each other. Measured (inside
+    `measuring`): they are those of the batch, as in Davody et al. Eq. 2, with the biased variance.
 
     Shapes: input (B, C) or (B, C, H, W); ``weight``, ``bias``, ``mean``, ``var`` (C,).
     """
@@ -25,7 +25,7 @@ class BatchStatistics(nn.Module):
     var: Tensor
 
     def __init__(self, channels: int, epsilon: float):
-        """Scale 1 and shift 0, as in section 2 of the paper; ``epsilon`` is added to variances."""
+        """Set scale 1 and shift 0, as in section 2 of the paper; ``epsilon`` is added to variances."""
         super().__init__()
         self.epsilon = epsilon
         self.weight = nn.Parameter(torch.ones(channels))
@@ -33,12 +33,12 @@ class BatchStatistics(nn.Module):
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("var", torch.ones(channels))
         self.measures = False  # whether statistics are measured on the input
-        # then: (B,) weights of the examples; None: all count as one
+        # (B,) weights of the examples for measured statistics; None: equal weights
         self.example_weights: Tensor | None = None
         self.measured: tuple[Tensor, Tensor] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalise, scale and shift; same shape out as in."""
+        """Normalise, scale and shift; the shape stays the same."""
         if self.measures and self.example_weights is None:
             return self._normalize_by_batch(inputs)
         if self.measures:
@@ -52,13 +52,13 @@ class BatchStatistics(nn.Module):
         )
 
     def normalized(self, inputs: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """``inputs`` before scale and shift."""
+        """``inputs`` normalised, before scale and shift."""
         return (inputs - self._broadcast(mean, inputs)) * self._broadcast(
             torch.rsqrt(var + self.epsilon), inputs
         )
 
     def _normalize_by_batch(self, inputs: Tensor) -> Tensor:
-        """Normalised by the statistics of its examples in torch's own pass, which returns them as numbers."""
+        """Normalise by the batch's statistics in torch's own kernel, which returns them without gradients."""
         out, mean, deviation = torch.native_batch_norm(
             inputs, self.weight, self.bias, None, None, True, 0.0, self.epsilon
         )
@@ -74,24 +74,24 @@ class BatchStatistics(nn.Module):
 class LocalResponse(nn.Module):
     """Local response normalisation of Phan et al. 2017, Eq. 22: h / max(h, (q + alpha sum h^2)^beta).
 
-    The sum is over the ``SIZE`` channels around one's own. The maximum, which torch's layer lacks, keeps what
-    is not negative in [0, 1]. Every example is normalised by itself. Shapes: (B, C) or (B, C, H, W).
+    The sum is over the ``SIZE`` channels around each channel. The maximum, which torch's layer lacks, keeps
+    nonnegative inputs in [0, 1]. Every example is normalised separately. Shapes: (B, C) or (B, C, H, W).
     """
 
     Q, ALPHA, BETA, SIZE = 2.0, 1e-4, 0.75, 5
     near: Tensor
 
     def __init__(self, channels: int):
-        """Constants are the paper's; nothing is trained."""
+        """Set the paper's constants; nothing is trained."""
         super().__init__()
         channel = torch.arange(channels)
         near = (channel[:, None] - channel).abs() <= self.SIZE // 2
         self.register_buffer("near", self.ALPHA * near.float()[..., None, None], persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Same shape out as in."""
+        """Normalise; the shape stays the same."""
         maps = inputs if inputs.dim() == 4 else inputs[..., None, None]
-        # a sum over channels as a 1x1 convolution, the fastest way there is
+        # a sum over channels, fastest as a 1x1 convolution
         factor = (self.Q + F.conv2d(maps.square(), self.near)).pow(-self.BETA)
         return (maps * factor).clamp(max=1).reshape(inputs.shape)
 
@@ -99,7 +99,7 @@ class LocalResponse(nn.Module):
 def moments(values: Tensor, example_weights: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance (C,) of ``values`` (B, C, ...), weighted by ``example_weights`` (B,).
 
-    An absent example of a padded batch has weight 0 and leaves no trace; of none at all both are 0.
+    Padding of a batch has weight 0 and no effect; if all weights are 0, mean and variance are 0.
     """
     flat = values.reshape(*values.shape[:2], -1)  # (B, C, P)
     share = (example_weights / (example_weights.sum().clamp_min(1) * flat.shape[2]))[:, None, None]
@@ -108,10 +108,10 @@ def moments(values: Tensor, example_weights: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
-    """The network's trained `BatchStatistics` by name.
+    """Trained `BatchStatistics` layers of a network, by name.
 
-    Those whose ``weight`` is frozen are left out: a part of the network that stays as it was pretrained keeps
-    the statistics that it was pretrained with, as constants in its buffers.
+    Layers with a frozen ``weight`` are left out: a frozen part of the network keeps the statistics of its
+    pretraining as constants in its buffers.
     """
     return {
         name: layer
@@ -121,7 +121,7 @@ def statistics_layers(net: nn.Module) -> dict[str, BatchStatistics]:
 
 
 def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
-    """Statistics of every trained `BatchStatistics` before training, named as `measuring` names them."""
+    """Statistics of every trained `BatchStatistics` before training, named as by `measuring`."""
     return {
         f"{name}.{part}": getattr(layer, part)
         for name, layer in statistics_layers(net).items()
@@ -133,9 +133,9 @@ def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
 def measuring(net: nn.Module, example_weights: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
     """Let every trained `BatchStatistics` measure its input; ``example_weights`` (B,) weighs the examples.
 
-    Without it every example counts as one, which is faster, and what is found can't be differentiated.
-    The dictionary is filled on leaving: ``'LAYER.mean'`` and ``'LAYER.var'``, the names under which
-    `functional_call` takes them back.
+    Without weights all examples count equally, which is faster, and the statistics have no gradient. The
+    dictionary is filled at the end of the block: ``'LAYER.mean'`` and ``'LAYER.var'``, the names for
+    `functional_call`.
     """
     statistics: dict[str, Tensor] = {}
     layers = statistics_layers(net)
@@ -153,7 +153,7 @@ def measuring(net: nn.Module, example_weights: Tensor | None = None) -> Iterator
 
 
 def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
-    """What every trained `BatchStatistics` measures on ``inputs`` (B, ...), named as by `measuring`.
+    """Statistics of ``inputs`` (B, ...) at every trained `BatchStatistics`, named as by `measuring`.
 
     ``tensors`` are the network's parameters.
     """
@@ -163,13 +163,13 @@ def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict
 
 
 def normalization(model: Model, channels: int, from_end: int) -> nn.Module:
-    """The layer that ``model`` puts after a trainable layer of ``channels`` outputs.
+    """Normalisation layer of ``model`` after a trainable layer of ``channels`` outputs.
 
-    ``from_end`` is how many trainable layers come behind that one: 0 for the output layer.
+    ``from_end`` is the number of trainable layers after that one: 0 for the output layer.
 
-    'layer' takes each example's statistics over all hidden units of a layer (Davody et al. Eq. 3). In a
-    convolution gain and bias are one a channel, as in group norm with one group; the paper leaves it open.
-    Every kind of batch norm is the same layer; the kinds differ in where its statistics come from.
+    'layer' uses each example's statistics over all hidden units of a layer (Davody et al. Eq. 3). In a
+    convolution, gain and bias are per channel, as in group norm with one group; the paper doesn't specify
+    them. All kinds of batch norm are the same layer; they differ in the source of its statistics.
     """
     if model.normalization == "none" or from_end < model.unnormalized:
         return nn.Identity()

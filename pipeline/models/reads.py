@@ -1,7 +1,7 @@
-"""Files of weights that a model's `build` reads, and a `build` without them.
+"""Weight files that a model's `build` reads, and a `build` without these files.
 
-An exported network brings all its tensors. To build it again only their names, shapes and types are needed,
-so an export notes those of each file that `build` read, and `build` is given zeros in their place.
+An exported network contains all its tensors. To build it again, only names, shapes and types are needed. So
+an export records those of each file that `build` read, and later gives `build` zeros in their place.
 """
 
 import sys
@@ -25,13 +25,13 @@ READERS: tuple[Callable[..., Any], ...] = (
     safetensors.torch.load_file,
 )
 SCALARS = (bool, int, float, str, type(None))
-# A file's outline in JSON: mappings as they are, a tensor as [type, size, size, ...], scalars as they are
+# A file's outline in JSON: a tensor as [type, size, size, ...], mappings and scalars unchanged
 Outline = Any
 
 
 @contextmanager
-def noting_reads() -> Iterator[list[Outline]]:
-    """Note the outline of every file of weights that is read while the block runs, in order.
+def recording_reads() -> Iterator[list[Outline]]:
+    """Record the outlines of all weight files that are read during the block, in order.
 
     Raises:
         UserError: a file holds more than mappings, tensors and scalars.
@@ -39,7 +39,7 @@ def noting_reads() -> Iterator[list[Outline]]:
     outlines: list[Outline] = []
     depth = 0
 
-    def noting(reader: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(reader: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(reader)
         def read(*arguments: Any, **options: Any) -> Any:
             nonlocal depth
@@ -54,15 +54,15 @@ def noting_reads() -> Iterator[list[Outline]]:
 
         return read
 
-    with _in_place_of_readers(noting):
+    with _in_place_of_readers(recording):
         yield outlines
 
 
 @contextmanager
 def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
-    """Give zeros of ``outlines``, one after the other, to a `build` that reads files of weights.
+    """Give zeros of ``outlines``, one after the other, to a `build` that reads weight files.
 
-    Without outlines files are read as ever.
+    Without outlines, files are read as usual.
     """
     following = iter(outlines)
 

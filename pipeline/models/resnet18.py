@@ -1,7 +1,7 @@
 """ResNet-18 for small images: a 3x3 stem and four stages of 64 to 512 channels, two blocks each.
 
-Architecture of kuangliu/pytorch-cifar, which the authors of both papers that train it built on (Davody et al.
-Table 1, Nguyen et al. 2023).
+Architecture of kuangliu/pytorch-cifar, which both papers with this network used (Davody et al. Table 1,
+Nguyen et al. 2023).
 """
 
 from torch import Tensor, nn
@@ -10,14 +10,14 @@ from torch.nn import functional as F
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, and the stride of the first block
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """ResNet-18 for images of ``shape`` (C, H, W).
 
-    With batch norm after all but the output layer (``unnormalized: 1``), as it is usually built, 11,173,962
+    With batch norm after all but the output layer (``unnormalized: 1``), as usual, it has 11,173,962
     parameters in 62 tensors on CIFAR-10.
     """
     blocks: list[nn.Module] = []
@@ -34,15 +34,15 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where shapes differ."""
+    """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if shapes differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
-        """``from_end``: trainable layers after the first convolution; shortcuts don't count."""
+        """``from_end``: number of trainable layers after the first convolution, without shortcuts."""
         super().__init__()
         self.first = _convolution(model, inputs, outputs, 3, stride, from_end)
         self.second = _convolution(model, outputs, outputs, 3, 1, from_end - 1)
         same_shape = inputs == outputs and stride == 1
-        # ends where the second convolution does, and is normalised as that is
+        # normalised like the second convolution, which has the same output
         self.shortcut = (
             nn.Identity() if same_shape else _convolution(model, inputs, outputs, 1, stride, from_end - 1)
         )
@@ -55,7 +55,7 @@ class Block(nn.Module):
 def _convolution(
     model: Model, inputs: int, outputs: int, kernel: int, stride: int, from_end: int
 ) -> nn.Sequential:
-    """A convolution and its normalisation; a bias only where no normalisation brings one."""
+    """Convolution and its normalisation; it has a bias only without normalisation."""
     norm = normalization(model, outputs, from_end)
     bare = isinstance(norm, nn.Identity)
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bare), norm)

@@ -1,4 +1,4 @@
-"""The network of the TensorFlow tutorial, as Abadi et al. (2016, section 5.3) train it on CIFAR-10."""
+"""Network of the TensorFlow tutorial, as in Abadi et al. (2016, section 5.3) on CIFAR-10."""
 
 from collections import OrderedDict
 
@@ -7,20 +7,20 @@ from torch import Tensor, nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 CROP = 24
-FEATURES = 64 * (CROP // 4) ** 2  # of an image, which the convolutions leave to the linear layers
+FEATURES = 64 * (CROP // 4) ** 2  # number of features of an image after the convolutions
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Two 5x5 convolutions of 64 channels, two linear layers of 384 units; 1,144,138 parameters on CIFAR-10.
 
-    The count is without normalisation. Each convolution is followed by ReLU and 2x2 max pooling. Davody et
-    al. cite the network for their Table 6 and add no detail. For inputs of shape (2304,), what the
-    convolutions make of an image, it is the linear layers alone, under the same names.
+    The number is without normalisation. ReLU and 2x2 max pooling follow each convolution. Davody et al. cite
+    the network for their Table 6 without details. For inputs of shape (2304,), features of the convolutions,
+    it is the linear layers alone, under the same names.
 
     Raises:
-        ValueError: images are smaller than the crop, or there is another number of features.
+        ValueError: images are smaller than the crop, or the number of features is another.
     """
     classifier = nn.Sequential(
         *(nn.Linear(FEATURES, 384), normalization(model, 384, 2), nn.ReLU()),
@@ -44,7 +44,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class CentreCrop(nn.Module):
-    """The middle 24x24 pixels, in training as at test."""
+    """Centre crop of 24x24 pixels, in training and at test."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C, 24, 24)."""

@@ -1,4 +1,4 @@
-"""The light VGG of Davody et al. Table 1: 2x64, pool, 2x128, pool, 4x256, pool, avg-pool; linear 512, 10."""
+"""Light VGG of Davody et al. Table 1: 2x64, pool, 2x128, pool, 4x256, pool, average pool; linear 512, 10."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,15 @@ from torch import nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """VGG with eight convolutions; 2,462,282 parameters on CIFAR-10 without normalisation.
 
-    The table doesn't say what its average pooling leaves: here one value a channel, as in its ResNet-18.
+    The table doesn't give the output size of its average pooling: here one value per channel, as in its
+    ResNet-18.
     """
     return nn.Sequential(
         *(*vgg_stages(model, shape[0], STAGES, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
@@ -28,8 +29,8 @@ def vgg_stages(
 ) -> list[nn.Module]:
     """Layers of a VGG of any depth for images of ``channels``.
 
-    ``stages`` are the widths of each stage's convolutions; ``from_end`` is how many trainable layers come
-    behind the last of them.
+    ``stages`` are the widths of each stage's convolutions; ``from_end`` is the number of trainable layers
+    after the last of them.
     """
     layers: list[nn.Module] = []
     from_end += sum(map(len, stages))

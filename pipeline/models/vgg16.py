@@ -1,7 +1,7 @@
 """VGG-16 (Simonyan and Zisserman 2015, configuration D) for small images.
 
-Davody et al. give its architecture in an appendix that isn't published. Assumed here, as in the code of the
-paper's first version (uds-lsv/SIDP): the thirteen convolutions and a single linear layer behind them.
+Davody et al. describe it in an unpublished appendix. Assumed here, as in the code of the paper's first
+version (uds-lsv/SIDP): thirteen convolutions and a single linear layer.
 """
 
 from torch import nn
@@ -10,7 +10,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 from pipeline.models.vgg import vgg_stages
 
-VERSION = 1  # raised where the same settings would give other numbers
+VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each
 
 

@@ -1,7 +1,7 @@
-"""Wide ResNet 16-4 (Zagoruyko and Komodakis 2016), as De et al. 2022 and Sander et al. 2022 train it.
+"""Wide ResNet 16-4 (Zagoruyko and Komodakis 2016), as in De et al. 2022 and Sander et al. 2022.
 
-Plain convolutions with biases; before each but the first, ReLU and normalisation, in this order (``order:
-relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or the other (``norm_relu``).
+Convolutions with biases; before each but the first, ReLU and normalisation, in this order (``order:
+relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or reversed (``norm_relu``).
 """
 
 from torch import Tensor, nn
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization
 
-VERSION = 1  # raised where the same settings would give other numbers
-ORDERED = True  # `order` is known here
+VERSION = 1  # raise it if the same settings would give other numbers
+ORDERED = True  # the model has an `order`
 STEM = 16
 STAGES = ((64, 1), (128, 2), (256, 2))  # channels, and the stride of the first of two blocks
 
@@ -18,8 +18,9 @@ STAGES = ((64, 1), (128, 2), (256, 2))  # channels, and the stride of the first 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """WRN-16-4 for images of ``shape`` (C, H, W).
 
-    With group norm 2,751,562 parameters in 66 tensors on CIFAR-10. Normalised is what layers take in, never
-    the logits: ``unnormalized`` 0 and 1 are the same network, 2 leaves out what the output layer takes in.
+    With group norm it has 2,751,562 parameters in 66 tensors on CIFAR-10. Normalisation is applied to the
+    inputs of layers, never to the logits: ``unnormalized`` 0 and 1 are the same network, 2 leaves out the
+    output layer's inputs.
     """
     blocks: list[nn.Module] = []
     inputs, from_end = STEM, 12
@@ -33,7 +34,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     )
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            # cut at -2 and 2 as in the authors' code: ten standard deviations or more, so hardly ever
+            # truncated at -2 and 2 as in the authors' code: ten standard deviations or more, so almost never
             nn.init.trunc_normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
@@ -41,10 +42,10 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions around which the input is added, by a 1x1 convolution where channels differ."""
+    """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if channels differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
-        """``from_end``: trainable layers from the first convolution on; shortcuts don't count."""
+        """``from_end``: number of trainable layers from the first convolution on, without shortcuts."""
         super().__init__()
         self.residual = nn.Sequential(
             *(_activation(model, inputs, from_end + 1), nn.Conv2d(inputs, outputs, 3, stride, 1)),
@@ -63,6 +64,6 @@ class Block(nn.Module):
 
 
 def _activation(model: Model, channels: int, from_end: int) -> nn.Sequential:
-    """ReLU and normalisation in the model's order, of what so many trainable layers come behind."""
+    """ReLU and normalisation in the model's order; ``from_end`` trainable layers follow."""
     norm = normalization(model, channels, from_end)
     return nn.Sequential(norm, nn.ReLU()) if model.order == "norm_relu" else nn.Sequential(nn.ReLU(), norm)

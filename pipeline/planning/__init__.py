@@ -1,1 +1,1 @@
-"""Planning a private run: batch size and noise for a budget, and the small run that foretells it."""
+"""Planning of a private training: batch size and noise for an epsilon, and a small simulation."""

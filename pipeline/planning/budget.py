@@ -1,7 +1,7 @@
-"""A private training planned along the curve of one epsilon (Sander et al. 2022, section 3).
+"""Plan of a private training at one epsilon (Sander et al. 2022, section 3).
 
-At few examples a step, noise that is small enough to learn from overcharges privacy: the 'privacy wall'. Off
-the wall a larger batch buys little but cost, so the smallest one off it is best (section 3.4).
+With small batches, noise small enough to learn from costs too much privacy: the 'privacy wall'. Off the wall
+a larger batch adds cost and little accuracy, so the smallest batch off it is best (section 3.4).
 """
 
 from math import ceil, exp, floor, inf, log, log10, sqrt
@@ -17,14 +17,14 @@ from pipeline.privacy.parameters import LEAST_DELTA
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
-# TAN over the least that the same epsilon allows, from which privacy is overcharged whatever the noise: the
-# paper's `WALL` is for an epsilon of about 8, and at a small one overcharging begins at more noise
+# Ratio of TAN to its minimum at the same epsilon, above which a batch counts as behind the wall at any noise.
+# The paper's `WALL` is for an epsilon of about 8; at a small epsilon the wall begins at more noise.
 OVERCHARGED = 1.2
-AROUND = 5  # powers of two that are shown on either side of the wall
-EPSILONS = (0.05, 1000.0)  # what can be told in seconds, and where a guarantee ends
-MOST_EXAMPLES = 10**12  # beyond which a search for noise doesn't end
-MOST_COMPUTE = 1e24  # as many steps of as many examples as there may be
-MOST_STEPS = 1_000_000  # beyond which privacy loss distributions take minutes
+AROUND = 5  # powers of two on either side of the wall
+EPSILONS = (0.05, 1000.0)  # smallest epsilon that is fast to compute, and largest that means anything
+MOST_EXAMPLES = 10**12  # above, the search for noise doesn't end
+MOST_COMPUTE = 1e24  # `MOST_EXAMPLES` squared
+MOST_STEPS = 1_000_000  # above, privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
 FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
 PRECISION = 1e-4  # of the noise, in logarithms
@@ -32,28 +32,28 @@ DIGITS = 4  # of the noise, rounded up so that epsilon is kept
 
 
 class Cost(Strict):
-    """A batch size, and what it takes and spends."""
+    """Batch size with its noise, epsilon and cost."""
 
     batch: int  # B, the expectation of a Poisson sample
     sigma: float  # noise multiplier
     steps: int  # S
     rate: float  # q = B / N
     eta: float  # individual signal to noise, 1 / TAN
-    epsilon_tan: float  # Eq. 4: what would be spent were there no wall
+    epsilon_tan: float  # Eq. 4: epsilon without the wall
     epsilon_rdp: float | None
-    epsilon_pld: float | None  # None: beyond what can be computed
-    processed: int  # examples differentiated in all: B S K
+    epsilon_pld: float | None  # None: not computed
+    processed: int  # per-example gradients in total: B S K
 
 
 class Choice(Cost):
-    """One that spends the epsilon asked for."""
+    """Batch size and noise for the requested epsilon."""
 
-    noise: float  # TAN over the least of all choices; at the same S, sigma / B over the least
+    noise: float  # TAN over the smallest TAN of all choices; at the same S, the ratio of sigma / B
     behind_wall: bool  # sigma below `WALL`, or noise above `OVERCHARGED`
 
 
 class Plan(Strict):
-    """Choices by batch size, which of them to take, and the small batch to tune it with."""
+    """Choices by batch size, the recommended one, and a small batch to tune it with."""
 
     examples: int  # N
     delta: float
@@ -78,13 +78,13 @@ def plan(
     accountant: Accountant = "rdp",
     simulate: int = 256,
 ) -> Plan:
-    """Choices of batch size and noise that spend ``epsilon`` at ``delta``, on ``examples`` private examples.
+    """Choices of batch size and noise with ``epsilon`` at ``delta``, for ``examples`` private examples.
 
-    Either ``steps`` tells how many there are, or ``compute`` how many examples are differentiated in all,
-    each of their ``copies`` counted. ``simulate``: batch size of the simulation.
+    Either ``steps`` is the number of steps, or ``compute`` is the number of per-example gradients, including
+    ``copies``. ``simulate`` is the batch size of the simulation.
 
     Raises:
-        UserError: the wishes contradict each other or themselves.
+        UserError: a value is not allowed, or values contradict each other.
     """
     _check(examples, delta, epsilon, steps, compute, copies, simulate)
 
@@ -92,7 +92,7 @@ def plan(
         return steps or int((compute or 0) / (batch * copies))
 
     eta = tan_eta(epsilon, delta)
-    # by batch size, the noise where there is no wall
+    # noise without the wall, by batch size
     guesses = {
         batch: batch / examples * sqrt(length(batch) / 2) / eta
         for batch in (2**power for power in range(examples.bit_length()))
@@ -138,7 +138,7 @@ def plan(
 
 
 class _Training(NamedTuple):
-    """All but the noise."""
+    """Training without its noise."""
 
     examples: int
     batch: int
@@ -157,7 +157,7 @@ class _Training(NamedTuple):
 
 
 def _noise(training: _Training, epsilon: float, accountant: Accountant, guess: float) -> float:
-    """The noise multiplier at which ``training`` spends ``epsilon``, rounded up to `DIGITS`.
+    """Noise multiplier at which ``training`` has ``epsilon``, rounded up to `DIGITS`.
 
     Raises:
         UserError: there is none between `LEAST_NOISE` and `MOST_NOISE`.
@@ -167,7 +167,7 @@ def _noise(training: _Training, epsilon: float, accountant: Accountant, guess: f
 
     def above(logarithm: float) -> float:
         spent = training.epsilon(accountant, exp(logarithm))
-        # 0 and infinity are on a side, if at no distance
+        # finite logarithms of 0 and infinity
         return log(min(max(inf if spent is None else spent, 1e-9), 1e9) / epsilon)
 
     near = far = log(max(guess, LEAST_NOISE))

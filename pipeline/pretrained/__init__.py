@@ -1,1 +1,1 @@
-"""Prepared data joined with something of a trained row: weights to start from, relevances."""
+"""Prepared data joined with a trained row's weights, features or relevances."""

@@ -1,8 +1,7 @@
-"""Prepared data joined with something of a trained row: what `starts` and `relevances` share.
+"""Shared code of `starts` and `relevances`: prepared data joined with arrays from a trained row.
 
-``data/prepared/NAME/`` is then the prepared data set's folder with one file more, arrays by name. It is
-NumPy's archive because torch's own files differ from version to version, and the same arrays shall have the
-same digest everywhere.
+``data/prepared/NAME/`` is the prepared data set's folder with one more file, arrays by name. It is a NumPy
+archive, because torch's own files differ between versions and equal arrays must have equal digests.
 """
 
 import io
@@ -31,20 +30,20 @@ from pipeline.results.weights import read_weights, weights_path
 
 
 @dataclass(frozen=True)
-class Behind:
-    """A trained row, and the data that it was trained on."""
+class TrainedRow:
+    """Trained row, and its training data."""
 
     path: Path  # of its first replica's weights
     run: Run
     data: Prepared
 
     def weights(self) -> Tensors:
-        """Its first replica's tensors by name, on the CPU."""
+        """Tensors of the first replica by name, on the CPU."""
         every = read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
         return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
-        """What a manifest says of it; ``config`` is the digest of the settings behind the joined data."""
+        """Entry of a manifest; ``config`` is the digest of the settings behind the joined data."""
         return {
             "row": self.run.row,
             "config": config,
@@ -56,11 +55,11 @@ class Behind:
         }
 
 
-def behind(row: str, settings: Settings, root: Path) -> Behind:
-    """The trained row ``row``.
+def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
+    """Trained row ``row``.
 
     Raises:
-        UserError: it is not trained, or with other settings or data than those here.
+        UserError: it is not trained, or was trained with other settings or data.
     """
     path, run = records.run_path(row, root), records.read_run(row, root)
     if run is None:
@@ -69,14 +68,13 @@ def behind(row: str, settings: Settings, root: Path) -> Behind:
     stands = Standing(settings.rows[row], data.layout)
     if why := stands.differs(run, first):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
-    return Behind(weights_path(row, first.level, first.seed, root), run, data)
+    return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)
 
 
-def seen(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:
-    """How many examples of each split of ``data`` have a content that training on each of ``before`` reads.
+def shared_examples(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:
+    """Number of examples of each split of ``data`` that are also training or public examples of ``before``.
 
-    Two sets may share images though they are not editions of one: CIFAR-10's test part has one that
-    CIFAR-100's training part has too.
+    Two data sets may share images: CIFAR-10's test part and CIFAR-100's training part share one.
     """
     known = {
         key
@@ -99,9 +97,9 @@ def join(
     root: Path,
     inputs: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Path:
-    """Write ``data/prepared/NAME``: the folder of ``source``, ``PART.npz``, and what the manifest says of it.
+    """Write ``data/prepared/NAME``: the folder of ``source``, ``PART.npz``, and ``about`` in the manifest.
 
-    ``inputs`` stand in the place of those of ``source``, by split.
+    ``inputs`` replace the inputs of ``source``, by split.
 
     Raises:
         UserError: the folder can't be written.
@@ -120,7 +118,7 @@ def join(
         with writing(building):
             for path in sorted((root / PREPARED / source.name).iterdir()):
                 if path.name not in replaced:
-                    # bytes alone: files in DVC's keeping may be read-only
+                    # without permissions: files of DVC's cache may be read-only
                     shutil.copyfile(path, building / path.name)
             for file, array in replaced.items():
                 np.save(building / file, array, allow_pickle=False)
@@ -132,16 +130,16 @@ def join(
 
 
 def read_arrays(path: Path) -> dict[str, torch.Tensor]:
-    """The arrays of a file that `join` wrote, whose digest was compared, onto the CPU."""
+    """Arrays of a file written by `join`, on the CPU; the file's digest has been compared."""
     with np.load(path, allow_pickle=False) as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
 
 def check_joined(data: Prepared, settings: Settings) -> None:
-    """Make sure that prepared data have the start and the relevances that params.yaml means, or none.
+    """Make sure that prepared data have the start and the relevances declared in params.yaml.
 
     Raises:
-        UserError: they are other ones; the line says which command makes the right ones.
+        UserError: they have others; the message names the command that makes the declared ones.
     """
     start = settings.start_digest(data.name) if data.name in settings.starts else None
     relevance = settings.relevance_digest(data.name) if data.name in settings.relevances else None

@@ -1,13 +1,13 @@
 """Layer-wise relevance propagation (Bach et al. 2015) as in Phan et al. 2017, section II-C.
 
-The relevance R_m of an output m goes to the inputs p in proportion to what each adds to it:
-R_p = sum over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m their sum and the bias
-(Eqs. 4 to 8). That is x_p times the gradient of the outputs, each weighted by R_m / (z_m + mu sign(z_m)):
-one backward pass a layer (Montavon et al. 2019, section 10.2.1). A bias keeps its share of the relevance;
-without biases the inputs' relevances add up to the network's output (Eq. 9).
+The relevance R_m of an output m is divided among the inputs p in proportion to their contributions: R_p = sum
+over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m their sum plus the bias (Eqs. 4 to 8).
+This is x_p times the gradient of the outputs, each weighted by R_m / (z_m + mu sign(z_m)): one backward pass
+per layer (Montavon et al. 2019, section 10.2.1). A bias keeps its share of the relevance; without biases the
+inputs' relevances add up to the network's output (Eq. 9).
 
-captum's LRP is not used because it has no rule for these normalisations, its rule for passing relevance on
-loses it behind a ReLU (0.9.0), and it hangs hooks into the network; tests compare with it where it applies.
+captum's LRP is not used: it has no rule for these normalisations, loses relevance behind a ReLU (0.9.0), and
+leaves hooks in the network. Tests compare with it where it applies.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from pipeline.errors import UserError
 from pipeline.models.normalization import BatchStatistics, LocalResponse
 
-STABILIZER = 1e-9  # mu, which only keeps from dividing by zero
-# A unit's relevance is that of its one input. `LocalResponse` multiplies by a positive factor, which is taken
-# for a constant as by Binder et al. (2016).
+STABILIZER = 1e-9  # mu, against division by zero
+# Layers with one input per unit: relevance passes unchanged. `LocalResponse` multiplies by a positive
+# factor, which is taken as a constant (Binder et al. 2016).
 PASSING = (nn.ReLU, nn.Tanh, nn.Dropout, nn.Identity, LocalResponse)
-# Each output is a sum over inputs and a constant; a maximum is that of the largest input alone, and
-# `BatchStatistics` has the statistics it was given.
+# Layers whose outputs are sums over inputs and a constant: a maximum is its largest input, and
+# `BatchStatistics` uses fixed statistics.
 SUMMING = (
     nn.Conv2d,
     nn.Linear,
@@ -37,15 +37,15 @@ SUMMING = (
 
 
 def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
-    """How relevant each feature is to the class that is predicted, from 0 to 1 (below Eq. 9).
+    """Relevance of each feature to the predicted class, from 0 to 1 (below Eq. 9).
 
-    Each example is scaled by its own least and largest relevance; one whose features are all as relevant,
-    such as a black image, gets zeros. A feature that is 0 has no relevance, which is not 0 on this scale as
-    soon as another feature speaks against the class.
+    Each example is scaled by its own smallest and largest relevance; if all are equal, as for a black image,
+    the result is zeros. A feature with value 0 has relevance 0 before scaling, and more than 0 on this scale
+    if another feature's relevance is negative.
 
     Args:
-        net: `nn.Sequential`, also of such, of the layers that have a rule, in the state it is tested in.
-        inputs: (B, C, H, W), as the network takes them.
+        net: `nn.Sequential`, also nested, of layers that have a rule, in evaluation mode.
+        inputs: (B, C, H, W).
 
     Returns:
         (B, C, H, W) in [0, 1].
@@ -53,15 +53,15 @@ def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
     Raises:
         UserError: a layer has no rule.
     """
-    relevance = propagated(net, inputs)
+    relevance = propagate_relevance(net, inputs)
     flat = relevance.flatten(1)
     least, most = (bound.reshape(-1, *(1,) * (inputs.dim() - 1)) for bound in flat.aminmax(dim=1))
     return (relevance - least) / torch.where(most > least, most - least, 1)
 
 
 @torch.no_grad()
-def propagated(net: nn.Module, inputs: Tensor) -> Tensor:
-    """(B, ...) relevance of each input feature to the largest output, unscaled; arguments as `relevances`."""
+def propagate_relevance(net: nn.Module, inputs: Tensor) -> Tensor:
+    """(B, ...) unscaled relevance of each input feature to the largest output; arguments of `relevances`."""
     layers = list(_chain("", net))
     values = [inputs]
     for layer in layers:
@@ -71,15 +71,15 @@ def propagated(net: nn.Module, inputs: Tensor) -> Tensor:
     relevance = torch.zeros_like(outputs).scatter(1, predicted, outputs.gather(1, predicted))
     for layer, value in zip(reversed(layers), reversed(values), strict=True):
         if isinstance(layer, SUMMING):
-            relevance = _shared(_held(layer, value), value, relevance)
+            relevance = _input_relevance(_linearized(layer, value), value, relevance)
     return relevance
 
 
 def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
-    """The layers, in order.
+    """Layers in order.
 
     Raises:
-        UserError: one has no rule. How the parts of any other network are joined, its modules don't tell.
+        UserError: a layer has no rule, such as a container other than `nn.Sequential`.
     """
     if type(layer) is nn.Sequential:
         # `named_children` would leave out a layer's second use
@@ -95,18 +95,18 @@ def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
         )
 
 
-def _shared(layer: Callable[[Tensor], Tensor], value: Tensor, relevance: Tensor) -> Tensor:
+def _input_relevance(layer: Callable[[Tensor], Tensor], value: Tensor, relevance: Tensor) -> Tensor:
     """Relevance of a layer's inputs ``value`` from that of its outputs (Eqs. 4 and 5)."""
     outputs, back = torch.func.vjp(layer, value)[:2]
     stable = outputs + STABILIZER * torch.where(outputs < 0, -1.0, 1.0)
     return value * back(relevance / stable)[0]
 
 
-def _held(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
-    """The layer as a sum over its inputs.
+def _linearized(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
+    """Layer as a sum over its inputs.
 
-    Group norm subtracts the group's mean, which is such a sum, and divides by a deviation that is held at
-    what ``value`` has, so that relevance is conserved (Ali et al. 2022).
+    Group norm subtracts the group's mean, which is such a sum, and divides by a deviation that is fixed at
+    that of ``value``, so that relevance is conserved (Ali et al. 2022).
     """
     if not isinstance(layer, nn.GroupNorm):
         return layer

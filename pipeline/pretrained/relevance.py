@@ -1,7 +1,7 @@
-"""How relevant features are to a trained network, on average (Phan et al. 2017, Eq. 10).
+"""Average relevance of features to a trained network (Phan et al. 2017, Eq. 10).
 
-``data/prepared/NAME/`` of an entry of ``relevances`` is its prepared data set's folder with one file more,
-``relevance.npz``: the array ``mean``, float64, of the shape of one example.
+``data/prepared/NAME/`` of an entry of ``relevances`` is its prepared data set's folder with one more file,
+``relevance.npz``: the float64 array ``mean`` in the shape of one example.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import initial_statistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
-from pipeline.pretrained.joining import Behind
+from pipeline.pretrained.joining import TrainedRow
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.starts import initial_nets
 
@@ -36,22 +36,21 @@ def make_relevance(
 ) -> Path:
     """Write ``data/prepared/NAME``: a prepared data set and its features' relevances to a row's network.
 
-    A network that has seen private examples is what the paper takes; the manifest says so.
+    The paper's own network was trained on the private examples; the manifest notes this.
 
     Args:
         name: a key of ``relevances`` in params.yaml.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
-        device: where to compute; None: on the CPU.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
+        device: device of the computation; None: the CPU.
 
     Raises:
-        UserError: data are not prepared; the row is not trained, or with other settings or data than those
-            here; its network is for other images, or relevance can't be propagated through it; or the folder
-            can't be written.
+        UserError: data are not prepared; the row is not trained, or was trained with other settings or data;
+            its network takes other images, or has a layer without a rule; or the folder can't be written.
     """
     wanted = pick(settings.relevances, name, "relevance")
     source = prepared.load(wanted.data, root)
-    before = joined.behind(wanted.row, settings, root)
+    before = joined.trained_row(wanted.row, settings, root)
     net = trained_net(before)
     if (shape := _input_shape(before)) != source.input_shape:
         raise UserError(
@@ -62,7 +61,7 @@ def make_relevance(
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
         raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
-    shared = joined.seen(_read_by(before, settings, root), source)
+    shared = joined.shared_examples(_read_by(before, settings, root), source)
     informed = shared["train"] + shared["validation"] > 0
     about = {
         **before.about(settings.relevance_digest(name)),
@@ -85,8 +84,8 @@ def average(net: nn.Module, images: np.ndarray, device: torch.device) -> np.ndar
     return (total / len(images)).cpu().numpy()
 
 
-def trained_net(before: Behind) -> nn.Module:
-    """The network of a row's first replica as it is tested, on the CPU.
+def trained_net(before: TrainedRow) -> nn.Module:
+    """Network of a row's first replica in evaluation mode, on the CPU.
 
     Raises:
         UserError: statistics of its batch norm are not kept with it.
@@ -108,20 +107,20 @@ def trained_net(before: Behind) -> nn.Module:
     return net.eval()
 
 
-def _input_shape(before: Behind) -> tuple[int, ...]:
-    """Shape of what the row's network takes."""
+def _input_shape(before: TrainedRow) -> tuple[int, ...]:
+    """Input shape of the row's network."""
     settings = method_settings()[before.run.method].recorded(before.run.replicas[0].settings)
     return settings.input_shape(before.data.input_shape)
 
 
-def _read_by(before: Behind, settings: Settings, root: Path) -> list[Prepared]:
-    """The data that training the row has read, and those behind the weights that it started from."""
+def _read_by(before: TrainedRow, settings: Settings, root: Path) -> list[Prepared]:
+    """Training data of the row, and of the weights that it started from."""
     start = settings.starts.get(before.data.name)
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
 def read_relevance(data: Prepared, device: torch.device | None = None) -> Relevances | None:
-    """The relevances that prepared data come with, or None; on the CPU if no ``device`` is named."""
+    """Relevances in prepared data, on ``device`` (default: the CPU); None if there are none."""
     if data.relevance is None:
         return None
     mean, about = joined.read_arrays(data.relevance)["mean"], data.manifest["relevance"]

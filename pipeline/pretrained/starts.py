@@ -1,9 +1,8 @@
-"""Public weights to start from: a row trained on public data, joined with the data another row trains on.
+"""Public initial weights: a row trained on public data, joined with the data of another row.
 
-``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one file more,
-``start.npz``: one replica's tensors by name, parameters and running statistics. Where the entry says
-`features`, inputs are what the frozen part of that network makes of the images, and the tensors those of its
-linear layers.
+``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one more file,
+``start.npz``: one replica's tensors by name, parameters and running statistics. With `features` in the entry,
+inputs are the outputs of the network's frozen part, and the tensors are those of its linear layers.
 """
 
 from collections.abc import Iterable
@@ -36,17 +35,17 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
 
     Args:
         name: a key of ``starts`` in params.yaml.
-        settings: the whole of params.yaml.
-        root: the folder that holds params.yaml.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Raises:
-        UserError: data are not prepared; the row is not trained, or with other settings or data than those
-            here, or with a private example of this data; or the folder can't be written.
+        UserError: data are not prepared; the row is not trained, or was trained with other settings or data,
+            or with a private example of this data; or the folder can't be written.
     """
     start = pick(settings.starts, name, "start")
     source = prepared.load(start.data, root)
-    before = joined.behind(start.row, settings, root)
-    shared = joined.seen([before.data], source)
+    before = joined.trained_row(start.row, settings, root)
+    shared = joined.shared_examples([before.data], source)
     if private := shared["train"] + shared["validation"]:
         raise UserError(
             f"{PARAMS}: starts.{name}.row: {start.row!r} was trained with {private} of the examples that are "
@@ -71,20 +70,20 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
 
 @torch.no_grad()
 def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
-    """(N, F) float32: what ``part`` of a network makes of (N, C, H, W) images as stored."""
+    """(N, F) float32 outputs of a network's ``part`` for (N, C, H, W) images as stored."""
     passes = (torch.from_numpy(np.array(images[at : at + PASS])) for at in range(0, len(images), PASS))
     return np.concatenate([part(as_input(each)).numpy() for each in passes])
 
 
 def features_shape(model: Model) -> tuple[int, ...]:
-    """(F,): shape of the features before a network's linear layers."""
+    """Shape (F,) of the features before a network's linear layers."""
     return (import_module(f"pipeline.models.{model.name}").FEATURES,)
 
 
 def initial_nets(
     seeds: Iterable[int], model: Model, shape: tuple[int, ...], data: Prepared
 ) -> list[nn.Module]:
-    """A network for each of ``seeds``, for inputs of ``shape``, with all that it has before it is trained.
+    """Network with initial weights for each of ``seeds``, for inputs of ``shape``.
 
     Raises:
         UserError: as `build_net` and `load_start`.
@@ -96,15 +95,14 @@ def initial_nets(
 
 
 def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
-    """Put the weights of a ``start.npz`` into each of ``nets``, and freeze what is not trained from there on.
+    """Load the weights of a ``start.npz`` into each of ``nets``, and freeze its untrained parameters.
 
-    Every tensor goes to its name when the shape is the same; another number of classes leaves the output
-    layer with the fresh weights it has. Afterwards ``requires_grad`` is True for the parameters that
-    `trainable` names and False for the others.
+    A tensor is loaded by name if its shape is the same; with another number of classes, the output layer
+    keeps its fresh weights. Afterwards ``requires_grad`` is True for the parameters of `trainable` only.
 
     Raises:
-        UserError: they are another network's: a tensor that a net has no place for, none that fits, or too
-            few for the part that stays frozen.
+        UserError: the weights are another network's: a tensor without a place, none that fits, or too few for
+            the frozen part.
     """
     tensors = joined.read_arrays(path)
     for net in nets:
@@ -131,10 +129,10 @@ def _load(net: nn.Module, tensors: Tensors, path: Path, which: str) -> None:
 
 
 def trainable(net: nn.Module, which: str) -> set[str]:
-    """Names of the parameters that are trained.
+    """Names of the trained parameters.
 
-    'all': every one. 'linear': those of the linear layers, and of the normalisation layers that come after
-    the first linear one in the order of the network's modules.
+    'all': all parameters. 'linear': those of the linear layers, and of normalisation layers after the first
+    linear layer in the order of the network's modules.
     """
     if which == "all":
         return {name for name, _ in net.named_parameters()}
@@ -148,5 +146,5 @@ def trainable(net: nn.Module, which: str) -> set[str]:
 
 
 def _layer(name: str) -> str:
-    """The layer that a tensor belongs to."""
+    """Name of a tensor's layer."""
     return name.rpartition(".")[0]

@@ -189,7 +189,7 @@ def test_a_row_alone_has_every_core(on: str, jobs: int, monkeypatch: pytest.Monk
         ("config = 1 / 0", 1, "ZeroDivisionError"),
         ("config = 3", 1, "`config` must be a parsl.config.Config"),
         ("from parsl.config import Config\nconfig = Config()\nplace = 3", 1, "`place` must be a function"),
-        ("", 2, "how many rows run at once is said by"),
+        ("", 2, "sets the number of rows at once"),
     ],
 )
 def test_a_file_of_slots_that_is_none(tmp_path: Path, text: str | None, jobs: int, said: str) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from pipeline import params
 from pipeline.cluster import tasks
 from pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
-from pipeline.cluster.tasks import longest_way_first
+from pipeline.cluster.tasks import longest_path_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
 from pipeline.results.records import GPU_HOURS
@@ -33,7 +33,7 @@ def test_the_longest_way_comes_first_and_nothing_before_its_inputs() -> None:
         task("joined", 0, "behind", "relevance@there"),
         task("behind", 5),
     ]
-    assert [task.name for task in longest_way_first(chain)] == ["behind", "joined", "last", "long", "short"]
+    assert [task.name for task in longest_path_first(chain)] == ["behind", "joined", "last", "long", "short"]
 
 
 def test_what_there_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

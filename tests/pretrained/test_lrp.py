@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pipeline.models import resnet18
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, LocalResponse
-from pipeline.pretrained.lrp import propagated, relevances
+from pipeline.pretrained.lrp import propagate_relevance, relevances
 from tests.refusal import refusal_of
 
 SIDE = 8
@@ -52,7 +52,7 @@ def test_relevance_is_conserved_without_biases(norm: list[nn.Module]) -> None:
     net, inputs = convolutional(*norm), images()
     output = net(inputs).amax(1)
     assert output.abs().min() > 1e-3
-    torch.testing.assert_close(propagated(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(propagate_relevance(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
 
 
 def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def test_a_convolution_follows_the_equations() -> None:
         slow = [
             loop([matrix, linear.weight.T], [bias, linear.bias], example) for example in inputs.flatten(1)
         ]
-    actual = propagated(net, inputs).flatten(1)
+    actual = propagate_relevance(net, inputs).flatten(1)
     torch.testing.assert_close(actual, torch.stack(slow), rtol=1e-4, atol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_captum_finds_the_same_where_it_has_rules() -> None:
     norm.mean += 0.1
     norm.bias.data += 0.2
     net, inputs = convolutional(norm, bias=True), images()
-    actual, theirs = propagated(net, inputs), copy.deepcopy(net)
+    actual, theirs = propagate_relevance(net, inputs), copy.deepcopy(net)
     for layer in theirs.modules():
         if isinstance(layer, (BatchStatistics, nn.Flatten)):
             layer.rule = EpsilonRule()
@@ -106,7 +106,7 @@ def test_captum_finds_the_same_where_it_has_rules() -> None:
 
 def test_relevances_are_scaled_for_each_example_alone() -> None:
     net, inputs = convolutional(LocalResponse(4), bias=True), images()
-    raw, scaled_relevances = propagated(net, inputs), relevances(net, inputs)
+    raw, scaled_relevances = propagate_relevance(net, inputs), relevances(net, inputs)
     assert scaled_relevances.shape == inputs.shape
     assert not scaled_relevances.requires_grad
     for each, scaled in zip(raw, scaled_relevances, strict=True):
@@ -125,7 +125,7 @@ def test_relevances_are_scaled_for_each_example_alone() -> None:
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_black_image_is_nowhere_relevant(norm: list[nn.Module], bias: bool) -> None:
     net = convolutional(*norm, bias=bias)
-    for function in (propagated, relevances):
+    for function in (propagate_relevance, relevances):
         assert (function(net, torch.zeros(2, 1, SIDE, SIDE)) == 0).all()
 
 

@@ -92,7 +92,7 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     assert told == (False, UNINFORMED, "public", 5)
     relevance = there(read_relevance(data, CPU))
     assert (relevance.examples, relevance.public, relevance.informed) == (5, True, False)
-    net = trained_net(joined.behind("of-letters", parsed(), world))
+    net = trained_net(joined.trained_row("of-letters", parsed(), world))
     images = digits.splits["public"].inputs[:5]
     assert np.array_equal(relevance.mean.numpy(), average(net, images, CPU))
 
