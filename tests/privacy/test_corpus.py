@@ -1,43 +1,35 @@
-"""A corpus of networks: an example moves no clipped sum by more than the clip, and what is honest goes."""
+"""Networks of a corpus and drawn ones: what mixes examples is refused, others are clipped as one by one."""
 
-import copy
-import math
 import re
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
-from tests.privacy.corpus import batch
-from tests.privacy.corpus.honest import HONEST
-from tests.privacy.corpus.mixing import MIXING
+from pipeline.privacy.clippers import clipper_factory
+from pipeline.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
+from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
+from tests.privacy.corpus.drawn import check
+from tests.privacy.corpus.honest import HONEST, final, linear, reading
+from tests.privacy.corpus.mixing import IMPOSSIBLE, MIXING
 
 CLIP = 0.1
 NOTES_OUTSIDE = ("a hook that notes",)  # changes a variable from call to call, which is said
 SIZES = (2, 3, 4, 5, 8, 9, 16, 17, 64)
 
 
-def alone(net: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Norms and clipped sum of the gradients of each example, by a copy of ``net`` that has seen nothing."""
-    named = {name: value for name, value in net.named_parameters() if value.requires_grad}
-    sums, norms = {name: torch.zeros_like(value) for name, value in named.items()}, []
-    for example, label in zip(inputs, labels, strict=True):
-        fresh = copy.deepcopy(net)
-        leaves = [value for value in fresh.parameters() if value.requires_grad]
-        loss = F.cross_entropy(fresh(example[None].clone()), label[None])
-        gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
-        norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm())
-        for name, gradient in zip(named, gradients, strict=True):
-            sums[name] += gradient * torch.clamp(CLIP / norms[-1], max=1)
-    return torch.stack(norms), sums
-
-
-def distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:
-    return math.sqrt(sum(float((some[name] - others[name]).square().sum()) for name in some))
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of vmap, attention and hooks
+        yield
 
 
 def test_there_are_enough() -> None:
@@ -65,7 +57,7 @@ def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -
     case = HONEST[name]
     net = case.build()
     inputs, labels = batch(case.kind, 9)
-    norms, sums = alone(net, inputs, labels)
+    norms, sums = alone(net, inputs, labels, CLIP)
     with warnings.catch_warnings():
         if name not in NOTES_OUTSIDE:
             warnings.filterwarnings("error", "the network changes variables")
@@ -75,25 +67,153 @@ def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -
     assert distance(actual.sums, sums) <= 1e-3 * CLIP
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("state: buffer", "keeps something of its inputs in 'average', without noise"),
-        ("state: attribute", "keeps something of its inputs between calls in 'seen'"),
-        ("state: number", "keeps something of its inputs between calls in 'plain'"),
-        ("state: class_variable", "keeps state between calls in 'Keeping.shared', outside of"),
-        ("state: module_variable", "keeps state between calls in 'Keeping._module_variable', outside of"),
-        ("state: closure", "keeps state between calls in 'of_hidden', outside of"),
-        ("state: numpy_random_numbers", "draws random numbers"),
-        ("backward: a hook from 8 on", "mixes examples: in a batch of 8 gradients are"),
-        ("value, inputs: over the largest, if large", "mixes examples: in a batch of"),
-        ("length: trimmed", "mixes examples: in a batch of"),
-    ],
-)
-def test_a_refusal_names_the_reason(name: str, said: str) -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_networks_clipped_sums_are_those_of_one_backward_pass_an_example(seed: int) -> None:
+    check(seed)
+
+
+# Classes of the clippers: of one replica, and of several, where `OneByOne` is none
+CLIPPERS: dict[str, type] = {
+    "image: in place": BookKeeping,
+    "overwritten": BookKeeping,
+    "added in place": BookKeeping,
+    "the table for logits": PerExample,
+    "a layer without gradient": BookKeeping,
+    "two names": BookKeeping,
+    "a hook that scales": PerExample,
+    "a hook that scales gradients": OneByOne,
+    "time first": BookKeeping,
+    "places in the batch": BookKeeping,
+    "sequence: attention": PerExample,
+    "sequence: transformer": PerExample,
+    "sequence: two layers": OneByOne,
+    "sequence: GRU": OneByOne,
+    "weight norm": PerExample,
+    "spectral norm": PerExample,
+    "branching": OneByOne,
+    "starting at zero": BookKeeping,
+    "hidden: single precision": BookKeeping,
+    "hidden: single precision alone": BookKeeping,
+}
+
+
+@pytest.mark.parametrize("name", CLIPPERS)
+def test_the_fastest_right_clipper_is_taken_and_leaves_the_network_as_it_was(name: str) -> None:
     torch.manual_seed(0)
-    case = MIXING[name]
-    inputs, labels = batch(case.kind, 4)
-    with pytest.raises(dprepro.UserError, match=re.escape(said)) as caught:
-        dprepro.clipped_sum(case.build(), inputs, labels, CLIP)
-    assert "\n" not in str(caught.value)
+    case, kind, clip = HONEST[name], CLIPPERS[name], 0.7
+    net, (inputs, labels) = case.build(), batch(case.kind, 5)
+    norms, sums = alone(net, inputs, labels, clip)
+    assert type(clipper_factory(net, inputs[:1], single_replica=True)(net)) is kind
+    for reference in (False, True):
+        for _ in range(2):
+            actual = dprepro.clipped_sum(net, inputs.clone(), labels, clip, reference=reference)
+            torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(dict(actual.sums), sums, rtol=1e-4, atol=1e-5)
+    if kind is OneByOne:  # a loop of ordinary passes
+        with pytest.raises(dprepro.UserError, match="can't be taken under vmap"):
+            clipper_factory(net, inputs[:1], single_replica=False)(net)
+        return
+    clipper = clipper_factory(net, inputs[:1], single_replica=False)(net)
+    assert type(clipper) is kind
+    tensors = {name: value.detach()[None] for name, value in net.named_parameters()}
+    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), len(tensors))))
+    together = vmap(clipper)(tensors, inputs[None], labels[None], torch.ones(1, 5), bounds)
+    torch.testing.assert_close(together.norms[0, :, 0], norms, rtol=1e-4, atol=1e-6)
+
+
+# What is said of a network
+REFUSED: dict[str, str] = {
+    "layer: batch norm": "'of_hidden': batch norm mixes",
+    "batch norm without weights": "layer '1': batch norm mixes examples; allowed: group norm, or eval()",
+    "value, hidden: batch norm": "mixes examples: in a batch of 2",
+    "value, hidden: centred": "mixes examples: in a batch of 2",
+    "value, hidden: centred by a constant": "mixes examples",
+    "value, hidden: turned around": "mixes examples: in a batch of 2",
+    "value, inputs: over the largest, if large": "mixes examples: in a batch of",
+    "layer: an LSTM that takes examples for times": "mixes examples: in a batch of 2",
+    "length: trimmed": "mixes examples: in a batch of",
+    "backward: a hook from 8 on": "mixes examples: in a batch of 8 gradients are",
+    "every second": "(1, 3) of 2 examples; needed: (2, classes)",
+    "folded into the batch": "makes (8, 3) of 1 examples; needed: (1, classes)",
+    "folded into one": "makes (1, 6) of 2 examples; needed: (2, classes)",
+    "moved": "the network",
+    "state: buffer": "keeps something of its inputs in 'average', without noise",
+    "state: attribute": "keeps something of its inputs between calls in 'seen'",
+    "state: number": "keeps something of its inputs between calls in 'plain'",
+    "state: class_variable": "keeps state between calls in 'Keeping.shared', outside of",
+    "state: module_variable": "keeps state between calls in 'Keeping._module_variable', outside of",
+    "state: closure": "keeps state between calls in 'of_hidden', outside of",
+    "state: numpy_random_numbers": "draws random numbers",
+    "random numbers": "draws random numbers",
+    "a hook on a parameter": "parameter 'weight': has a hook",
+    "weight norm that can't be copied": "deepcopy",
+    "another shape": "doesn't take one random input of shape (1, 6): mat1 and mat2 shapes cannot be mult",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_reason_and_changes_nothing(name: str) -> None:
+    """By every way, and also with several replicas."""
+    torch.manual_seed(0)
+    case, said = {**MIXING, **IMPOSSIBLE}[name], re.escape(REFUSED[name])
+    net, (inputs, labels) = case.build(), batch(case.kind, 5)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    numbers = torch.random.get_rng_state()
+    for reference in (False, True):
+        with pytest.raises(dprepro.UserError, match=said) as caught:
+            dprepro.clipped_sum(net, inputs, labels, CLIP, reference=reference)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(dprepro.UserError, match=said):
+            clipper_factory(net, inputs[:1], reference=reference, single_replica=False)(net)
+    assert torch.equal(torch.random.get_rng_state(), numbers)
+    for key, value in net.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+class Attentive(nn.Module):
+    """Attention with dropout by a function, over places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = linear(WIDTH), linear()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        return self.last(F.scaled_dot_product_attention(hidden, hidden, hidden, dropout_p=0.5).mean(1))
+
+
+def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
+    torch.manual_seed(0)
+    dropping = nn.TransformerEncoderLayer(WIDTH, 2, 8, batch_first=True)
+    recurrent = nn.LSTM(WIDTH, WIDTH, 2, batch_first=True, dropout=0.5)
+    for net, kind in (
+        (Around(hidden=nn.Dropout(0.5)), "vector"),
+        (Around(hidden=lambda x: F.dropout(x, 0.5)), "vector"),
+        (reading(dropping, lambda result: result.mean(1))(), "places"),
+        (reading(recurrent, final)(), "places"),
+        (Attentive(), "places"),
+    ):
+        inputs, labels = batch(kind, 5)
+        same = inputs[:1].expand_as(inputs).clone()
+        norms = dprepro.clipped_sum(net, same, labels * 0, 1.0).norms[:, 0]
+        assert len(set(norms.tolist())) > 1
+    net, (inputs, labels) = Around(hidden=nn.Dropout(0.5)), batch("vector", 5)
+    assert dprepro.clipped_sum(net, inputs, labels, 1.0, reference=True).norms.shape == (5, 1)
+
+
+def test_a_network_is_tried_once_and_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    clipper_factory = Mock(wraps=dprepro.gradients.clipper_factory)
+    monkeypatch.setattr("dprepro.gradients.clipper_factory", clipper_factory)
+    net, (inputs, labels) = Around(hidden=nn.BatchNorm1d(WIDTH)), batch("vector", 5)
+    net.eval()
+    for number in (2, 5):
+        dprepro.clipped_sum(net, inputs[:number], labels[:number], 1.0)
+    assert clipper_factory.call_count == 1
+    net.train()
+    with pytest.raises(dprepro.UserError, match="batch norm mixes"):
+        dprepro.clipped_sum(net, inputs, labels, 1.0)
+    net.eval()
+    net.first.register_forward_hook(lambda layer, arguments, output: 2 * output)
+    norms, _ = alone(net, inputs, labels, 1.0)
+    torch.testing.assert_close(dprepro.clipped_sum(net, inputs, labels, 1.0).norms[:, 0], norms)

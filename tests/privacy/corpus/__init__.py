@@ -1,10 +1,13 @@
 """Networks that mix examples, and networks that don't: small, many, and each of a kind that people write."""
 
+import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 WIDTH, CLASSES, WORDS, LENGTH = 6, 3, 9, 8
 Function = Callable[[Tensor], Tensor]
@@ -57,3 +60,23 @@ def batch(kind: str, size: int) -> tuple[Tensor, Tensor]:
     inputs = torch.randn(size, *INPUTS[kind], generator=random)
     inputs[0] *= 4
     return inputs, labels
+
+
+def alone(net: nn.Module, inputs: Tensor, labels: Tensor, clip: float) -> tuple[Tensor, dict[str, Tensor]]:
+    """Norms and clipped sum of the gradients of each example, by a copy of ``net`` that has seen nothing."""
+    named = {name: value for name, value in net.named_parameters() if value.requires_grad}
+    sums, norms = {name: torch.zeros_like(value) for name, value in named.items()}, []
+    for example, label in zip(inputs, labels, strict=True):
+        fresh = copy.deepcopy(net)
+        leaves = [value for value in fresh.parameters() if value.requires_grad]
+        loss = F.cross_entropy(fresh(example[None].clone()), label[None])
+        gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
+        norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm())
+        for name, gradient in zip(named, gradients, strict=True):
+            sums[name] += gradient * torch.clamp(clip / norms[-1], max=1)
+    return torch.stack(norms), sums
+
+
+def distance(some: dict[str, Tensor], others: dict[str, Tensor]) -> float:
+    """L2 distance of two sums."""
+    return math.sqrt(sum(float((some[name] - others[name]).square().sum()) for name in some))

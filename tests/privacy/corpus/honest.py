@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 from tests.privacy.corpus import CLASSES, LENGTH, WIDTH, WORDS, Around, Case, Text
+from tests.privacy.corpus.drawn import Residual, Twice
 
 CACHE: dict[int, Tensor] = {}
 
@@ -273,6 +274,29 @@ def hooked() -> nn.Module:
     return net
 
 
+def hook_that_scales(gradients: bool) -> nn.Module:
+    """A hook doubles a layer's outputs, or the gradient that reaches its inputs."""
+    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
+    if gradients:
+        net[1].register_full_backward_hook(lambda layer, inputs, outputs: (2 * inputs[0],))
+    else:
+        net[0].register_forward_hook(lambda layer, arguments, output: 2 * output)
+    return net
+
+
+def zero() -> nn.Module:
+    net = nn.Sequential(linear(WIDTH), nn.ReLU(), linear())
+    for parameter in net.parameters():
+        nn.init.zeros_(parameter)
+    return net
+
+
+def ungraded(self: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        hidden = self.first(x)
+    return self.last(hidden.tanh())
+
+
 def constant() -> nn.Module:
     net = Of(lambda self, x: self.last(self.first(x - self.mean).tanh()), first=linear(WIDTH), last=linear())
     net.register_buffer("mean", torch.rand(WIDTH))
@@ -315,6 +339,7 @@ HIDDEN: dict[str, Any] = {
     "where": lambda x: torch.where(x > 0, x, 0.1 * x),
     "split": lambda x: torch.cat(x.split(2, 1)[::-1], 1),
     "rows": lambda x: torch.stack([row.tanh() for row in x]),
+    "single precision alone": lambda x: x @ torch.full((WIDTH, WIDTH), 0.1),
     "single precision": lambda x: F.softmax(x, 1, dtype=torch.float32).to(x),
     "straight through": lambda x: x + (x.sign() - x).detach(),
     "matrix exponential": lambda x: (
@@ -431,6 +456,15 @@ HONEST: dict[str, Case] = {
     "unused": Case(unused),
     "constants": Case(constant),
     "a hook that notes": Case(hooked),
+    "a hook that scales": Case(lambda: hook_that_scales(gradients=False)),
+    "a hook that scales gradients": Case(lambda: hook_that_scales(gradients=True)),
+    "starting at zero": Case(zero),
+    "two names": Case(lambda: nn.Sequential(Twice(linear(WIDTH)), linear())),
+    "added in place": Case(lambda: nn.Sequential(Residual(linear(WIDTH), True), linear())),
+    "overwritten": vectors(
+        lambda self, x: self.last(torch.relu_(self.first(x))), first=lambda: linear(WIDTH), last=linear
+    ),
+    "a layer without gradient": vectors(ungraded, first=lambda: linear(WIDTH), last=linear),
     "weight norm": Case(
         lambda: nn.Sequential(parametrizations.weight_norm(linear(WIDTH)), nn.Tanh(), linear())
     ),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from tests.privacy.corpus import WIDTH, Around, Case, Text
+from tests.privacy.corpus import CLASSES, WIDTH, Around, Case, Text
 
 CALLS: list[int] = []
 
@@ -410,5 +410,36 @@ MIXING: dict[str, Case] = {
     ),
     "layer: an LSTM that takes examples for times": Case(
         lambda: Folded(first_of(nn.LSTM(WIDTH, WIDTH))), "places"
+    ),
+}
+
+
+def with_parameter_hook() -> nn.Module:
+    net = nn.Linear(WIDTH, CLASSES)
+    net.weight.register_hook(lambda gradient: 2 * gradient)
+    return net
+
+
+# Networks that make something else than one row of each example, or that can't be tried
+IMPOSSIBLE: dict[str, Case] = {
+    "every second": Case(lambda: Around(hidden=lambda x: x[::2])),
+    "folded into the batch": Case(
+        lambda: nn.Sequential(nn.Flatten(0, 1), nn.Linear(WIDTH, CLASSES)), "places"
+    ),
+    "folded into one": Case(
+        lambda: nn.Sequential(nn.Linear(WIDTH, CLASSES), nn.Flatten(0), nn.Unflatten(0, (1, -1)))
+    ),
+    "moved": Case(lambda: Around(hidden=lambda x: x.T)),
+    "random numbers": Case(lambda: Around(hidden=lambda x: x + torch.randn_like(x))),
+    "a hook on a parameter": Case(with_parameter_hook),
+    "weight norm that can't be copied": Case(
+        lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(WIDTH, CLASSES)))
+    ),
+    "another shape": Case(lambda: nn.Linear(WIDTH + 1, CLASSES)),
+    "batch norm without weights": Case(
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2, affine=False), nn.Flatten(), nn.Linear(32, CLASSES)
+        ),
+        "image",
     ),
 }
