@@ -15,7 +15,6 @@ from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussi
 from pipeline.privacy.statements import statement
 from pipeline.results import records, schema
 
-SEEDED, SEARCH = statement("seeded"), statement("search", search="grid")
 ACCOUNT: dict[str, Any] = {
     "paper": "nguyen2023",
     "table": "gdp",
@@ -123,27 +122,10 @@ def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names:
     assert all(accountant.note for accountant in entry.accountants if accountant.epsilon is None)
 
 
-def test_two_libraries_agree_on_poisson_samples() -> None:
-    dp_accounting, opacus = (
-        accountant.epsilon
-        for accountant in ledger("poisson").accountants
-        if accountant.accountant.startswith("rdp (")
-    )
-    assert dp_accounting == pytest.approx(opacus, rel=0.01)
-
-
 def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
     entry = ledger("shuffled", noise=2.0)
     assert entry.claimed == pytest.approx(entry.epsilon_upper)
     assert entry.mu == pytest.approx(5**0.5 / 2)
-
-
-def test_a_guarantee_that_does_not_hold_has_opinions_and_no_bound() -> None:
-    entry = ledger("poisson", claimed_by="rdp", reasons=(SEEDED,), not_covered=(SEARCH,))
-    assert (entry.epsilon_upper, entry.accountant, entry.reasons) == (None, None, (SEEDED,))
-    assert entry.claimed == entry.accountants[0].epsilon
-    assert entry.not_covered == (SEARCH,)
-    assert (entry.mu, entry.tradeoff) == (None, ())
 
 
 def test_accounting_needs_no_torch() -> None:

@@ -44,6 +44,7 @@ def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
     void = ledger.ledger_of(trained(spending, broken=broken), seeded, None, (5, 10))
     assert (void.epsilon_upper, void.accountant, void.epsilon_lower, void.spent) == (None, None, None, ())
     assert (void.reasons, void.claimed, void.protects) == ((reason,), whole.claimed, None)
+    assert (void.mu, void.tradeoff) == (None, ())
     assert void.claimed is not None
 
 

@@ -1,9 +1,8 @@
-"""Who is in which mini-set, and the gradient of one, against loops and torch's own batch norm."""
+"""Who is in which mini-set; steps of `test_batch_clipping` show their gradients."""
 
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from pipeline.methods.base import Execution
 from pipeline.methods.batch_clipping import mini_sets
@@ -88,34 +87,3 @@ def example() -> tuple[nn.Module, dict[str, torch.Tensor], torch.Tensor, torch.T
     net = nn.Sequential(nn.Linear(6, 5), BatchStatistics(5, 1e-3), nn.Tanh(), nn.Linear(5, 3))
     parameters = {name: value.detach() for name, value in net.named_parameters()}
     return net, parameters, torch.randn(12, 6), torch.arange(12) % 3
-
-
-def in_torch() -> nn.Module:
-    """The same network with torch's own batch norm."""
-    net, *_ = example()
-    theirs = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5, eps=1e-3), nn.Tanh(), nn.Linear(5, 3))
-    theirs.load_state_dict(net.state_dict(), strict=False)  # but for the buffers
-    return theirs.train()
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_the_gradient_is_that_of_the_mean_loss_with_the_sets_own_statistics(how: Execution) -> None:
-    net, parameters, inputs, labels = example()
-    actual = mini_sets.gradient(net, how, False, inputs, labels, torch.ones(12), parameters)
-    theirs = in_torch()
-    loss = F.cross_entropy(theirs(inputs), labels)
-    loss.backward()
-    torch.testing.assert_close(actual.loss, loss.detach())
-    for name, value in theirs.named_parameters():
-        torch.testing.assert_close(actual.values[name], value.grad, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(actual.statistics["1.mean"], theirs[0](inputs).detach().mean(0))
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_who_is_not_there_leaves_no_trace(how: Execution) -> None:
-    net, parameters, inputs, labels = example()
-    mask = torch.tensor([1.0] * 8 + [0.0] * 4)
-    padded = mini_sets.gradient(net, how, False, inputs * mask[:, None], labels, mask, parameters)
-    alone = mini_sets.gradient(net, how, False, inputs[:8], labels[:8], mask[:8], parameters)
-    for name, value in alone.values.items():
-        torch.testing.assert_close(padded.values[name], value, rtol=1e-4, atol=1e-6)

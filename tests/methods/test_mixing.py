@@ -75,9 +75,3 @@ def test_a_mini_set_of_fixed_size_is_clipped_as_a_whole_and_may_mix(tmp_path: Pa
 
 def test_what_is_not_private_may_mix(tmp_path: Path) -> None:
     step("dpsgd", DpsgdSettings(**{**DPSGD, "epsilon": torch.inf}), linear(Centred), tmp_path)
-
-
-def test_nor_does_batch_norm_without_weights(tmp_path: Path) -> None:
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4, affine=False))
-    with pytest.raises(UserError, match="layer '2': batch norm mixes examples"):
-        step("dpsgd", DpsgdSettings(**DPSGD), net, tmp_path)

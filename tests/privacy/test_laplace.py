@@ -15,10 +15,8 @@ from pipeline.privacy.sampled_gaussian import NeighboringRelation
 from pipeline.privacy.statements import statement
 from pipeline.reporting.wording import number
 
-EXAMPLES, BATCH, FEATURES, CLASSES = 55_000, 1800, 784, 10
+FEATURES = 784
 SEARCH, PROTECTS = statement("search", search="grid"), statement("local_at_claimed")
-MAPS, NEURONS, CODE = 2 * 32 * 784, 2 * 32 * 784 * 784, 9800  # three readings of Delta_h0
-LOSS = CLASSES * (25 + 25**2 / 4)  # Delta_F
 
 
 def release(scales: list[float], distance: float = 1.0, repeats: int = 1, claimed: float = 1.0) -> Laplace:
@@ -90,49 +88,13 @@ def test_sampled_outputs_of_neighbours_differ_by_epsilon_at_most_and_in_a_corner
     assert ratios[-1, -1] == pytest.approx(-mechanism.epsilon, abs=5 * error[-1, -1])
 
 
-# -- what Algorithm 1 comes to ---------------------------------------------------------------------------
+# -- by dp-accounting ------------------------------------------------------------------------------------
 
 
 def shares(seed: int = 0, features: int = FEATURES) -> np.ndarray:
     """(d,) beta_j, as uneven as relevances are; their mean is 1."""
     drawn = np.abs(np.random.default_rng(seed).normal(size=features)) ** 3 * np.linspace(1e-4, 1, features)
     return features * drawn / drawn.sum()
-
-
-@pytest.mark.parametrize(("sensitivity", "times"), [(MAPS, 28.125), (NEURONS, 0.03587), (CODE, 144.0)])
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_inputs_spend_batch_times_features_over_the_sensitivity(
-    sensitivity: float, times: float, adaptive: bool
-) -> None:
-    spent = 0.7  # epsilon_2
-    ratios = shares() if adaptive else np.ones(1)
-    mechanism = release(
-        (sensitivity / BATCH / (ratios * spent)).tolist(), repeats=1 if adaptive else FEATURES, claimed=spent
-    )
-    assert mechanism.epsilon == pytest.approx(times * spent, rel=1e-3)
-    assert mechanism.epsilon == pytest.approx(BATCH * FEATURES * spent / sensitivity, rel=1e-12)
-
-
-def test_labels_and_relevances_of_algorithm_1() -> None:
-    spent = 0.25
-    labels = release([LOSS / BATCH / spent], repeats=2)
-    assert labels.epsilon == pytest.approx(1.986 * spent, rel=1e-3)
-    scale = 2 * FEATURES / EXAMPLES / spent  # Delta_R / epsilon_1
-    public = release([scale], distance=1 / EXAMPLES, repeats=FEATURES)
-    informed = release([scale], distance=1.0, repeats=FEATURES)
-    assert public.epsilon == pytest.approx(spent / 2)
-    assert informed.epsilon == pytest.approx(spent * EXAMPLES / 2)
-
-
-def test_the_sound_variant_spends_what_it_claims() -> None:
-    spent = 0.5
-    adaptive = release((FEATURES / (shares() * spent)).tolist(), claimed=spent)
-    labels = release([2 / spent], repeats=2, claimed=spent)
-    both = Releases(laplace=(adaptive, labels))
-    assert both.epsilon == pytest.approx(both.claimed, rel=1e-12)
-
-
-# -- by dp-accounting ------------------------------------------------------------------------------------
 
 
 def test_the_pure_sum_is_what_privacy_loss_distributions_say_at_no_delta() -> None:
@@ -201,11 +163,6 @@ def test_a_ledger_of_releases_is_pure_and_the_same_after_any_number_of_steps() -
     assert release_ledger(both, 10_000).model_copy(update={"steps": 10}) == ledger.model_copy(
         update={"not_covered": (), "protects": None}
     )
-
-
-def test_a_reason_leaves_the_claim_and_no_bound() -> None:
-    ledger = release_ledger(Releases(laplace=(release([2.0]),)), 10, (statement("seeded"),))
-    assert (ledger.claimed, ledger.epsilon_upper, ledger.accountant) == (1.0, None, None)
 
 
 def test_shared_noise_bounds_nothing() -> None:

@@ -192,14 +192,6 @@ def test_seeded_noise_is_float32_and_secret_noise_on_a_grid() -> None:
     assert Streams(("a",), reproducible=True, device=CPU).noise == "float32"
 
 
-def test_a_step_before_the_last_release_has_no_other_one() -> None:
-    source = streams()
-    for step in (3, 4):
-        source.release_once(step)
-    with pytest.raises(ValueError, match="two releases with the noise of step 3, or one after step 4"):
-        source.release_once(3)
-
-
 def test_secret_samples_are_poisson_samples() -> None:
     """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them."""
     examples, rate, steps = 60, 0.3, 3000

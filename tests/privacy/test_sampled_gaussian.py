@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import binom
 
 from pipeline.privacy.accounting import describe, renyi_epsilon, spent_epsilon
-from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.participation import squared_distances, step_distances, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS, SampledGaussian
 
@@ -68,11 +67,6 @@ def test_spent_is_the_least_of_two_bounds(sampling: str) -> None:
     plenty, little = spending(sampling), spending(sampling, noise=0.02)
     assert spent_epsilon(plenty, 100, 1e-5) == renyi_epsilon(plenty, 100, 1e-5)
     assert spent_epsilon(little, 100, 1e-5) == unamplified_epsilon(little, 100, 1e-5)
-
-
-def test_shuffled_is_gaussian_epoch_by_epoch() -> None:
-    mechanism = spending("shuffled", noise=3.0)
-    assert spent_epsilon(mechanism, 100, 1e-5) == pytest.approx(gaussian_epsilon(2 / 3, 1e-5), rel=1e-6)
 
 
 # sqrt(50) / sigma at delta 1/45,000, bisected with 60 digits

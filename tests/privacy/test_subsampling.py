@@ -109,12 +109,6 @@ def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
     assert fine <= actual.epsilon(delta) < 1.001 * fine
 
 
-def test_a_whole_batch_is_the_gaussian_mechanism() -> None:
-    mechanism = spending("fixed", 2.0, 50, 50)
-    actual = composed_losses(mechanism, 4, 1e-4).epsilon(1e-5)
-    assert actual == pytest.approx(unamplified_epsilon(mechanism, 4, 1e-5), rel=1e-4)
-
-
 def test_more_mini_sets_move_more_and_more_examples_less() -> None:
     def epsilon(examples: int, sets: int) -> float:
         return composed_losses(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).epsilon(1e-5)

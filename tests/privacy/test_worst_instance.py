@@ -28,13 +28,6 @@ def test_of_poisson_samples_it_is_all_that_the_accountant_proves(noise: float, s
     assert 0.98 * above < worst_epsilon(mechanism, steps, DELTA, above) < above
 
 
-@pytest.mark.parametrize("noise", [0.8, 2.0])
-def test_without_sampling_it_is_the_gaussian_mechanism(noise: float) -> None:
-    mechanism = spending("fixed", noise, examples=100, batch=100)
-    exact = gaussian_epsilon(3 / noise, DELTA)
-    assert 0.99 * exact < worst_epsilon(mechanism, 9, DELTA, exact) <= exact
-
-
 # the settings of Figure 12a at two batch sizes, of Poisson samples, of a searched row: what an adversarial
 # review computed in another way
 @pytest.mark.parametrize(
