@@ -1,12 +1,16 @@
 """`dprepro report`: pages, CSV files and pictures."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from pipeline.params import Settings
 
 
-def report() -> None:
+def report(
+    mlflow: Annotated[bool, typer.Option(help="Also log the pages and tables to MLflow.")] = True,
+) -> None:
     """Write self-contained pages, CSV files and pictures from the records; trains nothing."""
     from pipeline import params
     from pipeline.reporting import report as reporting
@@ -15,6 +19,17 @@ def report() -> None:
     tell_left_out(settings)
     written = reporting.write(settings)
     print(f"{written.index}: written, beside it {len(written.pages)} pages of papers")
+    if not mlflow:
+        return
+    from pipeline.tracking.publishing import publish_report
+    from pipeline.tracking.store import address_without_password
+
+    logged = [
+        paper.key
+        for paper in written.papers
+        if paper.records and publish_report(paper.key, (written.pages[paper.key], *written.tables), settings)
+    ]
+    print(f"{address_without_password()}: reports logged: {', '.join(logged) or 'none is new'}")
 
 
 def tell_left_out(settings: "Settings") -> None:

@@ -24,6 +24,7 @@ class Report:
     papers: tuple[PaperResult, ...]
     index: Path  # the first page
     pages: dict[str, Path]  # by paper
+    tables: tuple[Path, ...]  # of all papers
 
 
 def write(settings: Settings, root: Path = Path()) -> Report:
@@ -41,7 +42,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     for paper in papers:
         write_json(folder / "metrics" / f"{paper.key}.json", counts.metrics(paper))
     pages = {paper.key: folder / "papers" / f"{paper.key}.html" for paper in papers}
-    return Report(tuple(papers), folder / "index.html", pages)
+    tables = (folder / "summary.csv", folder / "contrasts.csv")
+    return Report(tuple(papers), folder / "index.html", pages, tables)
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:

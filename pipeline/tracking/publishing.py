@@ -13,7 +13,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
 
-from pipeline.files import digest_json, write_text
+from pipeline.files import digest_file, digest_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.results import records
@@ -67,6 +67,33 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
         sum(run.runs for run in drawn.values()),
         tuple(numbers[name] for name in sorted({record.paper for record in recorded})),
     )
+
+
+def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> bool:
+    """Log a paper's page and tables to its experiment, as files of one run.
+
+    Args:
+        paper: key of the paper.
+        files: the report's files about it.
+        settings: all settings.
+
+    Returns:
+        False where the run has these files already.
+
+    Raises:
+        UserError: the store can't be reached or written.
+    """
+    row = f"{paper}: report"
+    note = "The report's page and tables as files; `dprepro report` writes them."
+    run = RunSpec(
+        name="report: page and tables",
+        tags={"row": row, "kind": "report", "paper": paper, NOTE: note},
+        digests={path.name: digest_file(path) for path in files},
+        files=tuple(files),
+    )
+    with opened() as client:
+        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
+        return bool(sync_rows(client, {row: (numbers[paper], run)}))
 
 
 def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.tracking import store
-from pipeline.tracking.publishing import MARKER, declared, publish, unpublished
+from pipeline.tracking.publishing import MARKER, declared, publish, publish_report, unpublished
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small
@@ -86,6 +86,21 @@ def test_an_experiment_that_somebody_deleted_comes_back(root: Path, settings: Se
     client.delete_experiment(client.get_experiment_by_name("davody2020").experiment_id)
     publish([record], settings)
     assert len(runs()) == RUNS
+
+
+def test_a_report_is_logged_once_and_again_when_it_changes(root: Path, settings: Settings) -> None:
+    page = root / "papers" / "davody2020.html"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("<p>one")
+    assert publish_report("davody2020", [page], settings)
+    assert not publish_report("davody2020", [page], settings)
+    page.write_text("<p>two")
+    assert publish_report("davody2020", [page], settings)
+    (run,) = runs()
+    client = MlflowClient(store.address())
+    (file,) = {each.path for each in client.list_artifacts(run.info.run_id)} - {"digests.json"}
+    files = Path(client.download_artifacts(run.info.run_id, file))
+    assert [each.read_text() for each in (files.rglob("*.html") if files.is_dir() else [files])] == ["<p>two"]
 
 
 def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
