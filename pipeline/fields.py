@@ -1,6 +1,6 @@
 """Fields of everything read from YAML and JSON, and its base: frozen, and strict about keys."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,11 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Passes = Annotated[Positive, Field(le=1e12)]  # over the examples; more than can be done, as above
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+def omitted(default: Any) -> Any:
+    """Field that records, and the digests of records, omit at its default."""
+    return Field(default, exclude_if=lambda value: value == default)
 
 
 class Strict(BaseModel):

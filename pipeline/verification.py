@@ -34,7 +34,7 @@ from pipeline.params.documents import parse_yaml
 from pipeline.params.searched import candidates
 from pipeline.results import records
 from pipeline.results.histories import curve_difference, read_history
-from pipeline.results.schema import Composition, Entry, Run, TrainingSpent
+from pipeline.results.schema import Composition, Entry, Evaluated, Run, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.transport import dvclock
 
@@ -345,13 +345,29 @@ def _measure(key: str, settings: Settings) -> None:
     assert stored is not None, "what is not measured was refused before"
     assert remeasured is not None, "it was just written"
     for replica, remeasured_replica in zip(stored.replicas, remeasured.replicas, strict=True):
-        for name, value in replica.metrics.items():
-            remeasured_value = remeasured_replica.metrics.get(name, -1.0)
+        again = _numbers(remeasured_replica)
+        for name, value in _numbers(replica).items():
+            remeasured_value = again.get(name, -1.0)
             if not isclose(value, remeasured_value, abs_tol=MEASURED):
                 raise UserError(
                     f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
                     f"{name} is {value:g}, and its weights reach {remeasured_value:g}"
                 )
+
+
+def _numbers(replica: Evaluated) -> dict[str, float]:
+    """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
+    if replica.scores is None:
+        return replica.metrics
+    told = replica.scores.model_dump()
+    recall = {f"recall of class {at}": share for at, share in enumerate(told.pop("recall"))}
+    rows = told.pop("confusion") or ()
+    total = sum(map(sum, rows))
+    cells = {
+        f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)
+    }
+    scored = {name: value for name, value in {**told, **recall}.items() if value is not None}
+    return {**replica.metrics, **scored, **cells}
 
 
 def _compare(key: str, stored: tuple[Entry, ...], expected: list[Entry]) -> None:

@@ -1,13 +1,13 @@
 """Lines with a command's result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.rerun import Difference
-    from pipeline.results.schema import Ledger
+    from pipeline.results.schema import Ledger, Scores
 
 
 def answering(width: int = 100) -> "Console":
@@ -32,6 +32,38 @@ def measured(row: str) -> Iterator[str]:
         by_level.setdefault(replica.level, []).append(100 * replica.metrics["test_accuracy"])
     for level, values in by_level.items():
         yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
+
+
+def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
+    """Lines with the scores of each level's first seed; none without scores.
+
+    Args:
+        row: a key of `rows`.
+        classes: names of the classes.
+    """
+    from pipeline.results import records
+
+    evaluation = records.read_evaluation(row)
+    first = {replica.level: replica for replica in reversed(evaluation.replicas)} if evaluation else {}
+    for level, replica in reversed(first.items()):
+        if replica.scores is not None:
+            for line in score_lines(replica.scores, classes):
+                yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
+
+
+def score_lines(scores: "Scores", classes: Sequence[str]) -> Iterator[str]:
+    """Lines with scores; classes with their recall and the predictions of their examples, at most 20."""
+    from pipeline.errors import printable
+
+    yield scores.words
+    for number, share in enumerate(scores.recall[:20]):
+        if share is not None:
+            cells = enumerate(scores.confusion[number] if scores.confusion else ())
+            confused = ", ".join(f"{count:,} as {printable(classes[at], 40)}" for at, count in cells if count)
+            recall = f"{printable(classes[number], 40)}: recall {100 * share:.1f} %"
+            yield f"{recall} ({confused})" if confused else recall
+    if len(scores.recall) > 20:
+        yield f"and {len(scores.recall) - 20} more classes"
 
 
 def compared(difference: "Difference") -> str:

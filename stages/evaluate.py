@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.answers import compared, measured
+from stages.answers import compared, measured, scored
 from stages.train import Device, Physical
 
 
@@ -13,7 +13,10 @@ def evaluate(
     device: Device = "auto",
     physical: Physical = 0,
 ) -> None:
-    """Measure accuracies of a trained row on validation and test data, for runs without them."""
+    """Measure accuracies of a trained row on validation and test data, for runs without them.
+
+    A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix.
+    """
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.rerun import replaced
@@ -31,6 +34,8 @@ def evaluate(
         path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")
     for line in measured(row):
+        print(f"  {line}")
+    for line in scored(row, data.manifest["classes"]):
         print(f"  {line}")
     after = records.read_evaluation(row)
     if before and after:

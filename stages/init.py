@@ -12,7 +12,7 @@ import typer
 from pipeline.errors import UserError
 from pipeline.files import is_temporary, write_bytes, write_text
 
-TEMPLATE = Path(__file__).with_name("laboratory")
+TEMPLATE, PRIVATE, PAPERS = Path(__file__).with_name("laboratory"), "private", "papers"
 # What has another name in a laboratory: wheels leave files out that begin with a dot, and DVC takes every
 # dvc.yaml of a checkout for its own
 NAMES = {
@@ -26,9 +26,12 @@ NAMES = {
 
 def init(
     folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="For private data: without a paper, a table and a first row.")
+    ] = False,
 ) -> None:
     """Create a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
-    files = _files()
+    files = _files(private)
     if folder.exists() and not (folder.is_dir() and _begun(folder, files)):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")
     if shutil.which("git") is None:
@@ -40,7 +43,10 @@ def init(
         for path in folder.iterdir() if was_empty and folder.exists() else ():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
-    print(f"{folder}: a laboratory. There `dvc repro` trains its first row, and writes reports/index.html")
+    first = "`dvc repro` trains its first row, and"
+    if private:
+        first = "`dprepro new data` declares your files, and `dvc repro`"
+    print(f"{folder}: a laboratory. There {first} writes reports/index.html")
 
 
 def _make(folder: Path, files: dict[str, bytes]) -> None:
@@ -67,15 +73,22 @@ def _guard(hook: Path) -> None:
         hook.chmod(0o755)
 
 
-def _files() -> dict[str, bytes]:
-    """Files of a new laboratory by name, requirements.txt with the version of dprepro that made it."""
+def _files(private: bool) -> dict[str, bytes]:
+    """Files of a new laboratory by name, requirements.txt with the version of dprepro that made it.
+
+    Those of a private one replace others of their name, and it has no printed values.
+    """
     from importlib.metadata import version
 
     files = {"requirements.txt": f"dprepro[lab]=={version('dprepro')}\n".encode()}
     for path in TEMPLATE.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             parts = path.relative_to(TEMPLATE).parts
+            if parts[0] in (PRIVATE, PAPERS if private else PRIVATE):
+                continue
             files["/".join(NAMES.get(part, part) for part in parts)] = path.read_bytes()
+    if private:
+        files |= {path.name: path.read_bytes() for path in (TEMPLATE / PRIVATE).iterdir()}
     return files
 
 

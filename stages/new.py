@@ -206,11 +206,14 @@ def row(
         float | None, typer.Option(help="Step size; search it on validation data.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Training runs at each level.")] = 1,
+    purpose: Annotated[
+        str | None, typer.Option(help="Purpose of the model, for its card; in a laboratory without papers.")
+    ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
     from pipeline.errors import UserError
     from pipeline.methods.rooms import method_settings
-    from pipeline.params import PARAMS, load, pick
+    from pipeline.params import PAPERS, PARAMS, load, pick
     from pipeline.params.adding import Adding
     from pipeline.params.suggested import settings_for
 
@@ -231,13 +234,15 @@ def row(
     values = settings_for(method, settings.split(data).train, given)
     axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}
+    place = "paper: mine  # any key; rows of one key share a page\ntable: t1"
+    if purpose is not None or not PAPERS.is_dir():
+        place = f"purpose: {_yaml(purpose or '')}  # for the model card"
     about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
     adding.entry(
         "rows",
         name,
         f"""\
-paper: mine  # any key; rows of one key share a page
-table: t1
+{place}
 label: {_yaml(f"{model}, {method}")}
 data: {data}
 model: {_yaml(about)}

@@ -3,13 +3,15 @@
 import csv
 import io
 import os
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.export.folder import Predictor
+    from pipeline.export.folder import Predicted, Predictor
 
 
 def predict(
@@ -23,7 +25,7 @@ def predict(
     """Classify new images, texts or lines of a table, prepared like the training data.
 
     The result is a CSV with the class of each input and its probability. For a table, it has the table's own
-    columns and then the probability of each class.
+    columns and then the probability of each class. Files with labels also get accuracy and other scores.
     """
     from pipeline import params
     from pipeline.errors import UserError, printable
@@ -35,16 +37,7 @@ def predict(
     predictor = folder_predictor(folder)
     if out is not None and out.resolve() in (path.resolve() for path in files):
         raise UserError(f"--out {out}: is one of the files to classify; allowed: another file")
-    classes = predictor.architecture.classes
-    if predictor.preparation.columns is not None:
-        head, lines = _of_tables(predictor, files)
-    else:
-        head = ["file", "input", "class", "probability"]
-        lines = [
-            [str(path), str(place), classes[each.argmax()], f"{each.max():.4f}"]
-            for path in files
-            for place, each in enumerate(predictor.probabilities(path), 1)
-        ]
+    head, lines, found = _predicted(predictor, files)
     content = io.StringIO()
     csv.writer(content, lineterminator="\n").writerows([head, *lines])
     if out is None:
@@ -52,27 +45,59 @@ def predict(
     else:
         write_bytes(out, os.fsencode(content.getvalue()))
         print(f"{out}: {len(lines)} predictions")
+    for line in _scored(found, predictor.architecture.classes):
+        print(line, file=sys.stderr if out is None else sys.stdout)
 
 
-def _of_tables(predictor: "Predictor", files: list[Path]) -> tuple[list[str], list[list[str]]]:
-    """Lines of tables, each with its class and the probability of every class.
+def _predicted(
+    predictor: "Predictor", files: list[Path]
+) -> tuple[list[str], list[list[str]], list["Predicted"]]:
+    """Head and lines of the answer, and the predictions of each file.
 
     Raises:
-        UserError: the tables have different columns.
+        UserError: tables have different columns.
     """
-    from pipeline.data.own.tables import frame
     from pipeline.errors import UserError
 
     classes = predictor.architecture.classes
-    columns: list[str] = []
+    head: list[str] = []
     lines: list[list[str]] = []
+    found: list[Predicted] = []
     for path in files:
-        probabilities, table = predictor.probabilities(path), frame(path)
-        if columns and [*table.columns] != columns:
+        found.append(one := predictor.predict(path))
+        names = [classes[number] for number in one.probabilities.argmax(1)]
+        if one.lines is None:
+            head = ["file", "input", "class", "probability"]
+            lines += [
+                [str(path), str(place), name, f"{shares.max():.4f}"]
+                for place, (name, shares) in enumerate(zip(names, one.probabilities, strict=True), 1)
+            ]
+            continue
+        own = [*one.lines.columns, "class", *(f"probability of {name}" for name in classes)]
+        if head and own != head:
             raise UserError(f"{path}: other columns than {files[0]}; allowed: tables of the same columns")
-        columns = [*table.columns]
+        head = own
         lines += [
-            [*map(str, line), classes[each.argmax()], *(f"{share:.4f}" for share in each)]
-            for line, each in zip(table.itertuples(index=False), probabilities, strict=True)
+            [*map(str, line), name, *(f"{share:.4f}" for share in shares)]
+            for line, name, shares in zip(
+                one.lines.itertuples(index=False), names, one.probabilities, strict=True
+            )
         ]
-    return [*columns, "class", *(f"probability of {name}" for name in classes)], lines
+    return head, lines, found
+
+
+def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
+    """Lines with accuracy and scores of the inputs whose files have their class."""
+    import numpy as np
+
+    labelled = [one for one in found if len(one.labels)]
+    labels = np.concatenate([np.zeros(0, np.int64), *(one.labels for one in labelled)])
+    if not (known := labels >= 0).any():
+        return
+    from pipeline.training.scores import scores
+    from stages.answers import score_lines
+
+    probabilities, labels = np.concatenate([one.probabilities for one in labelled])[known], labels[known]
+    accuracy = (probabilities.argmax(1) == labels).mean()
+    yield f"accuracy {100 * accuracy:.2f} % of {len(labels):,} inputs whose class is in their file"
+    yield from score_lines(scores(probabilities.astype(np.float64), labels), classes)

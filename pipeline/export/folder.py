@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -15,8 +15,14 @@ from pipeline.data import prepared
 from pipeline.data.own import trunk
 from pipeline.data.own.files import check_regular
 from pipeline.errors import UserError, printable, reading
-from pipeline.export.inputs import TRUNK, VOCABULARY, Preparation, preparation_of, read_inputs, vocabulary_of
-from pipeline.export.model_card import model_card
+from pipeline.export.inputs import (
+    TRUNK,
+    VOCABULARY,
+    Preparation,
+    preparation_of,
+    read_inputs,
+    vocabulary_of,
+)
 from pipeline.export.networks import (
     Architecture,
     Network,
@@ -29,7 +35,7 @@ from pipeline.export.networks import (
     tensors_of,
     trained_network,
 )
-from pipeline.export.privacy_statement import PrivacyStatement, html, privacy_statement
+from pipeline.export.statement import PrivacyStatement
 from pipeline.fields import Key, Strict
 from pipeline.files import (
     Damaged,
@@ -47,6 +53,10 @@ from pipeline.params import Settings
 from pipeline.results import records
 from pipeline.results.schema import Level, Record, Replica, Seed, Trained
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+UNKNOWN = -1  # in place of a class
 CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
 WEIGHTS: Final = "model.safetensors"
 Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
@@ -67,6 +77,14 @@ class Exported(Strict):
     files: dict[Part, str]  # digests
 
 
+class Predicted(NamedTuple):
+    """Predictions for the inputs of a file."""
+
+    probabilities: np.ndarray  # (N, K)
+    labels: np.ndarray  # (N,) classes in the file, `UNKNOWN` where it has none of the network's; (0,) without
+    lines: "DataFrame | None"  # of a table
+
+
 @dataclass(frozen=True)
 class Predictor:
     """A network with all that turns files into its inputs."""
@@ -77,16 +95,20 @@ class Predictor:
     vocabulary: bytes | None
     public_network: bytes | None = None
 
-    def probabilities(self, path: Path) -> np.ndarray:
-        """(N, K) for the inputs of a file.
+    def predict(self, path: Path) -> Predicted:
+        """Predictions for the inputs of a file, beside its labels.
 
         Raises:
             UserError: as `read_inputs`.
         """
         takes = self.architecture
         parts = (self.vocabulary, self.public_network)
-        inputs = read_inputs(path, takes.shape, takes.floats, self.preparation, *parts)
-        return self.network.probabilities(inputs)
+        given = read_inputs(path, takes.shape, takes.floats, self.preparation, *parts)
+        numbers = {name: number for number, name in enumerate(takes.classes)}
+        known = {*range(len(numbers))}
+        labels = [numbers.get(each, each) for each in given.labels]
+        right = np.array([each if each in known else UNKNOWN for each in labels], np.int64)
+        return Predicted(self.network.probabilities(given.inputs), right, given.lines)
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
@@ -96,6 +118,10 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder is there; the
             replica was not measured or accounted for; or its network can't be computed without the data.
     """
+    # with the words of the report, for which predictions don't wait
+    from pipeline.export.model_card import model_card
+    from pipeline.export.privacy_statement import html, privacy_statement
+
     if folder.exists() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
     row = settings.row(key)
@@ -149,7 +175,9 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         for name, content in parts.items():
             write_bytes(building / name, content)
         columns = exported.preparation.columns
-        card = model_card(record, replica, data, settings.split(row.data).raw, statement, columns)
+        card = model_card(
+            record, replica, data, settings.split(row.data).raw, statement, columns, row.purpose
+        )
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html", html(statement, f"{key}, {trained.level}, seed {trained.seed}")

@@ -1,14 +1,14 @@
 """Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from pipeline.data.own import images, npz, tables, texts, trunk
 from pipeline.data.own.files import IMAGES, check_regular
 from pipeline.data.prepared import PREPARED, Prepared
-from pipeline.data.text import Encoder, VectorEncoder
 from pipeline.errors import UserError, reading
 from pipeline.fields import Strict
 from pipeline.files import Damaged, read_checked
@@ -17,8 +17,19 @@ from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnPictures, OwnT
 from pipeline.params.own import Columns, PublicNetwork
 from pipeline.params.schema import KnownVectors
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 VOCABULARY: Final = "vocabulary.txt"
 TRUNK: Final = "public-network.safetensors"
+
+
+class Given(NamedTuple):
+    """Content of a file to predict."""
+
+    inputs: np.ndarray  # (N, ...) as they are stored in prepared data
+    labels: Sequence[Any] = ()  # N names or numbers of classes; none: the file has no such column or array
+    lines: "DataFrame | None" = None  # of a table
 
 
 class Preparation(Strict):
@@ -26,6 +37,7 @@ class Preparation(Strict):
 
     array: str = "inputs"  # of an npz
     column: str = "text"  # of a CSV
+    label: str | None = None  # array or column of the classes, of files that have one
     resize: bool = False  # whether images are cut around their centre and scaled
     clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
     tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
@@ -42,11 +54,11 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     if isinstance(source, OwnFeatures) and source.clip:
         fields["clip"] = source.range
     if isinstance(source, OwnArrays):
-        fields["array"] = source.inputs
+        fields |= {"array": source.inputs, "label": source.labels}
     if isinstance(source, OwnTexts):
-        fields["column"] = source.text
+        fields |= {"column": source.text, "label": source.label}
     if isinstance(source, OwnTable):
-        fields["columns"] = source.columns
+        fields |= {"columns": source.columns, "label": source.label}
     if isinstance(source, OwnPictures):
         fields |= {"network": source.network, "channels": source.shape[0]}
     if (text := settings.split(row.data).text) is not None:
@@ -77,8 +89,8 @@ def read_inputs(
     preparation: Preparation,
     vocabulary: bytes | None,
     weights: bytes | None = None,
-) -> np.ndarray:
-    """(N, ...) inputs of a file, as they are stored in prepared data.
+) -> Given:
+    """Inputs of a file, as they are stored in prepared data, and their labels where it has some.
 
     Args:
         path: an image, an npz with an array of them, a CSV with a column of texts, or a table.
@@ -115,18 +127,24 @@ def read_inputs(
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if preparation.tokens is not None:
-        (sentences,) = texts.columns(path, preparation.column)
+        from pipeline.data.text import Encoder, VectorEncoder  # with torchtext, for texts alone
+
+        lines = texts.csv_frame(path)
+        (sentences,) = texts.values(path, lines, preparation.column)
+        labels = tables.labels(lines, preparation.label)
         if preparation.vectors is not None:
-            return VectorEncoder(preparation.tokens, preparation.vectors)(sentences)
+            return Given(VectorEncoder(preparation.tokens, preparation.vectors)(sentences), labels)
         assert vocabulary is not None, "checked with the other files"
-        return Encoder.read(vocabulary, preparation.tokens)(sentences)
+        return Given(Encoder.read(vocabulary, preparation.tokens)(sentences), labels)
     if preparation.columns is not None:
-        return tables.encode(path, tables.frame(path), preparation.columns)
+        lines = tables.frame(path)
+        inputs = tables.encode(path, lines, preparation.columns)
+        return Given(inputs, tables.labels(lines, preparation.label), lines)
     if ending != ".npz":
         channels, height, width = shape
         resize = preparation.resize or network is not None
         arrays = images.read_image(path, (channels, height, width), resize)[None]
-        return arrays if network is None else _features(arrays, network, weights)
+        return Given(arrays if network is None else _features(arrays, network, weights))
     arrays = npz.read_inputs(path, preparation.array)
     if network is not None and arrays.ndim == 4:
         shape = (shape[0], *arrays.shape[2:])  # it scales them
@@ -136,9 +154,10 @@ def read_inputs(
     if (arrays.dtype == np.float32) != floats:
         due = "floats, which are features" if floats else "whole numbers, which are images"
         raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
-    if network is not None:
-        return _features(arrays, network, weights)
-    return arrays if preparation.clip is None else arrays.clip(*preparation.clip)
+    if preparation.clip is not None:
+        arrays = arrays.clip(*preparation.clip)
+    numbers = npz.read_labels(path, preparation.label, len(arrays)) if preparation.label else []
+    return Given(arrays if network is None else _features(arrays, network, weights), numbers)
 
 
 def _features(pixels: np.ndarray, network: PublicNetwork, weights: bytes | None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """A model card as Hugging Face reads them: metadata in YAML, then Markdown for people."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from io import StringIO
 from typing import Any
 
@@ -23,6 +23,7 @@ def model_card(
     raw: str,
     statement: PrivacyStatement,
     columns: Collection[str] | None = None,
+    purpose: str = "",
 ) -> str:
     """README.md of a replica's network, trained on private data of the raw data set ``raw``.
 
@@ -33,6 +34,7 @@ def model_card(
         raw: key of the private raw data set.
         statement: its privacy statement.
         columns: of a table, those that are features; None: the data are no table.
+        purpose: of the model, as its row declares it.
     """
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
@@ -47,12 +49,13 @@ def model_card(
         takes = "a CSV of texts"
     elif columns is not None:
         takes = f"a CSV or Parquet table with the columns {', '.join(columns)}"
+    said = f" Purpose: {purpose}" if purpose else ""
     return f"""---
 {content.getvalue()}---
 
 # {record.label}
 
-Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.
+Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.{said}
 `model.safetensors` has the weights. `config.json` has the architecture, digests and how inputs are prepared.
 `privacy-statement.html` is the statement below to print and sign; `privacy-statement.json` has its numbers.
 
@@ -102,11 +105,8 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
                         "task": {"type": task},
                         "dataset": {"name": about["raw"][raw]["title"], "type": raw, "split": "test"},
                         "metrics": [
-                            {
-                                "type": "accuracy",
-                                "value": replica.metrics[ACCURACY],
-                                "name": "test accuracy of this training",
-                            }
+                            {"type": kind, "value": value, "name": f"test {name} of this training"}
+                            for kind, name, value in _results(replica)
                         ],
                     }
                 ],
@@ -115,11 +115,21 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
     }
 
 
+def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
+    """Type, name and value of each result; no recalls, as a class may have few test examples."""
+    yield "accuracy", "accuracy", replica.metrics[ACCURACY]
+    if replica.scores is not None:
+        yield "f1", "macro F1", replica.scores.f1
+        if replica.scores.auc is not None:
+            yield "roc_auc", "AUC", replica.scores.auc
+
+
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
     seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
     over = wording.with_interval(mean(seeds), 2)
     own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"
-    sentence = f"{own}, of this training. Test accuracy over all seeds of the level, in %: {over}."
+    scored = f" {replica.scores.words}." if replica.scores else ""
+    sentence = f"{own}, of this training.{scored} Test accuracy over all seeds of the level, in %: {over}."
     if spread := replica.metrics.get("test_accuracy_draws_std"):
         sentence += (
             f" It is a mean over draws of the noise at test, whose standard deviation is {100 * spread:.2f} "

@@ -12,7 +12,7 @@ from html import escape
 
 from markdown_it import MarkdownIt
 
-from pipeline.fields import NotNegative, Strict
+from pipeline.export.statement import PrivacyStatement
 from pipeline.ledgers.data_budget import DataBudget
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
@@ -20,7 +20,7 @@ from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.vocabulary import SEVERITIES, words
-from pipeline.results.schema import FLOATING_POINT, Attack, Probability, Record, Replica, Versions
+from pipeline.results.schema import FLOATING_POINT, Attack, Record, Replica, Versions
 
 SAMPLING = {
     "poisson": "each example was in a batch by a coin of its own (Poisson), as is accounted for",
@@ -34,7 +34,7 @@ STRONG = "AES in counter mode, keyed by entropy of the operating system that was
 STATISTICAL = "a statistical generator, seeded with entropy of the operating system: no cryptographic one"
 # Uses outside every epsilon here, beside those of `severity.not_covered`
 BEYOND = (
-    "the test accuracies of the model card: they have no noise, and nothing protects test examples",
+    "the test scores of the model card: they have no noise, and nothing protects test examples",
     "side channels of the machine, and its other users' access to its files and to the data",
     "the collection of the data: the training had access to all of them (the central model)",
 )
@@ -58,40 +58,6 @@ td:first-child {{ min-width: 9rem }}
 </style>
 {body}</html>
 """
-
-
-class PrivacyStatement(Strict):
-    """Privacy statement of one training run; epsilons are upper bounds unless a field says otherwise."""
-
-    verdict: str
-    why: str | None  # where the verdict is none or bad
-    unit: str
-    neighbouring: str
-    epsilon: NotNegative | None  # proven, at most; None: nothing is proven
-    delta: Probability | None
-    accountant: str | None  # that computed `epsilon`, with its version
-    claimed: NotNegative | None
-    claimed_by: str | None
-    at_least: NotNegative | None  # a lower bound: spent on the pair of data sets that `at_least_on` names
-    at_least_on: str | None
-    audited: NotNegative | None  # a lower bound: what attacks on the whole mechanism show that assume nothing
-    audits: tuple[str, ...]  # every attack in words
-    mechanism: str | None  # as run, in the words of dp-accounting
-    noise_multiplier: NotNegative | None
-    sampling_rate: Probability | None
-    steps: int
-    protects: str | None  # what of whom, and from whom, where the unit alone does not tell
-    covered: str
-    not_covered: tuple[str, ...]  # uses of private data outside epsilon, of this folder
-    not_covered_of_records: tuple[str, ...] = ()  # further ones, if the laboratory's records are published
-    declared_public: tuple[str, ...] = ()  # data that params.yaml declares public
-    composition: str | None  # what this row's trainings and search spend in all
-    data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
-    attack_risk: str | None = None  # of the best membership attack, in words
-    gaussian_dp: str | None = None  # mu with its regret and cut-off
-    delta_remark: str | None = None  # where delta is above 1 / (10 N)
-    assumptions: tuple[str, ...]
-    versions: Versions  # that accounted for it
 
 
 def privacy_statement(

@@ -3,6 +3,7 @@
 All tensors have a leading replica dimension (R, ...); rates and the like are (R,).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +73,14 @@ class Adam:
             directions[name] = mean.div_(square.sqrt_().add_(TINY))
         parameters = _descend(state["parameters"], directions, rates)
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
+
+
+def decayed(parameters: Tensors, rates: Tensor, weight_decays: Sequence[float]) -> Tensors:
+    """Parameters after decoupled weight decay at these learning rates (Loshchilov and Hutter 2019)."""
+    if not any(weight_decays):
+        return parameters
+    factors = 1 - rates * rates.new_tensor(weight_decays)
+    return {name: value * each(value, factors) for name, value in parameters.items()}
 
 
 def _zeros(parameters: Tensors) -> Tensors:

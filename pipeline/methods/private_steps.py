@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.errors import Unproven
+from pipeline.errors import Unproven, UserError
 from pipeline.methods.base import Method, over_replicas
 from pipeline.methods.samples import BatchSum, Sample, independent_samples, padded, parts_of
 from pipeline.methods.spending import Guarantee
@@ -90,6 +90,20 @@ class PrivateSteps(Method):
         """(R,) C, the L2 bounds of gradients."""
         return self.task.numbers(setting.clip for setting in self.settings)
 
+    @cached_property
+    def class_weights(self) -> Tensor | None:
+        """(K,) factor of the loss of each class's examples; None: all are 1.
+
+        Raises:
+            UserError: a class has none.
+        """
+        weights: tuple[float, ...] = getattr(self.first, "class_weights", ())
+        if not weights:
+            return None
+        if int(self.task.labels.max()) >= len(weights):
+            raise UserError(f"settings.class_weights: {len(weights)} numbers; allowed: one for each class")
+        return self.task.numbers(weights)
+
     def bounds(self, limits: Tensor) -> Bounds:
         """(R, ...) the whole gradient as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.task.parameters))
@@ -144,7 +158,8 @@ class PrivateSteps(Method):
                     sums[name] = value.double() if in_float64 else value
             norms.append(pass_sum.norms.float())
             losses.append(pass_sum.losses)
-            masks.append(mask.reshape(*mask.shape[:2], -1).amax(2))  # a mini-set is there if any of it is
+            # a mini-set is there if any of it is
+            masks.append((mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask))
         return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
 
     def _compare_with_alone(
@@ -231,7 +246,10 @@ class PrivateSteps(Method):
         for piece, _ in pieces:
             chosen = sample.chosen[:, piece]
             inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])
-            yield inputs, self.task.labels[chosen], sample.mask[:, piece]
+            labels, mask = self.task.labels[chosen], sample.mask[:, piece]
+            if self.class_weights is not None:
+                mask = mask * self.class_weights[labels]
+            yield inputs, labels, mask
 
     def guarantee(self, replica: int) -> Guarantee:
         """The settings' guarantee, with the spending of the mechanism that adds the noise."""

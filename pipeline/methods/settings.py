@@ -5,11 +5,11 @@ torch, so that params.yaml is read without it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, Passes, Positive, Strict
+from pipeline.fields import Count, Passes, Positive, Share, Strict, omitted
 from pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Sampling
@@ -23,7 +23,9 @@ from pipeline.privacy.sampled_gaussian import (
 from pipeline.privacy.statements import Statement
 
 # Settings in which replicas of any method may differ though they share a step
-VARYING = frozenset({"learning_rate", "schedule", "clip", "sigma", "epsilon", "delta"})
+VARYING = frozenset(
+    {"learning_rate", "schedule", "warmup", "milestones", "gamma", "clip", "sigma", "epsilon", "delta"}
+)
 
 
 # 'canaries', where each example is clipped by itself; 'crowd', where means are; 'opposites', where data get
@@ -45,6 +47,7 @@ class Circumstances:
     no_images: Literal["texts", "features"] | None  # what the inputs are where they are no images
     relevances: Literal["train", "public"] | None  # of whose examples relevances come with it
     with_relevances: tuple[str, ...]  # all data that come with relevances
+    classes: int | None = None  # of own data; None: the catalogue has their number
 
 
 class MethodSettings(Strict):
@@ -78,7 +81,11 @@ class MethodSettings(Strict):
     # examples of a step; DP-SGD's is the expected size of a Poisson batch
     batch: Count
     learning_rate: Positive
-    schedule: Literal["constant", "cosine"] = "constant"
+    # 'linear' and 'cosine' fall to zero; 'step' multiplies the learning rate by `gamma` at each milestone
+    schedule: Literal["constant", "cosine", "linear", "step"] = "constant"
+    warmup: Share = omitted(0.0)  # share of the steps in which the learning rate rises linearly, at first
+    milestones: tuple[Share, ...] = omitted((0.5, 0.75))  # shares of the steps after the warm-up
+    gamma: Positive = omitted(0.1)
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> Self:
@@ -234,8 +241,18 @@ class MethodSettings(Strict):
 
     def rate_at(self, step: int, steps: int) -> float:
         """Learning rate of one of ``steps`` steps."""
-        cosine = 0.5 * (1 + math.cos(math.pi * step / steps)) if self.schedule == "cosine" else 1.0
-        return self.learning_rate * cosine
+        rising = round(self.warmup * steps)
+        if step < rising:
+            return self.learning_rate * (step + 1) / rising
+        step, steps = step - rising, steps - rising
+        factor = 1.0
+        if self.schedule == "cosine":
+            factor = 0.5 * (1 + math.cos(math.pi * step / steps))
+        elif self.schedule == "linear":
+            factor = 1 - step / steps
+        elif self.schedule == "step":
+            factor = self.gamma ** sum(step >= milestone * steps for milestone in self.milestones)
+        return self.learning_rate * factor
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the network's inputs, of examples stored in that shape."""
@@ -259,6 +276,9 @@ class MethodSettings(Strict):
                 f"{normalization!r} looks at; allowed: data with some (`dprepro new data --public N` or "
                 "`--public-from OTHER`)"
             )
+        for name in ("milestones", "gamma"):
+            if self.schedule != "step" and name in self.model_fields_set:
+                return f"settings.{name}: allowed with 'schedule: step' alone; schedule is {self.schedule!r}"
         if circumstances.no_images and getattr(self, "augment", "none") != "none":
             return (
                 f"settings.augment: is for images, and {data!r} has {circumstances.no_images}; allowed: none"
@@ -301,6 +321,26 @@ def momentum_problem(optimizer: str, momentum: float) -> str | None:
     """Why an optimiser can't have this momentum; None where it can."""
     if optimizer == "adam" and momentum > 0:
         return f"settings.momentum: {momentum}; allowed with 'optimizer: adam', which has its own: 0"
+    return None
+
+
+def decay_problem(learning_rate: float, weight_decay: float) -> str | None:
+    """Reason why weights can't decay by so much; None where they can."""
+    if learning_rate * weight_decay < 1:
+        return None
+    return (
+        f"settings.weight_decay: {weight_decay} times the learning rate {learning_rate} leaves nothing of "
+        "the weights; allowed: a product below 1"
+    )
+
+
+def class_weights_problem(weights: Sequence[float], circumstances: Circumstances) -> str | None:
+    """Reason why the loss can't have these weights of classes; None where it can."""
+    if weights and circumstances.normalization == "batch_bn":
+        return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
+    classes = circumstances.classes
+    if weights and classes is not None and len(weights) != classes:
+        return f"settings.class_weights: {len(weights)} numbers; allowed: {classes}, in the order of classes"
     return None
 
 

@@ -283,7 +283,7 @@ def _declared(value: Any) -> OwnFiles:
     try:
         return KINDS[kind].model_validate(value)
     except ValidationError as problem:
-        raise Inside([line.removeprefix(": ") for line in problem_lines(problem)]) from problem
+        raise Inside([line.removeprefix(": ") for line in problem_lines(problem, KINDS[kind])]) from problem
 
 
 Own = Annotated[

@@ -1,8 +1,17 @@
 """What pydantic finds wrong, in lines for the person who wrote the file."""
 
-from pydantic import ValidationError
+from typing import Any, get_args
 
-from pipeline.errors import printable, shown
+from pydantic import BaseModel, ValidationError
+
+from pipeline.errors import listed, printable, shown
+
+# Keys of other libraries that have no counterpart here, each with the reason
+REFUSED = dict.fromkeys(
+    ("early_stopping", "patience"),
+    "no epsilon covers an end that private validation data decide; allowed: `epochs` or `steps` of the row, "
+    "or a search over them, whose trainings the ledger counts",
+)
 
 
 class Inside(ValueError):
@@ -14,8 +23,13 @@ class Inside(ValueError):
         self.lines = lines
 
 
-def problem_lines(problem: ValidationError) -> list[str]:
-    """Every error as 'key: value is wrong because'; long values are cut."""
+def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = None) -> list[str]:
+    """Lines 'key: value is wrong because', one for each error; long values are cut.
+
+    Args:
+        problem: errors of pydantic.
+        checked: the model that they are of, whose keys stand beside an unknown one.
+    """
     lines = []
     for error in problem.errors():
         where = ".".join(printable(str(part), 100) for part in error["loc"] if part != "[key]")
@@ -23,7 +37,9 @@ def problem_lines(problem: ValidationError) -> list[str]:
         if isinstance(inner, Inside):
             lines += [f"{where}.{line}" for line in inner.lines]
         elif error["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown key")
+            known = _keys(checked, error["loc"][:-1])
+            allowed = f"; allowed: {listed(known, 40)}".replace("'", "") if known else ""
+            lines.append(f"{where}: {REFUSED.get(str(error['loc'][-1]), f'unknown key{allowed}')}")
         elif error["type"] == "missing":
             lines.append(f"{where}: missing")
         elif error["type"] == "is_instance_of":  # what isn't may be data, which no line shows
@@ -33,3 +49,17 @@ def problem_lines(problem: ValidationError) -> list[str]:
         else:
             lines.append(f"{where}: {shown(error['input'])} is not allowed: {error['msg']}")
     return lines
+
+
+def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:
+    """Keys that a model has at a place below it; none where its annotations don't say."""
+    for part in place:
+        if isinstance(checked, type) and issubclass(checked, BaseModel):
+            checked = checked.model_fields[str(part)].annotation if part in checked.model_fields else None
+        else:  # of a mapping or a list, what it holds; of an optional model the model
+            checked = next((each for each in reversed(get_args(checked)) if each is not type(None)), None)
+    while checked is not None and not isinstance(checked, type):
+        checked = next((each for each in get_args(checked) if each is not type(None)), None)
+    if not (isinstance(checked, type) and issubclass(checked, BaseModel)):
+        return []
+    return [field.alias or name for name, field in checked.model_fields.items()]

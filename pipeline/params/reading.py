@@ -68,7 +68,9 @@ def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Sett
         settings = with_choices(Settings.model_validate(raw), choices or {})
         check_all(settings)
     except ValidationError as problem:
-        raise UserError("\n".join(f"{path}: {line}" for line in problem_lines(problem))) from problem
+        raise UserError(
+            "\n".join(f"{path}: {line}" for line in problem_lines(problem, Settings))
+        ) from problem
     except ValueError as problem:
         raise UserError(f"{path}: {problem}") from problem
     return settings

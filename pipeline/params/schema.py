@@ -110,8 +110,10 @@ class Data(Strict):
 class Line(Strict):
     """A line of a paper's table or a curve of a figure, at several levels."""
 
-    paper: Key
-    table: Key  # t5, f4, ...
+    # of a paper's rows; private rows keep the defaults, and have a purpose
+    paper: Key = "mine"
+    table: Key = "t1"  # t5, f4, ...
+    purpose: str = ""  # of a private model, for people
     label: str  # the row's name for people: the paper's name of the line, and what the row does differently
     line: Key | None = None  # the line of that table it belongs to, by its key in the paper's file
     variant: str = ""  # what it does differently from that line; '': nothing, and it may decide
@@ -134,7 +136,9 @@ class Line(Strict):
         try:
             names = [self.level(resolved) for resolved in self.resolved]
         except ValidationError as problem:
-            raise Inside([f"settings.{line}" for line in problem_lines(problem)]) from problem
+            raise Inside(
+                [f"settings.{line}" for line in problem_lines(problem, self.own_settings)]
+            ) from problem
         if len(set(names)) != len(names):
             raise ValueError(f"levels: the same {names[0].partition('=')[0]} twice")
         return self

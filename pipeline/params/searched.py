@@ -135,7 +135,9 @@ def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], 
             try:
                 configured = row.configured(level, search.settings, assignment)
             except ValidationError as problem:
-                raise ValueError(f"searches.{name}: {'; '.join(problem_lines(problem))}") from problem
+                raise ValueError(
+                    f"searches.{name}: {'; '.join(problem_lines(problem, row.own_settings))}"
+                ) from problem
             if misfit := configured.problem(settings.circumstances(row)):
                 raise ValueError(f"searches.{name}: {misfit}")
             yield assignment, configured

@@ -114,6 +114,7 @@ class Settings(Strict):
             no_images="texts" if data.text else None if self.has_images(row.data) else "features",
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
+            classes=len(self.own[data.raw].classes) if data.raw in self.own else None,
         )
 
     def has_features(self, data: str) -> bool:

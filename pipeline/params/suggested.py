@@ -54,7 +54,7 @@ def _calibrated(
     try:
         settings = declared.model_validate(suggested)
     except ValidationError as problem:
-        raise UserError("\n".join(problem_lines(problem))) from None
+        raise UserError("\n".join(problem_lines(problem, declared))) from None
     if not settings.private:
         return {}
     return {"accountant": tightest(given["epsilon"], suggested["delta"], settings.total_steps(examples))}

@@ -71,8 +71,8 @@ class Clipper(Protocol):
 
     Shapes: inputs (B K, ...), the K augmented copies of an example one after the other, whose gradients are
     averaged before clipping (De et al. 2022; Sander et al. 2022, Eq. 5; K is the clipper's own); labels (B,),
-    mask (B,) with 1 for examples that are there and 0 for padding, bounds for the tensors in the order of
-    ``tensors``.
+    mask (B,) with 0 for padding and 1 for other examples, or the weight of the example's loss; bounds for the
+    tensors in the order of ``tensors``. A weight scales the gradient before it is clipped.
     """
 
     def __call__(
@@ -82,14 +82,16 @@ class Clipper(Protocol):
 
 
 def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
-    """Factor min(1, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
+    """Factor min(w, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
+
+    A gradient of norm n and weight w contributes w g, clipped to C: g times w min(1, C / (w n)).
 
     A part that is not finite has no norm to clip to; its factor is 0. Whoever sums must also replace its
     values (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
 
     Args:
         squares: (B, T) squared L2 norm of each tensor of each example's gradient.
-        mask: (B,) 1 for examples that are there.
+        mask: (B,) the weight w of each example, 1 in general; 0 for padding.
         bounds: of the T tensors.
 
     Returns:
@@ -100,7 +102,7 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
     not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
     norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
     norms = torch.where(not_finite, torch.inf, norms)
-    factors = mask[:, None] * torch.clamp(bounds.limits / norms.clamp_min(1e-12), max=1.0)
+    factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12))
     factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
     return factors @ bounds.members.T, norms
 
@@ -122,7 +124,7 @@ def clip_and_sum(
     Args:
         gradients: of each tensor, in the order of ``bounds``; is emptied, to free memory.
         losses: (B,) of the examples.
-        mask: (B,) 1 where an example is in the sample.
+        mask: (B,) the weight of an example in the sample, 1 in general; 0 for padding.
         bounds: of one replica.
         single_replica: whether it is called outside `vmap`, where a norm's value may be read.
 

@@ -255,6 +255,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 seed=replica.seed,
                 settings=replica.settings,
                 metrics=measured[name].metrics,
+                scores=measured[name].scores,
                 ledger=entries[name],
                 seconds=replica.seconds,
                 started=replica.started,

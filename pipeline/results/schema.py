@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from pipeline.errors import shown
-from pipeline.fields import Key, NotNegative, Strict
+from pipeline.fields import Key, NotNegative, Strict, omitted
 from pipeline.files import digest_json
 from pipeline.params.searched import Choice, Judged
 from pipeline.privacy.laplace import Releases
@@ -359,12 +359,31 @@ class Run(RecordFile):
         return None if self.origin(replica).reproducible else replica.spent
 
 
+class Scores(Strict):
+    """Scores on test examples of own data, besides accuracy; None where the examples leave one undefined."""
+
+    auc: Probability | None  # area under the ROC curve, mean over classes of one against the rest
+    f1: Probability  # mean over classes
+    log_loss: NotNegative | None  # mean, in nats
+    calibration_error: Probability | None  # expected calibration error of the predicted classes
+    recall: tuple[Probability | None, ...]  # of each class
+    confusion: tuple[tuple[Whole, ...], ...] | None  # examples by class, then by predicted class
+
+    @property
+    def words(self) -> str:
+        """Scores over all classes, in a line."""
+        named = {"AUC": self.auc, "macro F1": self.f1, "log loss": self.log_loss}
+        named["calibration error"] = self.calibration_error
+        return ", ".join(f"{name} {value:.3f}" for name, value in named.items() if value is not None)
+
+
 class Evaluated(OfReplica):
     """Measured accuracies of one replica's weights."""
 
     weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+    scores: Scores | None = omitted(None)  # of own data
 
     @model_validator(mode="after")
     def _possible(self) -> "Evaluated":
@@ -424,6 +443,7 @@ class Replica(OfReplica):
     settings: dict[str, Any]  # of the method at this level
     metrics: dict[str, float]
     ledger: Ledger
+    scores: Scores | None = omitted(None)
     seconds: float = 0.0
     started: float | None = None  # None: nothing ran
     ended: float | None = None

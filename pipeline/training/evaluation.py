@@ -1,12 +1,14 @@
-"""A finished run -> what its weights are worth: accuracies by each method's test protocol."""
+"""Accuracies of trained weights by each method's test protocol, and scores of own data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 
-from pipeline.data.prepared import Prepared
+from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import UserError, shown
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing, measured_otherwise
@@ -18,9 +20,10 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
-from pipeline.results.schema import CONVERGED, Evaluated, Evaluation, Trained
+from pipeline.results.schema import CONVERGED, Evaluated, Evaluation, Scores, Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, grouped_for, make_task, predictor
+from pipeline.training.scores import scores
 
 
 def evaluate(
@@ -40,6 +43,7 @@ def evaluate(
             weights that are to be measured are missing or damaged.
     """
     row, path = settings.row(key), records.run_path(key, root)
+    own = settings.split(row.data).raw in settings.own
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
@@ -48,7 +52,8 @@ def evaluate(
     pending: list[Trained] = []
     for trained in run.replicas:
         earlier = measured.get(trained.key)
-        if earlier is None or earlier.weights != trained.weights or measured_otherwise(earlier):
+        unscored = own and earlier is not None and earlier.scores is None
+        if earlier is None or earlier.weights != trained.weights or measured_otherwise(earlier) or unscored:
             pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
@@ -73,19 +78,27 @@ def evaluate(
             f"{path}: trained with other frozen tensors than `build` of model {row.model.name!r} gives here; "
             f"bring its file back, or run `dprepro train {key}`"
         )
-    arguments = (row.model, row.method, row.reproducible, data, execution)
-    for position, metrics in measure(members, weights, *arguments):
+    arguments = (row.model, row.method, row.reproducible, data, execution, own)
+    for position, found in measure(members, weights, *arguments):
         trained = pending[position]
         measured[trained.key] = Evaluated(
             level=trained.level,
             seed=trained.seed,
             weights=trained.weights,
             measured_by=versions.MEASURING,
-            metrics={**metrics, **noise(trained.spending)},
+            metrics={**found.metrics, **noise(trained.spending)},
+            scores=found.scores,
         )
         show(members[position].name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
     return records.write(evaluation, root)
+
+
+class Measured(NamedTuple):
+    """Results of measuring one replica."""
+
+    metrics: dict[str, float]
+    scores: Scores | None
 
 
 def measure(
@@ -96,10 +109,12 @@ def measure(
     reproducible: bool,
     data: Prepared,
     execution: Execution,
-) -> Iterator[tuple[int, dict[str, float]]]:
-    """Metrics of trained replicas of one model, each with its place in ``members`` and ``weights``.
+    scored: bool = False,
+) -> Iterator[tuple[int, Measured]]:
+    """Metrics of trained replicas of one model, each behind its place in ``members`` and ``weights``.
 
-    Those of one group are measured at once, no more than the device takes.
+    Those of one group are measured at once, no more than the device takes. Scores are those of the first draw
+    of noise at test, which is what `export` writes; None unless ``scored``.
 
     Raises:
         UserError: weights are another network's.
@@ -115,8 +130,23 @@ def measure(
             name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
         }
         columns = _accuracies(trained, stacked, data, execution)
+        shares = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
         for index, member in enumerate(group):
-            yield positions[member], {name: column[index].item() for name, column in columns.items()}
+            metrics = {name: column[index].item() for name, column in columns.items()}
+            found = None if shares is None else scores(shares[index], np.array(data.splits["test"].labels))
+            yield positions[member], Measured(metrics, found)
+
+
+def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
+    """(R, N, K) softmax of the outputs for a split."""
+    size = min(2000, execution.examples_at_once(len(next(iter(model.values())))))
+    with torch.no_grad():
+        network = method.network(model, 0)
+        inputs = (np.array(split.inputs[at : at + size]) for at in range(0, len(split), size))
+        parts = [
+            method.logits(network, torch.from_numpy(each).to(execution.device)).softmax(-1) for each in inputs
+        ]
+    return torch.cat(parts, 1).double().cpu().numpy()
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from typer.testing import CliRunner
 
@@ -187,3 +188,47 @@ def test_the_checkout_around_a_laboratory_is_looked_through(project: Path) -> No
 def test_the_projects_own_files_are_no_data_and_stay_in_git(project: Path, given: str) -> None:
     assert "has or is params.yaml itself" in refusal_of(lambda: private.placed("mine", given))
     assert not Path(".gitignore").exists()
+
+
+@pytest.fixture
+def people(project: Path) -> Path:
+    """A table of people beside the checkout, declared as 'people'."""
+    draw = np.random.default_rng(0)
+    ages, incomes = draw.integers(18, 90, COUNT), draw.normal(3000, 500, COUNT).round(2)
+    lines = [f"{age},{income},yes" for age, income in zip(ages, incomes, strict=True)]
+    lines += ["40,1000.0,no"] * 5  # one that is common
+    Path("../people.csv").write_text("\n".join(["age,income,loan", *lines]) + "\n")
+    Path("people.schema.yaml").write_text(
+        "classes: [no, yes]\ncolumns: {age: {range: [0, 100]}, income: {range: [0, 9000]}}\n"
+    )
+    run("new data people --table ../people.csv --label loan --schema people.schema.yaml")
+    git("add", "-A")
+    assert not private.private_files(params.load().own)
+    return Path("../people.csv")
+
+
+@pytest.mark.parametrize("form", ["csv", "columns", "wider", "parquet"])
+def test_a_part_of_a_private_table_is_found(people: Path, form: str) -> None:
+    """Some of its rows: alone, with other separators and numbers, with predictions, and as Parquet."""
+    some = pandas.read_csv(people).iloc[20:26]
+    if form == "csv":
+        some.to_csv("notes.txt", index=False, header=False)
+    elif form == "columns":
+        some.assign(age=some["age"].astype(float))[["loan", "age", "income"]].to_csv("notes.txt", sep=";")
+    elif form == "wider":
+        some.assign(probability=0.5, guess="yes").to_csv("notes.txt", index=False)
+    else:
+        some.to_parquet("notes.parquet", index=False)
+    git("add", "-A")
+    (found,) = private.private_files(params.load().own)["people"]
+    assert found == ("notes.parquet" if form == "parquet" else "notes.txt")
+
+
+def test_common_rows_and_other_tables_raise_no_alarm(people: Path) -> None:
+    lines = people.read_text().splitlines()
+    other = [f"{number},{number}.5,yes" for number in range(1000, 1200)]
+    Path("other.csv").write_text("\n".join([lines[0], *[lines[-1]] * 50, *other, *lines[5:7]]) + "\n")
+    Path("binary").write_bytes(np.random.default_rng(0).bytes(100_000))
+    Path("long").write_bytes(b"1," * 200_000 + b'\r,"')
+    git("add", "-A")
+    assert not private.private_files(params.load().own)

@@ -106,6 +106,30 @@ def test_an_exported_network_reaches_the_measured_accuracy(
     assert all(1 / len(classes) <= float(line["probability"]) <= 1 for line in lines)
 
 
+@pytest.mark.parametrize("row", [IMAGES, TEXTS])
+def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_path: Path, row: str) -> None:
+    """Recalls and the confusion matrix stay in the laboratory: the card has scores over all classes alone."""
+    (measured, *_) = records.read_evaluation(row).replicas
+    assert measured.scores is not None
+    card = Path(f"out/{row}/README.md").read_text()
+    assert measured.scores.words in card
+    assert not any(said in card for said in ("recall", "confusion", "Recall", "Confusion"))
+    if row == IMAGES:
+        test = prepared.load("mine").splits["test"]
+        np.savez(tmp_path / "new.npz", pictures=np.array(test.inputs), labels=np.array(test.labels))
+        said = run(f"predict out/{row} {tmp_path}/new.npz --out {tmp_path}/found.csv")
+        assert f"accuracy {100 * measured.metrics['test_accuracy']:.2f} % of {len(test):,} inputs" in said
+        assert measured.scores.words in said
+        assert f"0: recall {100 * (measured.scores.recall[0] or 0):.1f} %" in said
+    else:
+        (tmp_path / "new.csv").write_text("body,mood\na fine day,good\nan awful night,unknown\na day,\n")
+        assert "of 1 inputs whose class is in their file" in run(
+            f"predict out/{row} {tmp_path}/new.csv --out {tmp_path}/found.csv"
+        )
+    evaluated = run(f"evaluate {row}")
+    assert f"epsilon = 8, seed 0: {measured.scores.words}" in evaluated
+
+
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     (ledger, *_) = (replica.ledger for replica in records.read_ledgers(IMAGES).replicas)
     told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
@@ -368,9 +392,9 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
     stored = np.concatenate([split.inputs for split in prepared.load("photos").splits.values()])
     assert stored.shape[1:] == takes.shape == (3, 32, 32)
     for file in (Path("photos/a/0.png"), Path("photos/b/1.png")):
-        (read,) = read_inputs(file, takes.shape, takes.floats, exported.preparation, None)
+        (read,) = read_inputs(file, takes.shape, takes.floats, exported.preparation, None).inputs
         assert (stored == np.asarray(read)).all((1, 2, 3)).sum() == 1
-        assert exported.probabilities(file).shape == (1, 2)
+        assert exported.predict(file).probabilities.shape == (1, 2)
     assert params.load().own["photos"].resize  # type: ignore[attr-defined]
     # arrays are not scaled
     np.savez("small.npz", inputs=np.zeros((1, 3, 30, 34), np.uint8))

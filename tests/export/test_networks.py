@@ -83,7 +83,7 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))
     (tmp_path / "image.png").write_bytes(b"")
     clipped = Preparation(clip=(0.0, 1.0))
-    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, None)
+    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, None).inputs
     assert np.array_equal(read, (2 * split.inputs).clip(0, 1))
     for name, floats, said in (
         ("some.npz", False, "is float32; the network takes whole numbers"),

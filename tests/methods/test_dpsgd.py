@@ -1,6 +1,7 @@
 """DP-SGD's step against a hand-written one; the two answers to where batch norm's statistics come from."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,17 +55,20 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalizati
     check_ways(lambda how: make(tiny, settings, normalization, how), steps=2, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.5])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_optimizer_and_rate_are_torchs(tiny: Prepared, optimizer: str) -> None:
+def test_optimizer_and_rate_are_torchs(tiny: Prepared, optimizer: str, weight_decay: float) -> None:
+    """Weight decay is apart from the gradient; with SGD too, where torch has none of this kind."""
     momentum = 0.9 if optimizer == "sgd" else 0.0
-    configured = dpsgd(epsilon="inf", optimizer=optimizer, momentum=momentum, learning_rate=0.05)
+    told = {"momentum": momentum, "weight_decay": weight_decay, "learning_rate": 0.05}
+    configured = dpsgd(epsilon="inf", optimizer=optimizer, **told)
     method = make(tiny, [configured], "none")
     state = method.init()
     leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
     theirs = (
         torch.optim.SGD(leaves.values(), lr=0.05, momentum=0.9)
         if optimizer == "sgd"
-        else torch.optim.Adam(leaves.values(), lr=0.05)
+        else torch.optim.AdamW(leaves.values(), lr=0.05, weight_decay=weight_decay)
     )
     for step in range(3):
         sample = method.task.streams.poisson(step, 200, 0.1)[0]
@@ -73,12 +77,44 @@ def test_optimizer_and_rate_are_torchs(tiny: Prepared, optimizer: str) -> None:
         (
             F.cross_entropy(functional_call(method.task.net, leaves, (inputs,)), labels, reduction="sum") / 20
         ).backward()
+        if optimizer == "sgd":
+            with torch.no_grad():
+                for value in leaves.values():
+                    value *= 1 - 0.05 * weight_decay
         theirs.step()
         state, _ = method.step(state, step)
     # Adam divides by the gradient's size, so that of the smallest it is rounding that shows
     atol = 1e-6 if optimizer == "sgd" else 1e-3
     for name, value in leaves.items():
         torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=atol)
+
+
+@pytest.mark.parametrize("epsilon", [3, "inf"])
+def test_class_weights_scale_an_examples_loss_before_it_is_clipped(tiny: Prepared, epsilon: Any) -> None:
+    """Weights of 0.5 for all classes are a clipping bound twice as large, and half of each sum."""
+    classes = tiny.classes
+    halves = make(tiny, [dpsgd(epsilon=epsilon, clip=0.1, class_weights=[0.5] * classes)], "none")
+    plain = make(tiny, [dpsgd(epsilon=epsilon, clip=0.2)], "none")
+    parameters, sample = plain.init()["parameters"], plain.sample(0)
+    assert len(sample.mask.unique()) == 1
+    weighted = halves.clipped_sums(parameters, sample, halves.bounds(halves.clips), 0)
+    whole = plain.clipped_sums(parameters, sample, plain.bounds(plain.clips), 0)
+    for name, value in weighted.sums.items():
+        torch.testing.assert_close(value, 0.5 * whole.sums[name], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(weighted.mask, whole.mask)
+    first = make(tiny, [dpsgd(epsilon="inf", class_weights=[1.0, *[1e-30] * (classes - 1)])], "none")
+    only = sample._replace(mask=sample.mask * (first.task.labels[sample.chosen] == 0))
+    sums = first.clipped_sums(parameters, sample, first.bounds(first.clips), 0).sums
+    bare = make(tiny, [dpsgd(epsilon="inf")], "none")
+    expected = bare.clipped_sums(parameters, only, bare.bounds(bare.clips), 0).sums
+    for name, value in sums.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_class_without_a_weight_is_refused(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd(class_weights=[1.0])], "none")
+    with pytest.raises(UserError, match="class_weights: 1 numbers; allowed: one for each class"):
+        method.step(method.init(), 0)
 
 
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch.optim import lr_scheduler as scheduler
 
 from pipeline import params
 from pipeline.errors import UserError
@@ -50,17 +52,36 @@ def test_tan_is_as_long_as_it_says_and_noted_ten_times() -> None:
 def test_tan_shares_a_step_where_only_numbers_differ() -> None:
     alike = {
         "sigma": 0.5, "learning_rate": 1.0, "schedule": "cosine", "clip": 2.0, "delta": 1e-6, "momentum": 0.9,
-        "dampening": 0.5, "weight_decay": 0.1, "ema": 0.0,
+        "dampening": 0.5, "weight_decay": 0.1, "ema": 0.0, "warmup": 0.1, "milestones": (0.3,), "gamma": 0.5,
     }  # fmt: skip
     apart = {
         "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam", "note_norms": True,
-        "sampling": "allocation", "participations": 2,
+        "sampling": "allocation", "participations": 2, "class_weights": (1.0, 2.0),
     }  # fmt: skip
     assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
     for name, value in alike.items():
         assert tan(**{name: value}).batching_key == tan().batching_key, name
     for name, value in {**apart, "sigma": 0.0}.items():
         assert tan(**{name: value}).batching_key != tan().batching_key, name
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "step"])
+def test_learning_rates_are_those_of_torchs_schedulers(schedule: str) -> None:
+    """After a linear warm-up of five of 25 steps, whose last has the whole learning rate."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=4.0)
+    by_torch = {
+        "constant": lambda: scheduler.ConstantLR(optimizer, factor=1.0, total_iters=20),
+        "linear": lambda: scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=20),
+        "cosine": lambda: scheduler.CosineAnnealingLR(optimizer, 20),
+        "step": lambda: scheduler.MultiStepLR(optimizer, [8, 16], gamma=0.5),
+    }[schedule]()
+    told = {"milestones": (0.4, 0.8), "gamma": 0.5} if schedule == "step" else {}
+    configured = tan(schedule=schedule, warmup=0.2, **told)
+    assert [configured.rate_at(step, 25) for step in range(5)] == pytest.approx([0.8, 1.6, 2.4, 3.2, 4.0])
+    for step in range(5, 25):
+        assert configured.rate_at(step, 25) == pytest.approx(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        by_torch.step()
 
 
 def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
@@ -195,7 +216,8 @@ def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
     configured = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
     alike = {
         "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
-        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1,
+        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1, "warmup": 0.1, "milestones": (0.3,),
+        "gamma": 0.5,
     }  # fmt: skip
     apart = {
         "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
@@ -254,7 +276,7 @@ def test_augmentation_is_for_images() -> None:
         ),
         (reference, {"dampening": 0.5}, "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
         (reference, {"delta": 0.001}, "delta: 0.001 means nothing; allowed: below 1/1000"),
-        (reference, {"epochs": 3}, "epochs: unknown key"),
+        (reference, {"epochs": 3}, "epochs: unknown key; allowed: " + ", ".join(TanSettings.model_fields)),
         (
             with_identical,
             {"sensitivity": None},

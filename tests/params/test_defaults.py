@@ -17,6 +17,7 @@ from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy.account_settings import AccountSettings
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
+SCHEDULE = {"schedule": "constant", "warmup": 0.0, "milestones": (0.5, 0.75), "gamma": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -32,35 +33,36 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
         ),
         (
             DpsgdSettings,
-            {"schedule": "constant", "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
+            {**SCHEDULE, "weight_decay": 0.0, "class_weights": (),
+             "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
              "accountant": "rdp", "statistics_weight": 1.0, "sampling": "poisson", "participations": 1,
              "nominal_examples": None},
         ),
         (
             NoisyWeightsSettings,
-            {"schedule": "constant", "augment": "none", "averaging": 0.1, "statistics": "running",
+            {**SCHEDULE, "augment": "none", "averaging": 0.1, "statistics": "running",
              "draws": 10, "scales": ()},
         ),
         (
             BatchClippingSettings,
-            {"schedule": "constant", "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
+            {**SCHEDULE, "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
              "mini_set": None, "sampling": "fixed", "note_norms": False, "augment": "none", "side": None,
              "statistics": "public", "averaging": 0.1, "delta": 1e-5, "participations": 1},
         ),
         (
             TanSettings,
-            {"schedule": "constant", "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
+            {**SCHEDULE, "class_weights": (), "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
              "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
              "note_norms": False, "sampling": "poisson", "participations": 1},
         ),
         (
             IlmSettings,
-            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+            {**SCHEDULE, "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
              "limit": None, "optimizer": "adam"},
         ),
         (
             AdlmSettings,
-            {"schedule": "constant", "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
+            {**SCHEDULE, "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
              "limit": None, "optimizer": "adam", "relevance_share": 0.25,
              "note_relevance": False},
         ),
@@ -76,6 +78,17 @@ def test_defaults_keep_their_meaning(model: type[Strict], defaults: dict[str, An
     """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
     actual = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
     assert actual == defaults
+
+
+def test_a_new_setting_at_its_default_is_in_no_record() -> None:
+    """Digests of searches and checkpoints have all settings of a record: they stand as they were."""
+    resolved = OWN.rows["davody-t5-ln-lenet5-equal-planned"].resolved[0]
+    recorded = resolved.model_dump(mode="json")
+    new = {"warmup", "milestones", "gamma", "weight_decay", "class_weights", "nominal_examples"}
+    assert not recorded.keys() & new
+    changed = resolved.model_copy(update={"weight_decay": 0.1, "class_weights": (1.0, 2.0)})
+    assert changed.model_dump(mode="json") == {**recorded, "weight_decay": 0.1, "class_weights": [1.0, 2.0]}
+    assert DpsgdSettings.recorded(changed.model_dump(mode="json")) == changed
 
 
 @pytest.mark.parametrize("method", method_settings())

@@ -163,6 +163,29 @@ def test_all_ways_equal_one_example_at_a_time(kind: str, copies: int, clip: floa
         torch.testing.assert_close(flat, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["layer", "shared", "text"])
+def test_a_weighted_loss_is_clipped_as_any_other(kind: str) -> None:
+    """Each way equals one weighted example at a time; no weight moves a sum by more than the bound."""
+    net = make(kind)
+    tensors, (inputs, labels) = tensors_of(net), batch(kind)
+    mask = torch.linspace(0, 3, len(labels))
+    gradients = mask[:, None] * one_at_a_time(net, tensors, inputs, labels, {})
+    clip = float(gradients.norm(dim=1).median())
+    contributions = gradients * torch.clamp(clip / gradients.norm(dim=1).clamp_min(1e-12), max=1)[:, None]
+    assert (contributions.norm(dim=1) < 0.99 * clip).any()
+    assert (contributions.norm(dim=1) > 0.99 * clip).any()
+    for way in ways(net, inputs[:1]):
+        sums = way(tensors, inputs, labels, mask, whole(tensors, clip)).sums
+        flat = torch.cat([sums[name].flatten() for name in tensors])
+        torch.testing.assert_close(flat, contributions.sum(0), rtol=1e-4, atol=1e-5 * clip)
+        for gone in range(len(labels)):
+            fewer = mask.clone()
+            fewer[gone] = 0
+            without = way(tensors, inputs, labels, fewer, whole(tensors, clip)).sums
+            moved = torch.cat([(sums[name] - without[name]).flatten() for name in tensors])
+            assert moved.norm() <= clip * (1 + 1e-4)
+
+
 @pytest.mark.parametrize("kind", ["layer", "shared"])
 def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)

@@ -38,6 +38,24 @@ def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
     assert settings.source.kind == "synthetic"
 
 
+def test_a_private_laboratory_has_no_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the same stages, and its rows have a purpose for their readers."""
+    init(tmp_path / "private", private=True)
+    init(tmp_path / "private", private=True)  # as after a kill
+    monkeypatch.chdir(tmp_path / "private")
+    assert not Path("papers").exists()
+    assert Path("dvc.yaml").read_text() == (ROOT / "dvc.yaml").read_text()
+    assert "mnist" not in Path("params.yaml").read_text()
+    assert not params.load().rows
+    np.savez("scans.npz", inputs=np.arange(60 * 81).reshape(60, 9, 9) % 251, labels=np.arange(60) % 2)
+    run("new data mine --npz scans.npz")
+    options = ["--data", "mine", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3", "--purpose"]
+    run("new", "row", "triage", *options, "sort: scans")
+    row = params.load().rows["triage"]
+    assert row.purpose == "sort: scans"
+    assert "paper" not in Path("params.yaml").read_text()
+
+
 def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -> None:
     inner = laboratory / "inner"
     init(inner)

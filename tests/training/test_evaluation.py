@@ -55,7 +55,7 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(members: list[loop.Replica], *arguments: Any) -> Iterator[tuple[int, dict[str, float]]]:
+    def noted(members: list[loop.Replica], *arguments: Any) -> Iterator[tuple[int, evaluation.Measured]]:
         seeds.extend(member.seed for member in members)
         return real(members, *arguments)
 

@@ -87,6 +87,21 @@ def _features(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     return features
 
 
+def read_labels(path: Path, name: str, count: int) -> list[int]:
+    """Labels of ``count`` examples in the array called ``name``; none where the file has no such array.
+
+    Raises:
+        UserError: the array is not what it must be.
+    """
+    with np.load(path, allow_pickle=False) as arrays:
+        if name not in arrays.files:
+            return []
+    labels = _labels(path, name, _array(path, name))
+    if len(labels) != count:
+        raise UserError(f"{path}: {count} examples, but {name!r} has {len(labels)} labels")
+    return [int(label) for label in labels]
+
+
 def _labels(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     """int64 (N,); a second dimension of one is taken away."""
     if array.ndim == 2 and array.shape[1] == 1:

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.data.own.files import ENDINGS, FOLDER
+from pipeline.data.own.rows import files_with_rows
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError, reading
 from pipeline.files import digest_file, write_bytes, writing
-from pipeline.params import PARAMS, OwnFiles, load
+from pipeline.params import PARAMS, OwnFiles, OwnTable, OwnTexts, load
 
 IGNORE = Path(".gitignore")
 
@@ -113,7 +114,7 @@ def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> 
     """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
 
     Copies, of the files as they are now and as they were fetched, are looked for in the whole checkout, of
-    which ``root`` may be a folder.
+    which ``root`` may be a folder. Of tables and texts, files with some of their rows count too.
     """
     listed = _listed(root, ":(top)") if declarations else []
     sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
@@ -127,7 +128,13 @@ def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> 
         copies = [
             each for each, size in sizes.items() if size in same_size and digest_file(root / each) in digests
         ]
-        tracked_files[name] = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
+        found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
+        if isinstance(declared, OwnTable | OwnTexts):
+            others = [each for each in sizes if each not in found]
+            tables = {path.resolve() for path in private}
+            parts = files_with_rows(tables, (root / each for each in others))
+            found += [each for each in others if root / each in parts]
+        tracked_files[name] = found
     return {name: files for name, files in tracked_files.items() if files}
 
 

@@ -74,6 +74,11 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
     return np.concatenate(features, axis=1)
 
 
+def labels(lines: "DataFrame", label: str | None) -> list[str]:
+    """Names of the lines' classes; none where there is no such column."""
+    return [] if label is None or label not in lines.columns else _strings(lines[label]).tolist()
+
+
 def names(path: Path) -> list[str]:
     """Names of a table's columns, read without its lines.
 

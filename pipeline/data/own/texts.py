@@ -86,7 +86,15 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     Raises:
         UserError: the file is none, lacks a column, or a row has nothing in one.
     """
-    rows = csv_frame(path)
+    return values(path, csv_frame(path), *names)
+
+
+def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
+    """Values of the columns called ``names`` of a frame that was read from ``path``.
+
+    Raises:
+        UserError: it lacks a column, or a row has nothing in one.
+    """
     for name in names:
         if name not in rows.columns:
             raise UserError(

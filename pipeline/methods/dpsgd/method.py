@@ -13,7 +13,7 @@ from torch import Tensor
 from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.privacy.clippers import ClipperFactory
@@ -70,7 +70,10 @@ class Dpsgd(PrivateSteps):
             )
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.batch for name, value in sums.items()}
-        return self.optimizer.update(state, gradients, self.rates(step), step), batch.metrics()
+        rates = self.rates(step)
+        shrunk = decayed(parameters, rates, [setting.weight_decay for setting in self.settings])
+        next_state = self.optimizer.update({**state, "parameters": shrunk}, gradients, rates, step)
+        return next_state, batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """The parameters and the statistics that normalise with them."""

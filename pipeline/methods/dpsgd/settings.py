@@ -3,11 +3,13 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, Positive, Share
+from pipeline.fields import Count, NotNegative, Positive, Share, omitted
 from pipeline.methods.settings import (
     Circumstances,
     EpochSettings,
     allocation_problem,
+    class_weights_problem,
+    decay_problem,
     delta_problem,
     momentum_problem,
 )
@@ -31,7 +33,7 @@ class DpsgdSettings(EpochSettings):
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     noiseless: ClassVar[Statement] = statement("no_clipping_no_noise")
-    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "accountant"})
+    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "weight_decay", "accountant"})
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
     }
@@ -39,6 +41,9 @@ class DpsgdSettings(EpochSettings):
 
     optimizer: Literal["sgd", "adam"] = "sgd"  # what becomes of a noisy gradient spends nothing
     momentum: Share = 0.0  # sgd only
+    weight_decay: NotNegative = omitted(0.0)  # apart from the gradient, as of AdamW
+    # factor of an example's loss before clipping, by its class; declared, not counted in the private data
+    class_weights: tuple[Positive, ...] = omitted(())
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
     epsilon: Epsilon
@@ -48,7 +53,7 @@ class DpsgdSettings(EpochSettings):
     sampling: Literal["poisson", "allocation"] = "poisson"
     participations: Count = 1
     # A public number that sampling rate, steps and noise follow in place of N, which then stays private
-    nominal_examples: Count | None = None
+    nominal_examples: Count | None = omitted(None)
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
 
@@ -58,9 +63,9 @@ class DpsgdSettings(EpochSettings):
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:
-        """These settings with plain SGD where the row's own network trains."""
-        plain = {"optimizer": "sgd", "momentum": 0.0} if images else {}
-        return self.changed({"nominal_examples": None, **plain})
+        """These settings without class weights; with plain SGD where the row's own network trains."""
+        plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0} if images else {}
+        return self.changed({"class_weights": (), "nominal_examples": None, **plain})
 
     def noise_multiplier(self, sizes: Sizes) -> float:
         """Noise multiplier whose epsilon is the target, by the `accountant` of the settings.
@@ -99,6 +104,10 @@ class DpsgdSettings(EpochSettings):
         if problem := momentum_problem(self.optimizer, self.momentum):
             return problem
         if problem := allocation_problem(self, circumstances):
+            return problem
+        if problem := decay_problem(self.learning_rate, self.weight_decay):
+            return problem
+        if problem := class_weights_problem(self.class_weights, circumstances):
             return problem
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.augment import Transforms, crop_flip
 from pipeline.methods.base import LAST, Predict, State, Task, as_input, each, over_replicas
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.settings import TanSettings
@@ -64,8 +64,7 @@ class Tan(PrivateSteps):
         # by the expected batch size: how many there really were is private
         gradients = {name: value / self.first.batch for name, value in sums.items()}
         rates = self.rates(step)
-        decay_factors = 1 - rates * self.task.numbers(setting.weight_decay for setting in self.settings)
-        parameters = {name: value * each(value, decay_factors) for name, value in state["parameters"].items()}
+        parameters = decayed(state["parameters"], rates, [setting.weight_decay for setting in self.settings])
         next_state = self.optimizer.update({**state, "parameters": parameters}, gradients, rates, step)
         next_state["average"] = self._average(state["average"], next_state["parameters"], step)
         metrics = batch.metrics()

@@ -3,11 +3,13 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Positive, Share
+from pipeline.fields import Count, NotNegative, Positive, Share, omitted
 from pipeline.methods.settings import (
     Circumstances,
     MethodSettings,
     allocation_problem,
+    class_weights_problem,
+    decay_problem,
     delta_problem,
     momentum_problem,
 )
@@ -44,6 +46,7 @@ class TanSettings(MethodSettings):
     momentum: Share = 0.0  # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
     dampening: Share = 0.0
     weight_decay: NotNegative = 0.0  # apart from the gradient (AdamW)
+    class_weights: tuple[Positive, ...] = omitted(())  # as of `DpsgdSettings`
     # Largest decay of the weights' moving average, min(ema, (1 + t) / (10 + t)) after t steps; 0: no average
     ema: Share = 0.9999
     note_norms: bool = False  # a histogram of the gradients' norms into the history (Figure 7)
@@ -59,7 +62,7 @@ class TanSettings(MethodSettings):
 
     def for_audit(self, images: bool) -> Self:
         """These settings without augmentation and norms; where the row's own network trains, plain SGD."""
-        plain = {"augment": "none", "copies": 1, "note_norms": False}
+        plain = {"augment": "none", "copies": 1, "note_norms": False, "class_weights": ()}
         return self.changed({**plain, **({"momentum": 0.0} if images else {})})
 
     def simulates(self, target: Self) -> bool:
@@ -94,11 +97,10 @@ class TanSettings(MethodSettings):
             return problem
         if self.momentum == 0 and self.dampening > 0:
             return f"settings.dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"
-        if self.learning_rate * self.weight_decay >= 1:
-            return (
-                f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
-                "leaves nothing of the weights; allowed: a product below 1"
-            )
+        if problem := decay_problem(self.learning_rate, self.weight_decay):
+            return problem
+        if problem := class_weights_problem(self.class_weights, circumstances):
+            return problem
         if self.private and (problem := delta_problem(self.delta, circumstances)):
             return problem
         return super().problem(circumstances)

@@ -1,0 +1,42 @@
+"""Scores of predicted probabilities besides accuracy, by scikit-learn."""
+
+import numpy as np
+
+from pipeline.results.schema import Scores
+
+BINS = 15  # of the calibration error, as in Guo et al. 2017
+CONFUSED = 100  # classes at most of a confusion matrix
+
+
+def scores(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
+    """Scores of (N, K) probabilities for the classes (N,) that are right.
+
+    Scores that classes without examples leave undefined are None, and so are those of probabilities that
+    aren't finite. Means over classes are over those that have one.
+    """
+    from sklearn import metrics
+
+    classes = range(probabilities.shape[1])
+    predicted = probabilities.argmax(1)
+    matrix = metrics.confusion_matrix(labels, predicted, labels=classes)
+    counts, right = matrix.sum(1), matrix.diagonal()
+    f1 = metrics.f1_score(labels, predicted, labels=classes, average="macro", zero_division=np.nan)
+    finite = bool(np.isfinite(probabilities).all())
+    apart = [number for number in classes if 0 < counts[number] < len(labels)]
+    areas = [metrics.roc_auc_score(labels == number, probabilities[:, number]) for number in apart if finite]
+    return Scores(
+        auc=float(np.mean(areas)) if areas else None,
+        f1=float(f1),
+        log_loss=float(metrics.log_loss(labels, probabilities, labels=classes)) if finite else None,
+        calibration_error=calibration_error(probabilities, labels) if finite else None,
+        recall=tuple(float(hit / count) if count else None for hit, count in zip(right, counts, strict=True)),
+        confusion=tuple(map(tuple, matrix.tolist())) if len(classes) <= CONFUSED else None,
+    )
+
+
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Expected calibration error of the predicted classes (Guo et al. 2017), over bins of equal width."""
+    confidence = probabilities.max(1)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - (probabilities.argmax(1) == labels), minlength=BINS)
+    return float(np.abs(gaps).sum() / len(labels))

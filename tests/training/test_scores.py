@@ -1,0 +1,56 @@
+"""Scores of probabilities against their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pipeline.training.scores import BINS, CONFUSED, scores
+
+GENERATOR = np.random.default_rng(0)
+
+
+def made_up(examples: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and labels; the last class has no example, and is predicted now and then."""
+    shares = GENERATOR.dirichlet(np.ones(classes), examples)
+    return shares, GENERATOR.integers(0, classes - 1, examples)
+
+
+def test_scores_are_those_of_their_definitions() -> None:
+    shares, labels = made_up(80, 4)
+    found = scores(shares, labels)
+    predicted, areas, means = shares.argmax(1), [], []
+    for number in range(3):
+        right, rest = shares[labels == number, number], shares[labels != number, number]
+        above = (right[:, None] > rest).mean() + 0.5 * (right[:, None] == rest).mean()
+        areas.append(above)
+        hits = ((predicted == number) & (labels == number)).sum()
+        means.append(2 * hits / ((predicted == number).sum() + (labels == number).sum()))
+        assert found.recall[number] == pytest.approx(hits / (labels == number).sum())
+    assert found.recall[3] is None
+    assert found.auc == pytest.approx(np.mean(areas))
+    assert found.f1 == pytest.approx(np.mean([*means, 0.0]))  # the last class is predicted, and never right
+    assert found.log_loss == pytest.approx(-np.log(shares[np.arange(80), labels]).mean())
+    assert found.confusion is not None
+    for true in range(4):
+        for told in range(4):
+            assert found.confusion[true][told] == ((labels == true) & (predicted == told)).sum()
+    error = 0.0
+    for number in range(BINS):
+        inside = (shares.max(1) * BINS).astype(int) == number
+        if inside.any():
+            error += abs(shares.max(1)[inside].sum() - (predicted == labels)[inside].sum()) / 80
+    assert found.calibration_error == pytest.approx(error)
+    assert f"AUC {found.auc:.3f}, macro F1 {found.f1:.3f}" in found.words
+
+
+def test_what_is_not_defined_is_none() -> None:
+    shares, labels = made_up(5, 3)
+    one_class = scores(shares, 0 * labels)
+    assert one_class.auc is None
+    assert one_class.recall[1:] == (None, None)
+    shares[2] = math.nan
+    broken = scores(shares, labels)
+    assert (broken.auc, broken.log_loss, broken.calibration_error) == (None, None, None)
+    assert broken.confusion is not None
+    assert scores(*made_up(300, CONFUSED + 1)).confusion is None
