@@ -113,10 +113,10 @@ class Line(Strict):
     # of a paper's rows; private rows keep the defaults, and have a purpose
     paper: Key = "mine"
     table: Key = "t1"  # t5, f4, ...
-    purpose: str = ""  # of a private model, for people
     label: str  # the row's name for people: the paper's name of the line, and what the row does differently
     line: Key | None = None  # the line of that table it belongs to, by its key in the paper's file
     variant: str = ""  # what it does differently from that line; '': nothing, and it may decide
+    purpose: str = ""  # of a private model, for people
     settings: dict[str, Any]  # shared by all levels
     levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
     axis: str | None = None  # the setting that tells levels apart; None: the method's own

@@ -1,0 +1,86 @@
+"""Adapters of low rank for a network with public weights (LoRA, Hu et al. 2022, arXiv:2106.09685)."""
+
+import math
+
+from torch import Tensor, nn
+
+
+class Adapted(nn.Module):
+    """A frozen linear or convolutional layer plus trained layers of low rank beside it.
+
+    The adapters are layers of their own, so the fast per-example gradients take them.
+    """
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int):
+        """``rank``: channels between the two trained layers, of which the second begins at zero."""
+        super().__init__()
+        self.layer = layer
+        self.down: nn.Module
+        self.up: nn.Module
+        if isinstance(layer, nn.Linear):
+            self.down = nn.Linear(layer.in_features, rank, bias=False)
+            self.up = nn.Linear(rank, layer.out_features, bias=False)
+        else:
+            self.down = nn.Conv2d(
+                layer.in_channels,
+                rank,
+                layer.kernel_size,  # type: ignore[arg-type]
+                layer.stride,  # type: ignore[arg-type]
+                layer.padding,  # type: ignore[arg-type]
+                layer.dilation,  # type: ignore[arg-type]
+                bias=False,
+            )
+            self.up = nn.Conv2d(rank, layer.out_channels, 1, bias=False)
+        nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Output of the frozen layer plus that of the adapters."""
+        output: Tensor = self.layer(inputs) + self.up(self.down(inputs))
+        return output
+
+
+class FrozenBatchNorm(nn.Module):
+    """Batch norm by its stored statistics, as a fixed scale and shift of each channel."""
+
+    def __init__(self, norm: nn.BatchNorm2d):
+        """Take weights and statistics of ``norm``."""
+        super().__init__()
+        assert norm.running_mean is not None, "statistics are there"
+        assert norm.running_var is not None, "statistics are there"
+        scale = norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
+        self.register_buffer("scale", scale[:, None, None])
+        self.register_buffer("shift", (norm.bias.detach() - norm.running_mean * scale)[:, None, None])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, C, H, W) scaled and shifted."""
+        output: Tensor = inputs * self.get_buffer("scale") + self.get_buffer("shift")
+        return output
+
+
+def add_adapters(net: nn.Module, rank: int, classes: int) -> nn.Module:
+    """Freeze a network, give its layers adapters, and replace its last linear layer by a trained one.
+
+    Args:
+        net: a classifier with trained weights; it is changed.
+        rank: of the adapters of linear layers and ungrouped convolutions; other layers stay as they are.
+        classes: outputs of the new last layer.
+
+    Returns:
+        The network, whose outputs don't depend on other examples of a batch: batch norm has its stored
+        statistics.
+    """
+    net.requires_grad_(False)
+    names = [name for name, layer in net.named_modules() if isinstance(layer, nn.Linear)]
+    for name, layer in [*net.named_modules()]:
+        replaced: nn.Module | None = None
+        if name == names[-1]:
+            assert isinstance(layer, nn.Linear)
+            replaced = nn.Linear(layer.in_features, classes)
+        elif type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.groups == 1):
+            replaced = Adapted(layer, rank)
+        elif isinstance(layer, nn.BatchNorm2d):
+            replaced = FrozenBatchNorm(layer)
+        if replaced is not None:
+            net.set_submodule(name, replaced)
+    return net
