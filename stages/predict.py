@@ -100,4 +100,4 @@ def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
     probabilities, labels = np.concatenate([one.probabilities for one in labelled])[known], labels[known]
     accuracy = (probabilities.argmax(1) == labels).mean()
     yield f"accuracy {100 * accuracy:.2f} % of {len(labels):,} inputs whose class is in their file"
-    yield from score_lines(scores(probabilities.astype(np.float64), labels), classes)
+    yield from score_lines(scores(probabilities, labels), classes)

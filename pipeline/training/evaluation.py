@@ -146,7 +146,7 @@ def _probabilities(method: Method, model: Tensors, split: Split, execution: Exec
         parts = [
             method.logits(network, torch.from_numpy(each).to(execution.device)).softmax(-1) for each in inputs
         ]
-    return torch.cat(parts, 1).double().cpu().numpy()
+    return torch.cat(parts, 1).cpu().numpy()
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:

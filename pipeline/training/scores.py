@@ -16,6 +16,8 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
     """
     from sklearn import metrics
 
+    # float32 sums to one but for rounding
+    probabilities = probabilities.astype(np.float64) / probabilities.sum(1, keepdims=True, dtype=np.float64)
     classes = range(probabilities.shape[1])
     predicted = probabilities.argmax(1)
     matrix = metrics.confusion_matrix(labels, predicted, labels=classes)

@@ -51,7 +51,7 @@ def test_fresh_adapters_leave_the_networks_output() -> None:
         RANK * 27 + 6 * RANK + RANK * 96 + 8 * RANK + 9 * CLASSES
     )
     # up to the last layer, in training mode too
-    torch.testing.assert_close(net[:6](images(5)), public[:6](images(5)))  # type: ignore[index]
+    torch.testing.assert_close(net[:6](images(5)), public[:6](images(5)))
 
 
 @pytest.mark.parametrize("clip", [0.05, 1e6])
@@ -85,6 +85,6 @@ def test_the_model_of_the_page_can_be_trained(tmp_path: Path, monkeypatch: pytes
     content: dict[str, Any] = {}
     code = [block.text for block in blocks("docs/public-network.md") if block.language == "python"]
     exec(code[1], content)
-    net = content["build"](Model(name="adapted"), (3, 32, 32), CLASSES)
+    net = content["build"](Model(name="lenet5"), (3, 32, 32), CLASSES)
     factory = clipper_factory(net, torch.rand(1, 3, 32, 32), single_replica=True)
     assert isinstance(factory(net), BookKeeping)

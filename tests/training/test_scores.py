@@ -44,6 +44,13 @@ def test_scores_are_those_of_their_definitions() -> None:
     assert f"AUC {found.auc:.3f}, macro F1 {found.f1:.3f}" in found.words
 
 
+@pytest.mark.filterwarnings("error")
+def test_probabilities_of_networks_sum_to_one_but_for_rounding() -> None:
+    shares, labels = made_up(200, 7)
+    rounded = scores(shares.astype(np.float32), labels)
+    assert rounded.log_loss == pytest.approx(scores(shares, labels).log_loss, rel=1e-5)
+
+
 def test_what_is_not_defined_is_none() -> None:
     shares, labels = made_up(5, 3)
     one_class = scores(shares, 0 * labels)
