@@ -1,18 +1,18 @@
-"""dprepro as a library: what is promised to stay from version to version.
+"""dprepro as a library. These names stay stable from version to version.
 
     import dprepro
 
     spent = dprepro.epsilon(examples=60_000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5)
     print(spent.epsilon_upper, spent.epsilon_lower)
 
-* `epsilon`: what DP-SGD spends, by several accountants, and what it spends at least.
-* `noise_multiplier`: the noise that an epsilon takes.
-* `clipped_sum`: the sum of a network's clipped per-example gradients, fast and exact.
+* `epsilon`: upper and lower bounds on epsilon of DP-SGD, by several accountants.
+* `noise_multiplier`: noise for a target epsilon.
+* `clipped_sum`: sum of a network's clipped per-example gradients, fast and exact.
 * `BallsAndBinsSampler`: batches of a torch `DataLoader` by random allocation.
-* `audit`: the epsilon that an attacker's scores show.
-* `audit_training`: what an attack on anybody's training shows, and which mistakes it looks like.
+* `audit`: lower bound on epsilon from an attacker's scores.
+* `audit_training`: attack on your own training loop, and tests for classic mistakes.
 * `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
-* `worst_start`: weights to begin such a training with, from which canaries show most.
+* `worst_start`: initial weights for such a training, from which canaries show most.
 * `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
 
 Everything else, in `pipeline` and `stages`, may change.
@@ -55,7 +55,7 @@ __all__ = [
     "worst_start",
 ]
 
-# Modules of all other names, which are imported when they are first asked for: torch and scipy take seconds
+# Modules of all other names, imported at the first access: torch and scipy take seconds
 _MODULES = {
     "accounting": ("Spent", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
@@ -68,7 +68,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A promised name, from the module that has it."""
+    """Stable name, from its module."""
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)
@@ -76,5 +76,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The promised names, for `dir` and completion."""
+    """Stable names, for `dir` and completion."""
     return __all__

@@ -1,4 +1,4 @@
-"""What DP-SGD spends by its settings, and the noise that an epsilon takes."""
+"""Epsilon of DP-SGD by its settings, and the noise for a target epsilon."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,17 +22,17 @@ Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 
 @dataclass(frozen=True)
 class Spent:
-    """What settings spend at a delta."""
+    """Bounds on epsilon of settings, at a delta."""
 
     epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
     proven_by: str | None  # the accountant whose bound that is, such as 'pld'
-    epsilon_lower: float | None  # what is spent on the worst pair of neighbours that is known; no safety
+    epsilon_lower: float | None  # lower bound, on the worst known pair of neighbours; it proves no privacy
     by: dict[str, float]  # epsilon by every accountant that has one
-    neighbouring: NeighboringRelation  # what the neighbours differ in
+    neighbouring: NeighboringRelation  # relation of neighbouring data sets
     delta: float
     steps: int
     risk: Risk | None  # attack risk, and mu of Gaussian DP with its regret; None: nothing is proven
-    # upper bound on releasing the best alone of a drawn number of such trainings; None: not asked for
+    # upper bound for the release of the best of a random number of such trainings only; None: not asked for
     best: float | None = None
 
 
@@ -54,29 +54,30 @@ def epsilon(
 
     Args:
         examples: N, private examples to train on.
-        batch: examples of a step; of Poisson samples, expected.
-        noise_multiplier: standard deviation of the noise on a step's sum, over the bound C that each
-            example's gradient is clipped to. Poisson samples and allocated batches are accounted for
-            neighbours that add or remove an example, which moves the sum by C; the others for such that
-            replace one, which moves it by 2 C.
-        delta: of the guarantee; it should be below 1/N.
+        batch: examples of a step; for Poisson samples, the expected number.
+        noise_multiplier: standard deviation of the noise on a step's sum, over the clipping bound C of each
+            example's gradient. Poisson samples and allocated batches are accounted for neighbours that add or
+            remove an example, which moves the sum by C; the others for neighbours that replace one, which
+            moves it by 2 C.
+        delta: delta of the guarantee; it should be below 1/N.
         epochs: passes over the examples; or ``steps``.
         steps: steps of the training; or ``epochs``.
-        sampling: 'poisson', each example joins by a coin of its own; 'fixed', so many different ones;
-            'shuffled', one after the other; 'allocation', each example in one batch of an epoch, drawn for it
-            alone (balls and bins: `BallsAndBinsSampler`), of batches of ``batch`` or a few more, expected.
+        sampling: 'poisson', each example joins with one probability; 'fixed', a fixed number of different
+            examples; 'shuffled', batches of a new order in every epoch; 'allocation', each example in one
+            random batch of an epoch (balls and bins: `BallsAndBinsSampler`), with an expected size of
+            ``batch`` or a few more.
         participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
-        best_of: trainings on average of a search in which that number is ``drawn``, each has a candidate
-            drawn at random, and only the best one is released (Papernot and Steinke 2022). The best must be
-            judged on other data than these examples, or by a score that has noise and is accounted for.
-            Candidates may differ in what isn't named here. None: a training alone.
-        drawn: the law of that number, 'logarithmic', 'geometric' or 'poisson'.
+        best_of: average number of trainings in a random search that releases only its best training (Papernot
+            and Steinke 2022). Their number has the law ``drawn``, and each has a random candidate. The best
+            must be judged on other data than these examples, or by a private score that is accounted for.
+            Candidates may differ in settings other than these arguments. None: a single training.
+        drawn: law of that number: 'logarithmic', 'geometric' or 'poisson'.
 
     Returns:
         Upper and lower bounds on epsilon, attack risk, and the accountants behind them.
 
     Raises:
-        UserError: a value is not allowed; the line says which, and what is.
+        UserError: a value is not allowed; the message names it and the allowed values.
     """
     settings = dpsgd_settings(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
@@ -110,25 +111,26 @@ def noise_multiplier(
     sampling: Sampling = "poisson",
     participations: Count = 1,
 ) -> float:
-    """Noise multiplier, over the clipping bound, with which a training spends at most ``epsilon``.
+    """Noise multiplier, over the clipping bound, for an epsilon of at most ``epsilon``.
 
-    The tightest proven bound decides, and is between .998 times ``epsilon`` and ``epsilon``.
+    The epsilon of the result, by the tightest proven bound, is between .998 times ``epsilon`` and
+    ``epsilon``.
 
     Args:
         epsilon: target, above 0.
         examples: N, private examples to train on.
         batch: expected examples of a step.
-        delta: of the guarantee; it should be below 1/N.
+        delta: delta of the guarantee; it should be below 1/N.
         epochs: passes over the examples; or ``steps``.
         steps: steps of the training; or ``epochs``.
-        sampling: as of `epsilon`, which names the neighbouring relation of each.
+        sampling: as in `epsilon`, which gives the neighbouring relation of each.
         participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
 
     Returns:
-        Standard deviation of the noise on a step's sum over the bound C of each example's gradient.
+        Standard deviation of the noise on a step's sum over the clipping bound C of each example's gradient.
 
     Raises:
-        UserError: a value is not allowed; the line says which, and what is.
+        UserError: a value is not allowed; the message names it and the allowed values.
     """
 
     def settings_at(noise: float) -> AccountSettings:

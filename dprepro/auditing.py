@@ -1,4 +1,4 @@
-"""From an attacker's scores to an epsilon that is shown."""
+"""Lower bounds on epsilon from an attacker's scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from pipeline.fields import Share
 
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 
-FEWEST = 4  # scores of a kind: half choose the threshold, half are counted
+FEWEST = 4  # scores on each side: half choose the threshold, half are counted
 
 
 @dataclass(frozen=True)
 class AuditedEpsilon:
-    """Lower bounds on epsilon: so much is spent at least. None is a safety."""
+    """Lower bounds on epsilon at a confidence. They prove no privacy."""
 
     epsilon_lower: float  # assumes nothing of the mechanism
-    if_gaussian: float  # of a mechanism whose trade-off curve is a Gaussian's; 0 where delta is
+    if_gaussian: float  # for mechanisms with the trade-off curve of a Gaussian; 0 if delta is 0
     confidence: float
 
 
@@ -34,19 +34,19 @@ def audit(
     delta: Share,
     confidence: Confidence = 0.95,
 ) -> AuditedEpsilon:
-    """The epsilon at ``delta`` that an attacker's scores show, by Clopper and Pearson's intervals.
+    """Lower bound on epsilon at ``delta`` from an attacker's scores, by Clopper and Pearson's intervals.
 
-    A threshold is chosen on every second score and errors are counted on the others, so that choosing costs
-    no confidence.
+    The threshold is chosen on every second score and errors are counted on the others, so the choice costs no
+    confidence.
 
     Args:
         without: (N,) scores of independent trainings without the record.
-        within: (M,) scores of independent trainings with it, which the attacker wants larger.
-        delta: of the guarantee that is audited.
-        confidence: with which each bound holds.
+        within: (M,) scores of independent trainings with it, larger for a good attacker.
+        delta: delta of the audited guarantee.
+        confidence: confidence of each bound.
 
     Returns:
-        A lower bound on epsilon, and the errors that it comes from.
+        A lower bound that assumes nothing, and one for Gaussian mechanisms.
 
     Raises:
         UserError: there are too few scores, or some that are no numbers, or ``delta`` or ``confidence`` is no

@@ -1,4 +1,4 @@
-"""Arguments of the promised functions, checked before anything is done with them."""
+"""Checks of the arguments of public functions."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,14 +21,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     Numbers of numpy become Python's.
 
     Args:
-        function: with annotations that pydantic can check.
+        function: a function whose annotations pydantic can check.
 
     Returns:
-        ``function``, which raises UserError where an argument is not allowed: a line for each, with the
-        allowed values.
+        ``function`` with the checks.
 
     Raises:
-        UserError: one isn't; a line each says which, and what is allowed.
+        UserError: an argument is not allowed; a line for each, with the allowed values.
     """
     parameters = signature(function)
     config = ConfigDict(strict=True, arbitrary_types_allowed=True)
@@ -37,7 +36,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            # all by name, so that lines have names
+            # by name, so that messages name the arguments
             given = parameters.bind(*args, **kwargs).arguments
             numbers = {name: value.item() for name, value in given.items() if isinstance(value, np.generic)}
             return validated(**given | numbers)
@@ -48,17 +47,17 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def floats(name: str, values: Any) -> np.ndarray:
-    """Copy of ``values`` as float64 in their shape.
+    """Copy of ``values`` as float64 in the same shape.
 
     Args:
-        name: of the argument, for the message.
+        name: name of the argument, for the message.
         values: numbers, nested sequences of numbers, or a tensor on any device.
 
     Returns:
         The copy.
 
     Raises:
-        UserError: they aren't numbers, or not in rows of the same length.
+        UserError: they aren't numbers, or have rows of different lengths.
     """
     try:
         if hasattr(values, "detach"):

@@ -23,34 +23,36 @@ _PLAIN = (bool, int, float, str)
 def clipped_sum(
     network: nn.Module, inputs: Tensor, labels: Tensor, clip: Positive, *, reference: bool = False
 ) -> ClippedSum:
-    """The sum over examples of the gradients of their cross-entropy, each clipped to an L2 norm of ``clip``.
+    """Sum over examples of their cross-entropy gradients, each clipped to an L2 norm of ``clip``.
 
-    Where the examples are a Poisson sample, adding noise of standard deviation z ``clip`` to it is one step
-    of DP-SGD with noise multiplier z (Abadi et al. 2016). The network runs on one example by itself: under
-    `torch.func.vmap` over all of them or, where that can't be, one after the other. Before the first sum, and
-    whenever the network is another one or in another mode, it is tried on made-up inputs
-    (`pipeline.privacy.clippers`). A network that mixes examples in a batch, such as by `nn.BatchNorm2d` in
-    training, is refused, and one for which the fast way isn't right goes by a slower one that is.
+    For a Poisson sample, this sum plus noise of standard deviation z ``clip`` is one step of DP-SGD with
+    noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
+    over all or, if that is impossible, one after the other. Before the first sum, and after a change of the
+    network or its mode, it is tried on made-up inputs (`pipeline.privacy.clippers`). A network that mixes
+    examples in a batch, such as by `nn.BatchNorm2d` in training, is refused. If the fast way is wrong for a
+    network, a slower one is used.
 
     Args:
-        network: logits (B, K) of inputs; gradients are taken of its parameters with ``requires_grad``.
-        inputs: (B, ...) as the network takes them.
+        network: function from inputs to logits (B, K); gradients are of its parameters with
+            ``requires_grad``.
+        inputs: (B, ...) inputs of the network.
         labels: (B,) whole numbers, from 0 and below K.
-        clip: the bound.
-        reference: one gradient an example, by `torch.func.vmap(grad)` or, where that can't be, by a loop; the
-            fast way agrees with it to rounding.
+        clip: clipping bound.
+        reference: compute one gradient per example, by `torch.func.vmap(grad)` or, if that is impossible, in
+            a loop. The default is faster and equal up to rounding.
 
     Returns:
-        `sums` by parameter's name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
+        `sums` by parameter name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
 
     Raises:
-        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, nothing is trained, the
-            network mixes examples or keeps something of them between calls, it fails on the inputs, its
+        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, no parameter is trained,
+            the network mixes examples or keeps state of them between calls, it fails on the inputs, its
             parameters have no size yet or are in half precision, or it runs under `torch.autocast`: rounding
             would move the sum by more than ``clip``.
 
     Warns:
-        UserWarning: the network changes variables outside of itself, and only trials vouch for it.
+        UserWarning: the network changes variables outside itself, so that only trials show that examples are
+            apart.
     """
     if labels.dim() != 1 or labels.shape != inputs.shape[:1] or not labels.numel():
         raise UserError(
@@ -99,7 +101,7 @@ def clipped_sum(
         if inputs.is_floating_point():
             raise _failure(problem) from problem
         raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
-    except Exception as problem:  # whatever the network's own code raises of these inputs
+    except Exception as problem:  # the network's code may raise any exception
         raise _failure(problem) from problem
 
 
@@ -109,17 +111,17 @@ def _failure(problem: Exception) -> UserError:
 
 
 def _classes(network: nn.Module, example: Tensor) -> int:
-    """K, of a made-up input of the type and on the device of ``example`` (1, ...)."""
+    """Number of classes K, from a made-up input of the type and on the device of ``example`` (1, ...)."""
     try:
         logits: Tensor = trial_call(network, random_inputs(network, example, 1).to(example))
-    except Exception as problem:  # whatever the network's own code raises
+    except Exception as problem:  # the network's code may raise any exception
         subject = f"inputs: {example.dtype} on {example.device}"
         raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem
     return logits.shape[1]
 
 
 def _state(network: nn.Module) -> list[Any]:
-    """What a network's layers are, are told and are hooked to; of tensors nothing but which they are."""
+    """Attributes and hooks of a network's layers: simple values as they are, other objects by their id."""
     return [
         (
             id(layer),

@@ -1,4 +1,4 @@
-"""Canaries in a training of your own: lower bounds on epsilon, from every step or from the final model."""
+"""Lower bounds on epsilon of your own training, by canaries, from every step or from the final model."""
 
 import copy
 import time
@@ -23,10 +23,10 @@ from pipeline.fields import Count
 from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-LONG = 1e6  # of a gradient canary, above any clipping bound
-WRAPPED = "_module."  # before names of parameters that Opacus wrapped
-AT_ONCE = 500  # canaries of a pass
-NUMBERS = 2e7  # of the gradients of canaries that are held at once
+LONG = 1e6  # length of a gradient canary, above any clipping bound
+WRAPPED = "_module."  # prefix of parameter names in a module wrapped by Opacus
+AT_ONCE = 500  # canaries in a pass
+NUMBERS = 2e7  # largest number of canaries' gradient entries in memory
 Train = Callable[[Any, Any], Any]
 Kind = Literal["mislabelled", "extreme", "gradient"]
 
@@ -37,14 +37,14 @@ class ModelAudit:
 
     epsilon_claimed: float | None
     delta: float
-    attack: AuditedEpsilon  # lower bounds: so much is spent at least; no safety
+    attack: AuditedEpsilon  # lower bounds; they prove no privacy
     by: dict[
         str, float
-    ]  # the same by bound: one_run, one_run_curve, and errors, gaussian of one canary in many runs
-    could_show: dict[str, float]  # by bound, what a perfect attacker shows of `epsilon_claimed`
+    ]  # lower bounds by name: one_run, one_run_curve; for one canary in many runs also errors, gaussian
+    could_show: dict[str, float]  # bounds of a perfect attacker on a training with `epsilon_claimed`
     sees: str  # 'every step' or 'the final model'
     without: np.ndarray  # scores of canaries that were not in
-    within: np.ndarray  # and of those that were
+    within: np.ndarray  # scores of canaries that were in
     seconds: float
 
     @property
@@ -85,17 +85,17 @@ def audit_model(
             attacker then sees every step, and the network must run under ``torch.func.vmap``.
         inputs: (N, ...) tensor or array of the training examples.
         labels: (N,) their classes, from 0.
-        delta: of the guarantee.
+        delta: delta of the guarantee.
         epsilon_claimed: epsilon of the training, for comparison.
-        canaries: m, of each run.
+        canaries: number of canaries in each run.
         kind: 'mislabelled', own examples with another label; 'extreme', inputs with the least and largest
             values only, all of them the largest for the first canary, and random labels; 'gradient', long
             gradients with a direction each, in place of examples' gradients in the Opacus optimizer.
-        runs: number of trainings, each with its own coins.
-        replace: whether an example takes the place of a canary that is out, for neighbours that replace one.
-            The default is for neighbours that add or remove one.
-        confidence: of each of the two bounds of ``attack``.
-        seed: of canaries and coins.
+        runs: number of trainings, each with separate coins.
+        replace: True for neighbours that replace an example: an ordinary example takes the place of a canary
+            that is out. The default is for neighbours that add or remove one.
+        confidence: confidence of each of the two bounds of ``attack``.
+        seed: seed of canaries and coins.
         say: function of a line: before training the median bound of a perfect attacker, later the time left.
 
     Returns:
@@ -175,18 +175,18 @@ def worst_start(
     learning_rate: float = 1e-3,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> nn.Module:
-    """A copy of a network, trained by Adam without privacy on public examples like the private ones.
+    """Copy of a network, trained by Adam without privacy on public examples similar to the private ones.
 
     An attacker may choose the initial weights of a private training. From these, ordinary examples have
     gradients near 0, and a canary's gradient stands out (Annamalai and De Cristofaro 2024).
 
     Args:
-        network: logits (B, K) of inputs.
-        inputs: (N, ...) examples, none of them of the audited training.
+        network: function from inputs to logits (B, K).
+        inputs: (N, ...) examples, none of them in the audited training.
         labels: (N,) classes.
         epochs: passes over the examples.
-        learning_rate: of Adam.
-        seed: of the order of the examples.
+        learning_rate: learning rate of Adam.
+        seed: seed of the order of the examples.
 
     Returns:
         The trained copy.
@@ -203,7 +203,7 @@ def worst_start(
 
 
 def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
-    """Compute the log-odds of the canaries' labels by a trained network.
+    """Log-odds of the canaries' labels by a trained network.
 
     Returns:
         (m,) scores.
@@ -229,7 +229,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
 def _with_canaries(
     inputs: Any, labels: Any, canaries: membership.Canaries, inside: np.ndarray, replace: bool
 ) -> tuple[Any, Any]:
-    """Inputs and labels in the type of the user's, with the canaries that are ``inside`` (m,)."""
+    """Inputs and labels with the canaries that are ``inside`` (m,), in the types of the user's."""
     kept = np.ones(len(labels), bool)
     kept[canaries.positions[~inside]] = replace
     places = canaries.positions[inside]
@@ -242,7 +242,7 @@ def _with_canaries(
 
 
 def _like(values: np.ndarray, others: Any) -> Any:
-    """Values in the type, and on the device, of others."""
+    """Values in the type and on the device of others."""
     if isinstance(others, Tensor):
         return torch.from_numpy(values).to(others)
     return values.astype(np.asarray(others).dtype)
@@ -250,7 +250,7 @@ def _like(values: np.ndarray, others: Any) -> Any:
 
 @contextmanager
 def _evaluating(network: Any) -> Iterator[None]:
-    """A network in evaluation mode, in which dropout and the hooks of Opacus rest."""
+    """Set a network to evaluation mode, without dropout and the hooks of Opacus, during the block."""
     parts = network.modules() if isinstance(network, nn.Module) else ()
     training = [part for part in parts if part.training]
     try:
@@ -263,20 +263,20 @@ def _evaluating(network: Any) -> Iterator[None]:
 
 
 class _Steps:
-    """Scores of canaries by what every step of one training releases."""
+    """Scores of canaries by the releases of all steps of one training."""
 
     def __init__(
         self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
     ):
-        """``gradients``: whether canaries have gradients of their own; ``awaited``: whether any is in."""
+        """``gradients``: whether canaries have chosen gradients; ``awaited``: whether any canary is in."""
         self.gradients, self.examples, self.awaited = gradients, examples, awaited
         self.inputs = torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
-        self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's own gradient
+        self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's gradient
         self.seen = 0  # rows of canaries in batches
 
     def scores(self, steps: Iterator[Any]) -> np.ndarray:
-        """Score canaries by every step.
+        """Score canaries by all steps.
 
         Returns:
             (m,) log likelihood ratios with the noise of an Opacus optimizer, else summed projections.
@@ -294,7 +294,7 @@ class _Steps:
             if before is None:
                 bare = _without_hooks(network)
                 if self.gradients:
-                    self._put_into(network, optimizer)
+                    self._inject_gradients(network, optimizer)
             else:
                 moved.append(self._projections(network, bare, before))
             if not self.gradients or before is None:
@@ -317,7 +317,7 @@ class _Steps:
         return ratios(np.stack(moved) * (batch / optimizer.max_grad_norm), spending)
 
     def _projections(self, network: nn.Module, bare: nn.Module, before: Mapping[str, Tensor]) -> np.ndarray:
-        """(m,) of what a step released on the directions of the canaries' gradients at its start."""
+        """(m,) projections of a step's release on the directions of the canaries' gradients at its start."""
         released = {name: value.grad for name, value in network.named_parameters() if value.grad is not None}
         if not released:
             raise UserError("train: yielded a network without gradients; needed: those that a step released")
@@ -339,8 +339,8 @@ class _Steps:
         size = max(1, min(AT_ONCE, int(NUMBERS / sum(value.numel() for value in released.values()))))
         return floats("released", vmap(projection, chunk_size=size)(self.inputs, self.labels))
 
-    def _put_into(self, network: nn.Module, optimizer: Any) -> None:
-        """Give canaries in batches their gradients from now on, and others none at those m entries."""
+    def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
+        """Give canaries in later batches their gradients, and all other examples zeros at those m entries."""
         if not hasattr(optimizer, "clip_and_accumulate"):
             raise UserError(
                 "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer"
@@ -359,7 +359,7 @@ class _Steps:
             raise UserError(f"canaries: {len(self.labels)}; allowed: fewer, as inputs have too few entries")
         batch: list[int | None] = []  # canaries by row
 
-        def hear(_: Any, arguments: tuple[Any, ...]) -> None:
+        def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
             if network.training:
                 batch[:] = [canaries.get(_bytes(row)) for row in arguments[0]]
 
@@ -378,12 +378,12 @@ class _Steps:
                     samples[name][(row, *place)] = LONG
             clip()
 
-        network.register_forward_pre_hook(hear)
+        network.register_forward_pre_hook(note_batch)
         optimizer.clip_and_accumulate = with_gradients
 
 
 def _without_hooks(network: nn.Module) -> nn.Module:
-    """A copy of a network, or of what Opacus wrapped, in evaluation mode, that nothing listens to."""
+    """Copy of a network, or of the module that Opacus wrapped, in evaluation mode and without hooks."""
     bare = copy.deepcopy(getattr(network, WRAPPED.rstrip("."), network)).eval()
     for part in bare.modules():
         for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):

@@ -1,4 +1,4 @@
-"""Replay of one step of DP-SGD on neighbouring batches with the same random numbers, and with others."""
+"""Replay of one DP-SGD step on neighbouring batches, with the same random numbers and with others."""
 
 import inspect
 import random
@@ -20,14 +20,14 @@ from pipeline.errors import UserError
 from pipeline.fields import Positive
 
 DRAWS = 40  # of the noise
-REDRAWS = 8  # of these, in which another batch's noise is compared: the same numbers, so that few suffice
-EXAMPLES = 16  # each of which is left out of a batch
+REDRAWS = 8  # draws in which another batch's noise is compared: the random numbers are equal, so few suffice
+EXAMPLES = 16  # examples that are left out of a batch, one at a time
 SMALL = 3  # examples of a small batch, in which one weighs most
 LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
-SLACK = 1e-3  # share of a bound that arithmetic may add
+SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
 ERROR = 1e-5  # p-value below which noise isn't as declared
-SILENT = 1e-6  # deviation, in the declared one's, below which an entry has no noise
-VALUES = 200_000  # whose distribution is looked at
+SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
+VALUES = 200_000  # in a test of the distribution
 RANDOM = {
     "randn",
     "randn_like",
@@ -47,39 +47,39 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """The neighbouring batches on which a violation shows: positions in the inputs, times a factor."""
+    """Neighbouring batches that show a violation: positions in the inputs, and a factor of the inputs."""
 
     batch: tuple[int, ...]
-    neighbour: tuple[int, ...]  # of the same size where an example is replaced
+    neighbour: tuple[int, ...]  # of the same size if an example is replaced
     factor: float
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A statement of the privacy proof that a step breaks."""
+    """Violated statement of a step's privacy proof."""
 
     # clipping, layers, sum, mixing, sensitivity, noise, uneven, shared, reused, distribution, divisor, scale,
     # exact, shape or dtype
     name: str
-    tensor: str  # name of what is released, or 'all'
+    tensor: str  # name of the released tensor, or 'all'
     message: str
     measured: float
     allowed: float
     place: str | None  # FILE:LINE; None: unknown
-    pair: Pair | None  # None: it shows on any batch
+    pair: Pair | None  # None: any batch shows it
 
     def __str__(self) -> str:
-        """One line."""
+        """Message in one line."""
         place = f"{self.place}: " if self.place else ""
         return f"{place}{self.name}: {self.tensor}: {self.message}"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Measured sensitivity of a step, in clipping bounds, and violations of the declaration."""
+    """Measured sensitivity of a step, in clipping bounds, and violations of its declaration."""
 
     violations: tuple[Violation, ...]
-    sensitivity: dict[str, float]  # of each released tensor: how far one example moves it at most
+    sensitivity: dict[str, float]  # by released tensor: largest distance that one example moves it
     sensitivity_of_all: float  # of all tensors together
     sensitivity_allowed: float  # 1, or 2 where neighbours replace an example
     noise: dict[str, float]  # deviation of each released tensor's entries
@@ -88,26 +88,26 @@ class Replay:
 
 @dataclass
 class _Released:
-    """Arrays and numbers that one run of a step released, and where in the user's code."""
+    """Releases of one run of a step."""
 
     arrays: dict[str, Array]  # float64
-    exact: dict[str, Any]  # numbers, shapes and types, which have no noise
-    random_state: tuple[Any, ...]  # of the generators afterwards
-    later: dict[str, Array]  # arrays of a second step
+    exact: dict[str, Any]  # numbers, shapes and types, without noise
+    random_state: tuple[Any, ...]  # of the generators after the step
+    later: dict[str, Array]  # arrays of the next step
 
 
 @dataclass
 class _Places:
-    """Lines of the user's code that make the step, draw and clip; and outputs of its modules."""
+    """Lines of the user's code with the step, its draws and its clipping; and outputs of its modules."""
 
     step: str | None = None
     draws: dict[tuple[int, ...], str] = field(default_factory=dict)  # by shape
     clips: str | None = None
-    outputs: list[tuple[str, Tensor]] = field(default_factory=list)  # of modules, in turn
+    outputs: list[tuple[str, Tensor]] = field(default_factory=list)  # of modules, in order
 
 
 class _Lines(TorchFunctionMode):
-    """Notes the user's line of each call that draws or clips."""
+    """Records the user's line of each call that draws or clips."""
 
     def __init__(self, places: _Places):
         super().__init__()
@@ -126,7 +126,7 @@ class _Lines(TorchFunctionMode):
 
 
 def _line() -> str:
-    """FILE:LINE of the innermost frame that isn't a library's."""
+    """FILE:LINE of the innermost frame outside libraries."""
     frame = inspect.currentframe()
     while frame and any(f"/{library}" in frame.f_code.co_filename for library in LIBRARIES):
         frame = frame.f_back
@@ -146,29 +146,29 @@ def replay(
 ) -> Replay:
     """Run one private step on neighbouring batches with the same random numbers, and compare the releases.
 
-    No training is needed, and no statistics over trainings: a second on a CPU. Three things are measured. The
-    same noise and one example less say how far that example moves each released tensor. The same batch and
-    other noise say how the noise of each entry is distributed. Half of the batch, and larger inputs, say what
-    depends on private data without noise.
+    It needs no training and no statistics over trainings: a second on a CPU. The same noise with one example
+    less gives the sensitivity of each released tensor. The same batch with other noise gives the distribution
+    of each entry's noise. Half of the batch, and larger inputs, find releases that depend on private data
+    without noise.
 
     Args:
-        train_step: called without arguments it makes network and optimizer anew, always the same, and returns
-            a step. The step is called as ``step(inputs, labels)``, or with a third argument ``seed`` if it
-            takes one, for generators of its own; torch's, numpy's and Python's are seeded. It makes one step
-            on the batch and returns what it released: a mapping of arrays (torch, numpy or jax) and numbers
+        train_step: function without arguments that makes network and optimizer anew, always equal, and
+            returns a step. The step is called as ``step(inputs, labels)``, or with a third argument ``seed``
+            if it takes one, for its own generators; torch's, numpy's and Python's are seeded. It makes one
+            step on the batch and returns its release: a mapping of arrays (torch, numpy or jax) and numbers
             by name; a ``torch.nn.Module``, whose gradients are read; an Opacus ``DPOptimizer`` after its
             step; or a pair of module and optimizer.
-        inputs: (B, ...) of the user's own data, at least eight examples, no other than in training.
-        labels: (B, ...) of these.
-        clip: C, to which each example's gradient is clipped; None: the Opacus optimizer's.
+        inputs: (B, ...) of your own data, as in training; at least eight examples.
+        labels: (B, ...) labels of the inputs.
+        clip: clipping bound C of each example's gradient; None: the Opacus optimizer's.
         noise_multiplier: deviation of a sum's noise over C; None: the Opacus optimizer's.
-        expected_batch_size: by which a noisy sum is divided, 1 if sums are released; None: the Opacus
-            optimizer's.
-        seed: of the random numbers.
+        expected_batch_size: divisor of the noisy sum, 1 if sums are released; None: the Opacus optimizer's.
+        seed: seed of the random numbers.
 
     Returns:
-        Violations, each with the tensor's name, the place in the user's code where it can be found, what was
-        measured and is allowed, and the batches; and all that was measured.
+        Violations, each with the tensor's name, the line of the user's code, measured and allowed value, and
+        the batches;
+        and all measured sensitivities and noise.
 
     Raises:
         UserError: a claim is missing, there are too few examples, or a step releases nothing, no finite
@@ -191,7 +191,7 @@ class _Player:
 
     def __init__(self, train_step: Step, inputs: Any, labels: Any, seed: int):
         self.train_step, self.inputs, self.labels, self.seed = train_step, inputs, labels, seed
-        self.scale = 1.0  # from what is released to a sum in clipping bounds
+        self.scale = 1.0  # factor from a release to a sum in clipping bounds
         self.size = len(inputs)
 
     @property
@@ -223,16 +223,16 @@ class _Player:
         return _Released(arrays, exact, state, second)
 
     def places(self, rows: Sequence[int], factor: float = 1.0) -> _Places:
-        """Lines of a step's draws and clips, and what its modules put out."""
+        """Lines of a step's draws and clipping, and outputs of its modules."""
         step = self._made(0)
         code = getattr(step, "__code__", None)
         places = _Places(code and f"{code.co_filename}:{code.co_firstlineno}")
 
-        def heard(layer: nn.Module, _: Any, output: Any) -> None:
+        def note_output(layer: nn.Module, _: Any, output: Any) -> None:
             if isinstance(output, Tensor) and not list(layer.children()):
                 places.outputs.append((type(layer).__name__, output.detach().clone()))
 
-        hook = modules.register_module_forward_hook(heard)
+        hook = modules.register_module_forward_hook(note_output)
         try:
             with _Lines(places):
                 self._step(step, rows, factor, 0)
@@ -241,7 +241,7 @@ class _Player:
         return places
 
     def _made(self, draw: int) -> Step:
-        """The step on a fresh network; then generators are seeded for ``draw``."""
+        """Step on a fresh network, with generators seeded for ``draw``."""
         _seed(self.seed)
         step: Step = self.train_step()
         if not callable(step):
@@ -257,7 +257,7 @@ class _Player:
         return step(inputs, labels, *seeded)
 
     def _read(self, returned: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays in clipping bounds, and numbers, shapes and types."""
+        """Released arrays in clipping bounds; and released numbers, shapes and types."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
         for name, value in _released(returned):
             if isinstance(value, (bool, int, float, str)) or value is None:
@@ -279,7 +279,7 @@ def _seed(seed: int) -> None:
 
 
 def _numpy_state() -> tuple[Any, ...]:
-    """State of numpy's global generator, to compare."""
+    """State of numpy's global generator, in a form for comparisons."""
     name, keys, *others = np.random.get_state()
     return (name, np.asarray(keys).tobytes(), *others)
 
@@ -289,7 +289,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 
 
 def _released(returned: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of what a step returned."""
+    """Names and values of a step's return value."""
     parts = _parts(returned)
     network = next((part for part in parts if isinstance(part, nn.Module)), None)
     for part in parts:
@@ -314,7 +314,7 @@ def _released(returned: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Comparison:
-    """Comparisons of the runs of one step."""
+    """Comparisons of runs of one step."""
 
     def __init__(self, player: _Player, noise: float, divisor: float):
         self.player, self.noise, self.divisor = player, noise, divisor
@@ -330,13 +330,13 @@ class _Comparison:
                 "numpy's or Python's generators, or of one that is seeded with a third argument, seed"
             )
         self.places = player.places(self.every)
-        # dropout draws as many numbers as a batch has examples: then neighbours replace one
+        # if dropout draws as many numbers as a batch has examples, neighbours replace one
         self.replaced = player.run(0, self.half).random_state != self.first.random_state
         self.allowed = 2.0 if self.replaced else 1.0
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
 
     def replay(self) -> Replay:
-        """All comparisons."""
+        """Run all comparisons."""
         deviations = self._of_noise()
         parts, total = self._of_examples()
         return Replay(
@@ -377,7 +377,7 @@ class _Comparison:
         )
 
     def _of_noise(self) -> dict[str, float]:
-        """Deviations by tensor; notes what isn't as declared."""
+        """Noise deviation of each tensor; records violations of the declared noise."""
         runs = [self.player.run(1 + draw, self.every, later=True) for draw in range(DRAWS)]
         names = [name for name in self.first.arrays if name not in self.buffers]
         for name in names:
@@ -415,10 +415,10 @@ class _Comparison:
         return deviations
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
-        """Noise of all tensors that is off by a factor: by a divisor, if sums are off as well."""
+        """Record noise of all tensors that is off by one factor: a divisor, if sums are off as well."""
         larger = LARGER if self.player.scalable else 1.0
         shifted = 0.0
-        for index in range(self.player.size // 2):  # some have next to no gradient
+        for index in range(self.player.size // 2):  # some have almost no gradient
             moved, _ = self._moved(self.half, self._neighbour(self.half, index), larger)
             shifted = max(shifted, sqrt(sum(part**2 for part in moved.values())))
         if not self.replaced and abs(shifted / factor - 1) < 0.1:
@@ -436,7 +436,7 @@ class _Comparison:
         return bool(p < ERROR and abs(factor - 1) > SLACK)
 
     def _of_entries(self, name: str, noise: Array, deviation: float) -> None:
-        """Entries of one tensor: of one deviation, independent, Gaussian."""
+        """Test one tensor's noise: equal deviation of all entries, independence, Gaussian law."""
         freedom, entries = len(noise) - 1, noise.shape[1]
         scaled = noise / deviation
         squares = np.square(scaled).sum(0)
@@ -461,7 +461,7 @@ class _Comparison:
             self._note("distribution", name, text, kurtosis, 0.0, self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Tensors that have the same noise, from their first entry on or up to their last."""
+        """Record tensors that share noise, from their first entry on or up to their last."""
         for place, name in enumerate(names):
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
@@ -473,7 +473,7 @@ class _Comparison:
                         self._note("shared", name, text, alike, 0.0, self._drawn_at(name))
 
     def _of_later(self, names: Sequence[str], runs: Sequence[_Released], noise: Mapping[str, Array]) -> None:
-        """Noise that comes again in the step after."""
+        """Record noise that is reused in the next step."""
         for name in names:
             if any(name not in run.later for run in runs):
                 continue
@@ -486,7 +486,7 @@ class _Comparison:
                 self._note("reused", name, text, alike, 0.0, self._drawn_at(name))
 
     def _of_scales(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Noise whose scale follows the batch: its size, or its values."""
+        """Record noise whose scale depends on the batch: on its size, or on its values."""
         larger = LARGER if self.player.scalable else 1.0
         draws = DRAWS if self.replaced else REDRAWS
         for rows, factor, kind in ((self.half, 1.0, "divisor"), (self.every, larger, "scale")):
@@ -495,7 +495,7 @@ class _Comparison:
             runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
             for name in names:
                 if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
-                    continue  # another shape, which is noted
+                    continue  # another shape is recorded elsewhere
                 others = np.stack([run.arrays[name].ravel() for run in runs])
                 others -= others.mean(0)
                 usual = noise[name][:draws] - noise[name][:draws].mean(0)
@@ -516,7 +516,7 @@ class _Comparison:
     def _moved(
         self, batch: Sequence[int], neighbour: Sequence[int], factor: float
     ) -> tuple[dict[str, float], dict[str, Array]]:
-        """Distance of each tensor between a neighbour and a batch, and the differences."""
+        """Distance of each tensor between a batch and its neighbour, and the differences."""
         ours, theirs = (self.player.run(0, rows, factor) for rows in (batch, neighbour))
         pair = Pair(tuple(batch), tuple(neighbour), factor)
         for name in sorted(ours.exact.keys() | theirs.exact.keys()):
@@ -542,14 +542,14 @@ class _Comparison:
         return moved, apart
 
     def _neighbour(self, batch: Sequence[int], index: int) -> tuple[int, ...]:
-        """The batch without its example at ``index``, or with another in its place."""
+        """Batch without its example at ``index``, or with another example in its place."""
         if not self.replaced:
             return tuple(row for place, row in enumerate(batch) if place != index)
         other = batch[(index + 1) % len(batch)]
         return tuple(other if place == index else row for place, row in enumerate(batch))
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """Largest distance that one example moves each tensor, and all; a violation is noted."""
+        """Largest distance that one example moves each tensor, and all together; records a violation."""
         most, farthest, worst = dict[str, float](), 0.0, None
         rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
         for factor in (1.0, LARGER) if self.player.scalable else (1.0,):
@@ -573,7 +573,7 @@ class _Comparison:
         return most, farthest
 
     def _contribution(self, index: int, company: Sequence[int], factor: float) -> dict[str, Array]:
-        """Contribution of one example to each tensor among other examples."""
+        """Contribution of one example to each tensor, in a batch with the examples ``company``."""
         batch = (index, *(row for row in company if row != index))
         return self._moved(batch, batch[1:], factor)[1]
 
@@ -588,7 +588,7 @@ class _Comparison:
         return max(0.0, sqrt(squares) - 4 * rounding), Pair(batch, batch[1:], factor)
 
     def _of_company(self, rounding: float) -> None:
-        """Contributions that depend on other examples, though none moves the sum too far."""
+        """Record contributions that depend on other examples, though none is too large."""
         for factor in (1.0, LARGER) if self.player.scalable else (1.0,):
             apart, pair = self._depends(0, factor, rounding)
             if apart > 0.02 and not any(each.name in ("divisor", "scale") for each in self.found):
@@ -614,12 +614,12 @@ class _Comparison:
         moved: Mapping[str, float],
         farthest: float,
     ) -> None:
-        """Name the reason for which one example moves a sum too far."""
+        """Record the reason why one example moves a sum too far."""
         pair = Pair(tuple(batch), tuple(neighbour), factor)
         worst = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
         text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
         if any(each.name == "divisor" and each.tensor == "all" for each in self.found):
-            return  # which moves all others' contributions
+            return  # the divisor already changes all contributions
         rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
         bound = self.allowed * (1 + SLACK) + rounding
         module = self._mixing_module(pair)
@@ -649,7 +649,7 @@ class _Comparison:
             self._note("clipping", worst, text, farthest, self.allowed, self.places.clips, pair)
 
     def _mixing_module(self, pair: Pair) -> str | None:
-        """First layer whose outputs of the examples that both batches have differ."""
+        """First layer whose outputs differ for examples that both batches have."""
         both = [place for place, row in enumerate(pair.batch) if pair.neighbour[place : place + 1] == (row,)]
         if not self.replaced:
             gone = next((i for i, row in enumerate(pair.batch) if pair.neighbour[i : i + 1] != (row,)), None)

@@ -1,4 +1,4 @@
-"""Batches of a torch `DataLoader` that an accountant knows."""
+"""Samplers for a torch `DataLoader` with known privacy amplification."""
 
 import secrets
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from pipeline.privacy.randomness import allocation
 
 
 class BallsAndBinsSampler(Sampler[list[int]]):
-    """Batches of an epoch by random allocation: each example is in one of them, drawn for it alone.
+    """Batches of an epoch by random allocation: each example is in one random batch, independently.
 
-    A `batch_sampler` of `torch.utils.data.DataLoader`. An epoch has as many batches each time, and batches
-    have random sizes. With Opacus it goes with ``make_private(..., poisson_sampling=False)``, whose
-    ``get_epsilon`` doesn't know such batches: `dprepro.epsilon(sampling="allocation")` does.
+    Use it as `batch_sampler` of `torch.utils.data.DataLoader`. Every epoch has the same number of batches, of
+    random sizes. With Opacus, use ``make_private(..., poisson_sampling=False)`` and
+    `dprepro.epsilon(sampling="allocation")`; Opacus's ``get_epsilon`` doesn't know such batches.
 
     Attributes:
         examples: N, examples of the data set.
@@ -46,11 +46,11 @@ class BallsAndBinsSampler(Sampler[list[int]]):
         self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches of an epoch."""
         return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Batches of a new epoch, as positions of examples in rising order; one may be empty."""
+        """Batches of a new epoch, as positions of examples in rising order; some may be empty."""
         chosen = allocation(self._generator, self.examples, self.batches, self.participations)
         for batch in range(self.batches):
             yield np.flatnonzero((chosen == batch).any(1)).tolist()

@@ -1,4 +1,4 @@
-"""An attack on anybody's training with DP-SGD."""
+"""Attack on your own DP-SGD training loop."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -21,14 +21,14 @@ from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
-BLANKS = 500  # directions that no example has
-FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # from which sums of batches are about normal
+BLANKS = 500  # directions without examples
+FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # for sums of batches that are about normal
 MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
-SHARES = 10**6  # of all examples, in which a sampling rate is accounted for
-ERROR = 0.001  # with which a right training looks like any mistake
+SHARES = 10**6  # sampling rates are accounted for as multiples of one in so many
+FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
 TESTS = 12
-SPREAD = 16  # weights that an example of many weights has
-MORE = 0.05  # share of examples that the second run has beside the first one's
+SPREAD = 16  # weights of an example of many weights
+MORE = 0.05  # share of further examples in the second run
 
 Train = Callable[[np.ndarray], Iterable[Any]]
 
@@ -41,7 +41,7 @@ class Claims:
     sample_rate: float
     steps: int
     delta: float
-    epsilon: float | None  # as its own accountant says; None: not given
+    epsilon: float | None  # by the training's own accountant; None: not given
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class TrainingAudit:
 
     claimed: Claims
     epsilon_upper: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
-    attack: AuditedEpsilon  # lower bounds: so much is spent at least; no safety
-    looks_like: tuple[Mistake, ...]  # hints; of right trainings about one in a thousand has any
+    attack: AuditedEpsilon  # lower bounds; they prove no privacy
+    looks_like: tuple[Mistake, ...]  # hints; about one in a thousand correct trainings has any
 
     @property
     def broken(self) -> bool:
@@ -73,41 +73,41 @@ def audit_training(
     confidence: Confidence = 0.95,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> TrainingAudit:
-    """Attack a training, run twice on examples of the attacker's own, by whoever sees every step.
+    """Attack a training loop that is run twice on the attacker's examples; the attacker sees every step.
 
-    In the first run all examples pull in three directions, for `Mistake`s to be seen. In the second there are
-    more examples, of which N are there by a fair coin and have a direction of their own each; from what was
-    released in as many steps the attacker guesses whether they were (Steinke, Nasr and Jagielski 2023;
-    Mahloujifar, Melis and Chaudhuri 2024).
+    In the first run all examples pull in three directions, for tests of `Mistake`s. The second run has more
+    examples, N of them canaries, each in by a fair coin and with a direction of its own. From the releases of
+    as many steps the attacker guesses the coins (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and
+    Chaudhuri 2024).
 
     Args:
-        train: called with (N, W) float32 examples, and then with a few more, it trains a network whose loss
-            on an example x is <w, x>, so that its gradient is x: in torch
-            ``nn.Linear(W, 1, bias=False)(x).mean()``. After each step it yields what the step released: an
-            Opacus ``DPOptimizer``, whose parameter's ``grad``, claims and batch are read; or (W,) numbers,
-            such as the noisy mean gradient, on a scale that stays the same; or a pair of these and the (B, W)
-            examples that the step took, by which samplers are told apart. Its batches, noise and clipping (to
-            less than 1,000) are those to be audited. Batches are ``sample_rate * N`` examples, expected.
-        delta: of the guarantee.
-        noise_multiplier: claimed; None: as the Opacus optimizer says.
-        sample_rate: claimed; None: as the accountant of Opacus's engine was told in the last step. (The
-            optimizer's ``expected_batch_size`` is rounded down.)
-        epsilon_claimed: of these steps on N examples, such as ``engine.get_epsilon(delta)``.
-        sampling: claimed: 'poisson', or 'allocation', each example in one batch of an epoch of
-            1 / ``sample_rate`` batches, drawn for it alone (`BallsAndBinsSampler`).
+        train: function of (N, W) float32 examples, called again with a few more. It trains a network whose
+            loss on an example x is <w, x>, so that its gradient is x: in torch ``nn.Linear(W, 1,
+            bias=False)(x).mean()``. After each step it yields the step's release: an Opacus ``DPOptimizer``,
+            whose parameters' ``grad``, claims and batch are read; or (W,) numbers on a constant scale, such
+            as the noisy mean gradient; or a pair of these and the (B, W) examples of the step, for tests of
+            the sampler. Its batches, noise and clipping (to less than 1,000) are those to be audited. Batches
+            are ``sample_rate * N`` examples, expected.
+        delta: delta of the guarantee.
+        noise_multiplier: claimed noise multiplier; None: the Opacus optimizer's.
+        sample_rate: claimed sampling probability; None: that of the Opacus engine's accountant in the last
+            step. (The optimizer's ``expected_batch_size`` is rounded down.)
+        epsilon_claimed: epsilon of these steps on N examples, such as ``engine.get_epsilon(delta)``.
+        sampling: claimed sampling: 'poisson', or 'allocation', each example in one random batch of an epoch
+            of 1 / ``sample_rate`` batches (`BallsAndBinsSampler`).
         examples: N, an even number up to `MOST_EXAMPLES`.
-        confidence: with which each of the two bounds holds.
-        seed: of the coins.
+        confidence: confidence of each of the two bounds.
+        seed: seed of the coins.
 
     Returns:
-        Mistakes that were seen, the largest epsilon that the attack shows, and the claim beside it.
+        Possible mistakes, lower bounds on epsilon, and the claim.
 
     Raises:
-        UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or what
-            is released has another shape or isn't finite.
+        UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or a
+            release has another shape or isn't finite.
     """
     width, rows = examples + BLANKS, np.arange(examples)
-    # each its own, by which an example is known in a batch
+    # different lengths, which identify an example in a batch
     lengths = (np.where(rows % 3, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
     directions = np.zeros((3, width), np.float32)
     directions[0, 0] = directions[1, 1] = 1
@@ -129,13 +129,13 @@ def audit_training(
             f"{FEWEST_IN_BATCH} of {examples} examples in a batch"
         )
     batch, steps = round(rate * examples), len(crowd.steps)
-    # a divisor that follows the number of examples is another then; whole batches more
+    # more examples, in whole batches, change a divisor that depends on their number
     more = examples + batch * math.ceil(MORE * examples / batch)
     present = np.random.default_rng(seed).random(examples) < 0.5
     inputs = np.zeros((more, width), np.float32)
     inputs[rows, rows] = lengths * present
     canaries = _releases(train, inputs)
-    # the rate itself, as a share of a million: rounded to a batch of so few examples it may come out smaller
+    # the rate rounded up to a millionth: rounded to a batch of so few examples, it could be too small
     shares = (SHARES, math.ceil(rate * SHARES)) if sampling == "poisson" else (_batches(rate), 1)
     spent = epsilon(
         examples=shares[0],
@@ -150,7 +150,7 @@ def audit_training(
     # in clipping bounds, if the noise is as claimed
     projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
     spending = SampledGaussian(sampling=sampling, noise_multiplier=sigma, examples=examples, batch=batch)
-    # who goes through the data in order has a canary in the same batch of every epoch
+    # an ordered pass over the data has a canary in the same batch of every epoch
     in_turn = np.arange(len(projections))[:, None] % (more // batch) == rows // batch
     attacks = [ratios(projections, spending), repeats(projections), (projections * in_turn).sum(0)]
     if sampling == "allocation":
@@ -182,18 +182,18 @@ def audit_training(
             if_gaussian=max(bounds.by_one_run_curve(*side, alpha, delta) for side in sides) if delta else 0.0,
             confidence=confidence,
         ),
-        tuple(mistake for mistake in mistakes if mistake.p < ERROR / TESTS),
+        tuple(mistake for mistake in mistakes if mistake.p < FALSE_ALARM_RATE / TESTS),
     )
 
 
 def _batches(rate: float) -> int:
-    """Count the batches of an epoch of allocated batches.
+    """Number of batches of an epoch of allocated batches.
 
     Returns:
         1 over the sampling rate.
 
     Raises:
-        UserError: they are no whole number.
+        UserError: it is no whole number.
     """
     batches = round(1 / rate)
     if not math.isclose(batches * rate, 1, rel_tol=1e-6):
@@ -211,9 +211,9 @@ class _Run:
     batch_lengths: list[np.ndarray | None]  # (B,) lengths of each batch's examples; None: not known
 
     def known_divisor(self, rate: float, examples: int) -> float:
-        """Divisor of Opacus's mean gradient where it is the expected batch size, rounded down; else 1.
+        """Divisor of Opacus's mean gradient if it is the expected batch size, rounded down; else 1.
 
-        It follows the number of examples, which Opacus takes for public, and isn't another mistake.
+        This divisor depends on the number of examples, which is public for Opacus, and is no further mistake.
 
         Returns:
             The divisor.
@@ -223,7 +223,7 @@ class _Run:
 
 
 def _releases(train: Train, examples: np.ndarray) -> _Run:
-    """A run of ``train``."""
+    """Releases of a run of ``train``."""
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
@@ -258,7 +258,7 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:
-    """The sampling rate of an Opacus step, from the accountant that the optimizer's hook told of it."""
+    """Sampling rate of an Opacus step, from the accountant of the optimizer's hook."""
     from opacus.accountants.accountant import IAccountant
 
     hook = optimizer.step_hook
@@ -270,7 +270,7 @@ def _accounted(optimizer: Any) -> dict[str, float]:
 
 
 def _per_example(optimizer: Any) -> np.ndarray | None:
-    """(B, W) gradients of an Opacus step's examples before they were clipped; None where they are gone."""
+    """(B, W) gradients of an Opacus step's examples before clipping; None if they are gone."""
     samples = [getattr(parameter, "grad_sample", None) for parameter in optimizer.params]
     if any(sample is None for sample in samples):
         return None
@@ -278,12 +278,12 @@ def _per_example(optimizer: Any) -> np.ndarray | None:
 
 
 def _positions(batch_lengths: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
-    """Positions of each batch's examples, which are known by ``lengths`` (N,).
+    """Positions of each batch's examples, which are identified by their ``lengths`` (N,).
 
     Rows of zeros are left out: they have no gradient here.
 
     Returns:
-        An array for each batch; None where a batch is not known, or has a row of no example.
+        An array for each batch; None if a batch is unknown, or has a row of no example.
     """
     order = np.argsort(lengths)
     sorted_lengths, batches = lengths[order].astype(float), []

@@ -1,1 +1,1 @@
-"""dprepro: differentially private deep learning, reproduced, with a privacy ledger beside every number."""
+"""dprepro: differentially private deep learning, reproduced, with a privacy ledger for every result."""

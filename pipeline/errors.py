@@ -1,4 +1,4 @@
-"""The exceptions whose text is meant for the person at the keyboard, and how they show what was given."""
+"""Exceptions whose text is for the user, and functions that format values in messages."""
 
 import signal
 from collections.abc import Iterable, Iterator
@@ -8,33 +8,33 @@ from reprlib import Repr
 
 
 class UserError(Exception):
-    """Something the user can mend: one line naming the file, key or value and what is allowed.
+    """Error that the user can correct: one line with the file, key or value and what is allowed.
 
-    The command line prints it alone, without a traceback, and exits with status 1.
+    The command line prints the line without a traceback and exits with status 1.
     """
 
 
 class Unproven(UserError):
-    """A private training stopped, since what it found breaks its guarantee."""
+    """A private training stopped, because something breaks its guarantee."""
 
     def __init__(self, message: str, trainings: int):
-        """``trainings``: replicas that it stopped."""
+        """``trainings``: number of stopped replicas."""
         super().__init__(message)
         self.trainings = trainings
 
 
 class Stopped(Exception):
-    """A command that ended early because a signal asked it to; the text says how to go on."""
+    """A signal ended a command early; the text says how to continue."""
 
     def __init__(self, received: signal.Signals, message: str):
-        """``received``: the signal. ``message``: what was kept, and how to go on."""
+        """``received``: the signal. ``message``: kept work, and how to continue."""
         super().__init__(message)
-        self.status = 128 + received  # as a shell tells of a process that a signal ended
+        self.status = 128 + received  # exit status of a shell for a process ended by a signal
 
 
 @contextmanager
 def reading(path: Path, remedy: str = "") -> Iterator[None]:
-    """Turn a failed read of ``path`` into one clear line, which ends with the ``remedy`` there is."""
+    """Turn a failed read of ``path`` into one clear line that ends with ``remedy``."""
     try:
         yield
     except OSError as problem:
@@ -48,19 +48,19 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """``value`` as an error line shows it: on one line, cut where it is long, without control characters."""
+    """``value`` for an error message: on one line, cut if it is long, without control characters."""
     return _SHORT.repr(value).replace("\n", " ")
 
 
 def listed(names: Iterable[object], most: int = 20) -> str:
-    """Names as an error line lists them: the first ``most``, and the number of the others."""
+    """Names for an error message: the first ``most``, and the number of the others."""
     every = [*names]
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(map(shown, every[:most])) + more
 
 
 def printable(text: str, most: int = 1000) -> str:
-    """A line without control characters, which a terminal would obey, and cut after ``most`` characters."""
+    """Line without control characters, which a terminal would obey, cut after ``most`` characters."""
     shortened = text if len(text) <= most else f"{text[:most]}..."
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in shortened

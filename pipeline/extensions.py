@@ -1,7 +1,7 @@
-"""Methods, models, accountants, claims, figures and data sets, and the package that each comes from.
+"""Extensions: methods, models, accountants, claims, figures and data sets, found by their packages.
 
-This project has a folder for each kind. The Python packages that `code` of a laboratory's params.yaml names
-may have one too: a folder beside params.yaml, or an installed package.
+This project has a package for each kind. So may the Python packages named by `code` in a laboratory's
+params.yaml, installed or in the laboratory's folder.
 """
 
 import sys
@@ -28,16 +28,18 @@ BUILT_IN: dict[Kind, str] = {
     "models": "pipeline.models",
 }
 FILES = "[a-z]*.py"
-ROOMS = "*/settings.py"  # a method is a folder, known by its settings
+ROOMS = "*/settings.py"  # a method is a folder with settings
 
-_laboratory: dict[str, Path] = {}  # packages that `code` named, in that order, and beside which params.yaml
+_laboratory: dict[
+    str, Path
+] = {}  # packages named by `code`, in order, each with the folder of its params.yaml
 _caches: list["_lru_cache_wrapper[Any]"] = []
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Extension:
-    """A module that brings something."""
+    """Module with an extension."""
 
     module: str  # its dotted name
     path: Path
@@ -48,21 +50,21 @@ class Extension:
 
 
 def cached(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
-    """`functools.cache` for what follows from the extensions there are: forgotten when `use` adds some."""
+    """`functools.cache` for results that depend on the extensions: cleared when `use` adds some."""
     cached_function = cache(function)
     _caches.append(cached_function)
     return cached_function
 
 
 def use(packages: Sequence[str], folder: Path) -> None:
-    """Take what a laboratory's packages bring.
+    """Register the extensions of a laboratory's packages.
 
     Args:
         packages: `code` of its params.yaml.
-        folder: that of params.yaml, in which they are looked for before they are elsewhere.
+        folder: folder of params.yaml, searched before installed packages.
 
     Raises:
-        UserError: there is no such package, or another one of its name was used before.
+        UserError: there is no such package, or another package has its name.
     """
     directory = str(folder.resolve())
     if packages and directory not in sys.path:
@@ -86,13 +88,13 @@ def use(packages: Sequence[str], folder: Path) -> None:
 
 
 def in_use() -> dict[str, Path]:
-    """The laboratory's packages and the folder of each, for a process that begins with none of them."""
+    """Registered packages and their folders, for a new process."""
     return dict(_laboratory)
 
 
 @cached
 def extensions(kind: Kind) -> dict[str, Extension]:
-    """By their names, in alphabetical order: modules, and of methods their rooms' settings.
+    """Extensions of a kind by name, in alphabetical order.
 
     Raises:
         UserError: two have the same name.
@@ -108,14 +110,14 @@ def extensions(kind: Kind) -> dict[str, Extension]:
 
 
 def _folders(kind: Kind) -> list[tuple[str, Path]]:
-    """Each package of this kind, and where its files lie."""
+    """Packages of this kind, with their folders."""
     packages = [BUILT_IN[kind]] if kind in BUILT_IN else []
     packages += [f"{name}.{kind}" for name in _laboratory]
     return [(package, folder) for package in packages for folder in _locations(package)]
 
 
 def _locations(package: str) -> list[Path]:
-    """Its folders: none of what is no package, and several of one without `__init__.py`."""
+    """Folders of a package: none if it doesn't exist, several without `__init__.py`."""
     spec = find_spec(package)
     folders = () if spec is None else spec.submodule_search_locations or ()
-    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # one may be on two paths
+    return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # without duplicates

@@ -1,4 +1,4 @@
-"""Fields of everything read from YAML and JSON, and its base: frozen, and strict about keys."""
+"""Types of fields in YAML and JSON files, and their strict, frozen base class."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 KEY = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Key = Annotated[str, Field(pattern=KEY)]
-Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # more can neither be held nor done
+Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # larger ones can't be computed
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Passes = Annotated[Positive, Field(le=1e12)]  # over the examples; more than can be done, as above
+Passes = Annotated[Positive, Field(le=1e12)]  # over the examples
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -20,6 +20,6 @@ def omitted(default: Any) -> Any:
 
 
 class Strict(BaseModel):
-    """Frozen; an unknown key is an error."""
+    """Frozen model without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True, ser_json_inf_nan="strings")

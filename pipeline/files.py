@@ -1,8 +1,8 @@
-"""Reading and writing files so that nobody ever sees half of one, and digests of what they hold.
+"""Atomic writing of files, reading with comparison of digests, and digests.
 
-Whatever is written is written beside its place, brought to the disk, and renamed; then its folder is brought
-to the disk. The name beside tells which process writes there. What a killed one left is cleared by the next
-command (`clear_leftovers`), and ignored by git and DVC.
+A file is written under a temporary name in its folder, flushed to the disk, and renamed; then the folder is
+flushed. The temporary name has the host and process that write. Leftovers of a killed process are removed by
+the next command (`clear_leftovers`), and ignored by git and DVC.
 """
 
 import hashlib
@@ -19,27 +19,27 @@ from typing import IO, Any
 
 from pipeline.errors import UserError
 
-# What is being written, and a folder that has just been replaced: '.NAME.HOST-PID.partial' and '.replaced'. A
-# database that is being written has a journal of its own beside it.
+# Temporary names of a file before it is complete, and of a replaced folder: '.NAME.HOST-PID.partial' and
+# '.replaced'. A database also has a journal.
 PARTIAL, REPLACED = "partial", "replaced"
-_BESIDE = re.compile(
+_TEMPORARY = re.compile(
     rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})(-journal|-wal|-shm)?"
 )
-# Where commands write, from the folder of params.yaml; `True`: also in the folders below. Folders of data are
-# written as a whole, and what lies in them, or beside them, may be millions of a person's own files.
+# Folders in which commands write, from the folder of params.yaml; `True`: also in their subfolders. Folders
+# of data are written as a whole, and may contain millions of the user's own files.
 _PLACES = {
     **{".": False, "reports": True, "runs": True, ".dprepro": True},
     **{"data": False, "data/raw": False, "data/prepared": False},
 }
-_DAY = 24 * 3600.0  # seconds after which another machine's leftovers count as left
+_DAY = 24 * 3600.0  # seconds after which another machine's temporary files count as leftovers
 
 
 class Damaged(Exception):
-    """A file that is not what was written there, or written down of it."""
+    """A file has another digest than recorded."""
 
 
-def beside(path: Path, kind: str = PARTIAL) -> Path:
-    """The name beside ``path`` under which this process writes."""
+def temporary_path(path: Path, kind: str = PARTIAL) -> Path:
+    """Temporary name next to ``path`` for this process."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.{kind}")
 
 
@@ -47,13 +47,13 @@ def beside(path: Path, kind: str = PARTIAL) -> Path:
 def writing(path: Path) -> Iterator[None]:
     """Turn a failed write under ``path`` (full disk, read-only folder) into one clear line.
 
-    What is written beside its place is told by that place.
+    The line names the final path, not the temporary one.
     """
     try:
         yield
     except OSError as problem:
         parts = Path(problem.filename or path).parts
-        matches = {part: match["name"] for part in parts if (match := _BESIDE.fullmatch(part))}
+        matches = {part: match["name"] for part in parts if (match := _TEMPORARY.fullmatch(part))}
         location = Path(*(matches.get(part, part) for part in parts))
         raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
 
@@ -63,11 +63,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces ``path`` when it is complete and on the disk.
 
     Raises:
-        UserError: the disk is full or the folder can't be written. After any error ``path`` is as it was.
+        UserError: the disk is full or the folder can't be written. After any error ``path`` is unchanged.
     """
     if path.is_dir():
         raise UserError(f"{path}: is a folder; allowed: a file")
-    temporary = beside(path)
+    temporary = temporary_path(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -84,17 +84,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to fill with files; filled without an error it takes the place of ``folder``.
+    """Create an empty temporary folder that replaces ``folder`` after the block.
 
-    The one before is there until the new one is whole; a kill between the two renames leaves it beside, and
-    `clear_leftovers` puts it back.
+    The old folder stays until the new one is complete. A kill between the two renames leaves it under a
+    temporary name, and `clear_leftovers` restores it.
 
     Raises:
-        UserError: the folder can't be written. After any error ``folder`` is as it was.
+        UserError: the folder can't be written. After any error ``folder`` is unchanged.
     """
-    building, replaced = beside(folder), beside(folder, REPLACED)
-    # it may lie where `clear_leftovers` does not look
-    for match in filter(None, (_BESIDE.fullmatch(path.name) for path in folder.parent.glob(".*"))):
+    building, replaced = temporary_path(folder), temporary_path(folder, REPLACED)
+    # `clear_leftovers` may not search this folder
+    for match in filter(None, (_TEMPORARY.fullmatch(path.name) for path in folder.parent.glob(".*"))):
         if match["name"] == folder.name:
             _clear(folder.parent, match)
     with writing(building):
@@ -119,11 +119,11 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file, which is made with its folder where it isn't there, while the block runs.
+    """Hold a lock file during the block; it is created with its folder if necessary.
 
     Args:
-        lock: the file; a process that ends lets go of it, however it ends.
-        busy: what to say where another process holds it; None: wait for that one.
+        lock: the file; it is released when the process ends, in any way.
+        busy: message if another process holds it; None: wait for that process.
 
     Raises:
         UserError: another process holds it, or the folder can't be written.
@@ -140,22 +140,22 @@ def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a path's name is one under which a process writes beside a file's place."""
-    return _BESIDE.fullmatch(path.name) is not None
+    """Return whether a path has a temporary name of `temporary_path`."""
+    return _TEMPORARY.fullmatch(path.name) is not None
 
 
 def clear_leftovers() -> None:
-    """Clear what killed processes left beside the places where they wrote; put back what they had replaced.
+    """Remove temporary files of killed processes, and restore replaced folders.
 
-    What others are writing stays: of this machine it is known whether they live, of another one it is what is
-    no older than a day.
+    Files of running processes stay: those of this machine if the process lives, those of other machines for a
+    day.
     """
     for root, recursive in _PLACES.items():
         for folder, names, files in os.walk(root):
-            for match in filter(None, map(_BESIDE.fullmatch, [*names, *files])):
+            for match in filter(None, map(_TEMPORARY.fullmatch, [*names, *files])):
                 with suppress(OSError):
                     _clear(Path(folder), match)
-            names[:] = [name for name in names if recursive and not _BESIDE.fullmatch(name)]
+            names[:] = [name for name in names if recursive and not _TEMPORARY.fullmatch(name)]
 
 
 def _clear(folder: Path, match: re.Match[str]) -> None:
@@ -174,7 +174,7 @@ def _is_abandoned(match: re.Match[str], leftover: Path) -> bool:
     if match["host"] != _host():
         return time.time() - leftover.lstat().st_mtime > _DAY
     if int(match["pid"]) == os.getpid():
-        return True  # a process before this one had its number
+        return True  # of an earlier process with this number
     try:
         os.kill(int(match["pid"]), 0)
     except (ProcessLookupError, OverflowError):
@@ -185,12 +185,12 @@ def _is_abandoned(match: re.Match[str], leftover: Path) -> bool:
 
 
 def _host() -> str:
-    """This machine's name, as far as it fits into a file's."""
+    """Name of this machine, in a form for file names."""
     return re.sub(r"\W", "_", socket.gethostname())[:32] or "host"
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's names to the disk, where the system has a way to."""
+    """Flush a folder's entries to the disk, if the system can."""
     with suppress(OSError):
         _sync(folder)
 
@@ -204,7 +204,7 @@ def _sync(path: Path) -> None:
 
 
 def place(source: Path, path: Path) -> None:
-    """Move a file that was written elsewhere on the same disk to its place, at once.
+    """Move a file to its place on the same disk, atomically.
 
     Raises:
         OSError: it can't be moved.
@@ -215,36 +215,36 @@ def place(source: Path, path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write ``content``, whole or not at all.
+    """Write ``content`` atomically.
 
     Raises:
-        UserError: the disk is full or the folder can't be written; ``path`` is then as it was.
+        UserError: the disk is full or the folder can't be written; then ``path`` is unchanged.
     """
     with replacing(path) as file:
         file.write(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write ``content`` as UTF-8, whole or not at all."""
+    """Write ``content`` as UTF-8, atomically."""
     write_bytes(path, content.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON with a final newline, whole or not at all."""
+    """Write ``value`` as indented JSON with a final newline, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write ``content`` after a line with its digest, of a file that nothing else vouches for."""
+    """Write ``content`` after a line with its digest, for files whose digest is recorded nowhere else."""
     write_bytes(path, digest(content).encode() + b"\n" + content)
 
 
 def read_sealed(path: Path) -> bytes:
-    """What `write_sealed` wrote.
+    """Content of a file written by `write_sealed`.
 
     Raises:
         OSError: it can't be read.
-        Damaged: it is not what was written.
+        Damaged: the content has another digest.
     """
     seal, _, content = path.read_bytes().partition(b"\n")
     if seal != digest(content).encode():
@@ -253,7 +253,7 @@ def read_sealed(path: Path) -> bytes:
 
 
 def read_checked(path: Path, expected: str | None) -> bytes:
-    """A file's bytes, which have the digest ``expected``.
+    """Bytes of a file with the digest ``expected``.
 
     Raises:
         OSError: it can't be read.
@@ -266,13 +266,13 @@ def read_checked(path: Path, expected: str | None) -> bytes:
 
 
 def check_file(path: Path, expected: str | None) -> None:
-    """Compare a file, without holding it, with the digest ``expected``; otherwise as `read_checked`."""
+    """Compare a file's digest with ``expected`` in little memory; raises as `read_checked`."""
     if digest_file(path) != expected:
         raise Damaged(f"{path}: its digest is not {expected}")
 
 
 def digest(content: bytes) -> str:
-    """``sha256:`` and 64 hexadecimal digits of ``content``."""
+    """``sha256:`` and the 64 hexadecimal digits for ``content``."""
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
@@ -288,5 +288,5 @@ def digest_file(path: Path) -> str:
 
 
 def digest_files(root: Path, paths: Iterable[Path]) -> str:
-    """One digest over the names (relative to ``root``) and bytes of several files."""
+    """Digest of the names (relative to ``root``) and bytes of several files."""
     return digest_json({path.relative_to(root).as_posix(): digest_file(path) for path in sorted(paths)})

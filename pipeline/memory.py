@@ -1,16 +1,16 @@
-"""How the process keeps its memory."""
+"""Memory settings of the process."""
 
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-MOST = 1 << 30  # bytes; what is larger goes back to the system at once
+MOST = 1 << 30  # bytes; larger blocks go back to the system at once
 
 
 def keep_freed() -> None:
-    """Let glibc keep freed memory for the next step, instead of giving it back and asking for it again.
+    """Let glibc keep freed memory for the next step, instead of returning it to the system.
 
-    Every page that the system hands out is zeroed first and costs a fault; at the batch sizes of the papers
-    that took a third of a training step on two CPU cores. Where the C library is another nothing happens.
+    The system zeroes every new page, at the cost of a page fault; with the papers' batch sizes this took a
+    third of a training step on two CPU cores. With other C libraries nothing happens.
     """
     try:
         adjust = ctypes.CDLL(None).mallopt

@@ -1,8 +1,8 @@
-"""Training a row again beside its record, and the difference of the two.
+"""Training a row again, and the difference from its record.
 
-A rerun trains and measures in a folder of its own, ``.dprepro/reruns/ROW``, laid out as a laboratory is, so
-that records, weights and `dvc.lock` stay as they are. Row and rerun have the same seeds: initial weights are
-the same, samples and noise are drawn anew unless the row is `reproducible`.
+A rerun trains and measures in a separate folder, ``.dprepro/reruns/ROW``, with the layout of a laboratory, so
+that records, weights and `dvc.lock` stay unchanged. Row and rerun have equal seeds: initial weights are
+equal; samples and noise are drawn anew unless the row is `reproducible`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,12 +48,12 @@ class Difference:
 
     @property
     def mean(self) -> Mean:
-        """After less before, seed by seed, with its 95 % interval."""
+        """Accuracy after less before, seed by seed, with its 95 % interval."""
         return contrast([(1.0, "", self.after), (-1.0, "", self.before)])
 
     @property
     def verdict(self) -> Verdict:
-        """'same' where every seed is equal; 'differs' where the interval leaves out 0."""
+        """'same' if every seed is equal; 'differs' if the interval leaves out 0."""
         if self.before.by_seed == self.after.by_seed:
             return "same"
         if self.mean.half is None:
@@ -75,24 +75,24 @@ def rerun(
 ) -> list[Difference]:
     """Train replicas of a recorded row again and compare their test accuracies with the record's.
 
-    A killed rerun continues; replicas of an earlier rerun that still stand are not trained again.
+    A killed rerun continues; valid replicas of an earlier rerun are not trained again.
 
     Args:
         key: a key of ``rows``.
         settings: all settings.
         data: the row's prepared data.
-        execution: device, and how to compute on it.
+        execution: device and batch sizes of the computation.
         show: called with progress.
         level: name of the only level to train, such as 'epsilon=3'; None: all.
-        seeds: the first seeds of each level to train; None: all that the record has.
+        seeds: number of the first seeds of each level to train; None: all in the record.
         checkpoint_every: seconds between checkpoints.
-        workers: processes at most, on a CPU.
+        workers: largest number of processes, on a CPU.
 
     Returns:
         A difference for each level, in the row's order.
 
     Raises:
-        UserError: the row has no record that stands, or was not measured; there is no such level or seed.
+        UserError: the row has no valid record, or was not measured; there is no such level or seed.
     """
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
@@ -114,7 +114,7 @@ def rerun(
 
 
 def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
-    """The row with the levels and seeds to train; each of them is in the record."""
+    """Row with the levels and seeds to train, which are all in the record."""
     wanted = []
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)
@@ -132,14 +132,14 @@ def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: i
 
 
 def replaced(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Differences of an evaluation from the one it takes the place of, over seeds that were trained anew."""
+    """Differences between an evaluation and its replacement, over seeds that were trained anew."""
     weights = {replica.key: replica.weights for replica in before.replicas}
     anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
     return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
 
 
 def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Test accuracies of two evaluations of a row, level by level, over the seeds that both have."""
+    """Differences of two evaluations of a row in test accuracy, level by level, over common seeds."""
     known = {replica.key: replica for replica in before.replicas}
     pairs = [(known[replica.key], replica) for replica in after.replicas if replica.key in known]
     for level in dict.fromkeys(replica.level for _, replica in pairs):

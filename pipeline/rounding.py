@@ -1,15 +1,15 @@
-"""Rounding of bounds: of upper ones never down, of lower ones never up."""
+"""Rounding of bounds: upper ones never down, lower ones never up."""
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def rounded_up(value: float, digits: int) -> Decimal:
-    """``value`` to so many significant digits, away from what would promise more privacy than is proven."""
+    """``value`` rounded up to so many significant digits, so that an upper bound stays one."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def rounded_down(value: float, digits: int) -> Decimal:
-    """``value`` to so many significant digits, away from what would show more of an attack than was seen."""
+    """``value`` rounded down to so many significant digits, so that a lower bound stays one."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 

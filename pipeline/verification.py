@@ -1,10 +1,10 @@
-"""Everything that lies in the folder, compared with everything that vouches for it.
+"""Comparison of everything in the folder with its digests and sources.
 
 Prepared arrays have digests in their manifests, raw files in the catalogue, weights and curves in the runs.
 Candidates of a search follow from params.yaml, its choice from their accuracies, spending from settings, and
-ledgers from spending. Plans are compared with the commit that rows were trained at. `dvc.lock` signs all of
-them, and MLflow's runs are drawn from records. An edit that rewrites all of these at once is not noticed, but
-for ledgers.
+ledgers from spending. Plans are compared with the commit at which rows were trained. `dvc.lock` has digests
+of all, and MLflow's runs come from records. A consistent edit of all of these goes unnoticed, except in
+ledgers.
 """
 
 import re
@@ -38,27 +38,27 @@ from pipeline.results.schema import Composition, Entry, Evaluated, Run, Training
 from pipeline.results.weights import weights_path
 from pipeline.transport import dvclock
 
-# of a share: a few images of ten thousand may fall to the other side of a boundary by rounding
+# tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was compared, what is wrong with it (None: nothing), and what could not be compared here."""
+    """A compared subject, its error (None: none), and the parts that could not be compared."""
 
     subject: str
     wrong: str | None
     unchecked: str | None = None
-    untraced: str | None = None  # code that made it and that this repository lacks
+    untraced: str | None = None  # commit of its code, if this repository lacks it
 
 
 def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
-    """Compare all there is, a finding each.
+    """Compare all records, weights and data, with a finding each.
 
     Args:
         settings: all settings.
-        measure: whether weights that are here are measured again, where their data are here too.
-        lines: rows and accounts that alone are compared; none: all, and everything else that is there.
+        measure: whether weights that are here with their data are measured again.
+        lines: rows and accounts to compare; empty: all, and everything else in the folder.
 
     Raises:
         UserError: there is no such row or account.
@@ -70,7 +70,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
         yield from _folder_findings(settings)
     for path, stage in dvclock.changed(lines):
         key, present = stage.partition("@")[2], path.exists()
-        if present or not key or key in known:  # what is declared no more may be gone
+        if present or not key or key in known:  # results without a declaration may be deleted
             what = "is not what" if present else "is missing, which"
             yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
     signed = Signed(settings)
@@ -88,7 +88,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
-    """All that isn't of one row alone: data, and what is published."""
+    """Findings about data and the MLflow store, which belong to no single row."""
     for name, files in private.private_files(settings.own).items():
         yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
     for name in settings.raw:
@@ -104,7 +104,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
-    """``compare`` returns what it could not compare."""
+    """Finding of a comparison; ``compare`` returns the parts that it could not compare."""
     try:
         unchecked = compare()
     except OSError as problem:
@@ -119,7 +119,7 @@ def _raw(name: str, settings: Settings) -> None:
 
 
 def _prepared(name: str) -> None:
-    """Also the arrays that training doesn't read."""
+    """Compare a prepared data set, including arrays that training doesn't read."""
     data, folder = prepared.load(name), prepared.PREPARED / name
     for array, digest in data.digests.items():
         suffix = "npz" if array in ("start", "relevance") else "npy"
@@ -139,7 +139,7 @@ def _account(key: str, settings: Settings) -> str | None:
 
 
 class Signed:
-    """Identities of ledgers, in dvc.lock and now: the records of a row's searches are a part of them."""
+    """Identities of ledgers, in dvc.lock and now; they include the records of a row's searches."""
 
     def __init__(self, settings: Settings):
         """``settings``: params.yaml."""
@@ -155,13 +155,13 @@ class Signed:
         return dvclock.Signed().digests
 
     def holds(self, row: str) -> bool | None:
-        """Whether a row's searches are those that its ledger was signed with; None: it was not signed."""
+        """Return whether dvc.lock has a row's ledger with its present searches; None: it has no ledger."""
         signed = self._lock.get(f"ledger@{row}")
         return None if signed is None else signed == self._now[row]
 
 
 def _search(name: str, settings: Settings, signed: Signed) -> str | None:
-    """A search's record: its candidates by params.yaml, their accuracies and spending, its signature."""
+    """Compare a search's record: candidates by params.yaml, their accuracies and spending, its identity."""
     from pipeline.training.search import candidate_spent
 
     record, path = records.read_search(name), records.search_path(name)
@@ -188,7 +188,7 @@ def _search(name: str, settings: Settings, signed: Signed) -> str | None:
                 raise UserError(
                     f"{where}: validation_accuracy {accuracy:g}: not a share of {examples} examples"
                 )
-        # step sizes change nothing of what is spent, and each mechanism takes a second to calibrate
+        # the spending doesn't depend on step sizes, and calibrating a mechanism takes a second
         essence = configured.model_dump_json(exclude={"learning_rate"}), candidate.spent
         if essence in compared:
             continue
@@ -224,7 +224,7 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
 
 
 def check_plan(key: str, run: Run, settings: Settings) -> None:
-    """Compare the plan that a row was trained under with the plan of params.yaml, now and in its commit.
+    """Compare a row's recorded plan with the plan in params.yaml, now and in the row's commit.
 
     Raises:
         UserError: they differ.
@@ -249,14 +249,14 @@ def check_plan(key: str, run: Run, settings: Settings) -> None:
 
 @cache
 def _plans_at(revision: str) -> dict[str, Any] | None:
-    """Plans of params.yaml as of a commit; None where git does not have it."""
+    """Plans in params.yaml at a commit; None if git doesn't have the commit."""
     text = provenance.committed_text(PARAMS, revision)
     block = None if text is None else re.search(r"^plans:\n(?:[ #].*\n|\n)*", text, re.MULTILINE)
     return None if text is None else parse_yaml(block[0], PARAMS)["plans"] if block else {}
 
 
 def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
-    """A row's files, each compared with the one before: settings, run, weights, evaluation, ledger.
+    """Compare a row's files, each with the one before: settings, run, weights, evaluation, ledger.
 
     A ``quick`` comparison leaves out accountants of libraries that take seconds to import.
     """
@@ -315,7 +315,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
 
 
 def _untraced(key: str) -> str | None:
-    """Commits that a row's run names as its code and that this repository lacks."""
+    """Commits of a run's code that this repository lacks."""
     run = records.read_run(key)
     revisions = sorted({origin.revision for origin in run.origins if origin.revision}) if run else []
     lost = [revision[:8] for revision in revisions if provenance.is_lost(revision)]
@@ -323,10 +323,10 @@ def _untraced(key: str) -> str | None:
 
 
 def _measure(key: str, settings: Settings) -> None:
-    """Measure a row's weights anew, apart from what is kept, and compare.
+    """Measure a row's weights again in a temporary folder, and compare.
 
     Raises:
-        UserError: a metric is another.
+        UserError: a metric differs.
     """
     import torch
 
@@ -371,7 +371,7 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
 
 
 def _compare(key: str, stored: tuple[Entry, ...], expected: list[Entry]) -> None:
-    """Ledgers as they are kept with those that are computed now.
+    """Compare stored ledgers with those computed now.
 
     Raises:
         UserError: they differ, or one is missing.
@@ -386,7 +386,7 @@ def _compare(key: str, stored: tuple[Entry, ...], expected: list[Entry]) -> None
 
 
 def _compare_composition(key: str, stored: Composition | None, expected: Composition | None) -> None:
-    """What a ledger has of all trainings together with what it is now.
+    """Compare a stored composition of all trainings with the one computed now.
 
     Raises:
         UserError: they differ.
@@ -400,12 +400,12 @@ def _compare_composition(key: str, stored: Composition | None, expected: Composi
 
 
 def _entry_difference(stored: Entry, expected: Entry) -> str | None:
-    """Where they say something else; None: nowhere.
+    """First differing field of two entries; None: they are equal.
 
-    What had been `spent` on the way isn't computed again, which takes long. Of opinions those are compared
-    that the same version of the same library has.
+    `spent` isn't computed again, because it takes long. Epsilons of further accountants are compared if they
+    are from the same version of the same library.
     """
-    # ledgers from before attack risk was in them are compared without it
+    # older ledgers have no attack risk
     left_out = {"ledger": {"spent", "accountants", *(() if stored.ledger.risk else ("risk",))}}
     pair = (stored.model_dump(exclude=left_out), expected.model_dump(exclude=left_out))
     accountants = {result.accountant: result.epsilon for result in expected.ledger.accountants}
@@ -420,7 +420,7 @@ def _entry_difference(stored: Entry, expected: Entry) -> str | None:
 
 
 def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:
-    """The first place where two trees differ, by more than two machines do where they hold numbers."""
+    """Path of the first difference of two trees; numbers may differ as between two machines."""
     if isinstance(stored, dict) and isinstance(expected, dict):
         pairs = [(name, stored.get(name), expected.get(name)) for name in {**expected, **stored}]
     elif (
@@ -430,9 +430,9 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
     ):
         pairs = [(str(index), *pair) for index, pair in enumerate(zip(stored, expected, strict=True))]
     elif isinstance(stored, float) and isinstance(expected, float):
-        # errors of attackers are shares, which may be nearly nothing
+        # error rates of attackers may be almost 0
         share = 1e-6 if "tradeoff" in location else 0.0
-        # the cut-off of mu is a corner of a curve, of which machines may take the next one
+        # the cut-off of mu is a corner of a curve; machines may choose neighbouring corners
         same = 0.2 if location.endswith("risk.least_rate") else MACHINE_TOLERANCE
         return None if isclose(stored, expected, rel_tol=same, abs_tol=share) else location
     else:
@@ -442,7 +442,7 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
 
 
 def _published(settings: Settings) -> None:
-    from pipeline.tracking import publishing  # brings MLflow
+    from pipeline.tracking import publishing  # imports MLflow
 
     if missing := publishing.unpublished(publishing.declared(settings), settings):
         raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

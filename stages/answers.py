@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def answering(width: int = 100) -> "Console":
-    """Console for answers, as wide as the terminal; ``width`` letters without a terminal."""
+    """Console for results, as wide as the terminal; ``width`` columns without a terminal."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -67,7 +67,7 @@ def score_lines(scores: "Scores", classes: Sequence[str]) -> Iterator[str]:
 
 
 def compared(difference: "Difference") -> str:
-    """Both means, their difference and its verdict: ``epsilon = 3: test accuracy 96.92 ± 0.82 ...``."""
+    """Line with both means, their difference and its verdict: ``epsilon = 3: test accuracy 96.92 ± ...``."""
     from pipeline.reporting.wording import with_interval
 
     before, after, apart = (
@@ -105,7 +105,7 @@ def accounted(line: str) -> Iterator[str]:
         attacks = [attack for attack in all_attacks if attack.level == level]
         uses = specific(not_covered(ledger, attacks, ledgers.composition if ledgers else None))
         outside = f"; outside epsilon: {at_worst(uses)}" if uses else ""
-        yield f"{level.replace('=', ' = ')}: {buys(ledger)}{outside}"
+        yield f"{level.replace('=', ' = ')}: {privacy_summary(ledger)}{outside}"
     if run := records.read_run(line):
         proven = [ledger for each in by_level.values() for ledger in each if ledger.epsilon_upper is not None]
         yield from sorted(
@@ -118,8 +118,8 @@ def accounted(line: str) -> Iterator[str]:
         yield from sorted(remark for remark in remarks if remark)
 
 
-def buys(ledger: "Ledger") -> str:
-    """Lines that summarise a ledger."""
+def privacy_summary(ledger: "Ledger") -> str:
+    """Summary of a ledger: proven and claimed epsilon."""
     from pipeline.reporting.vocabulary import joined
     from pipeline.reporting.wording import claim, downwards, upwards
 
@@ -131,5 +131,6 @@ def buys(ledger: "Ledger") -> str:
             else f"no privacy: {why}"
         )
     shown = "" if ledger.epsilon_lower is None else f", at least {downwards(ledger.epsilon_lower)} spent"
-    said = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
-    return f"epsilon at most {upwards(ledger.epsilon_upper)} proven ({ledger.accountant}){shown}{said}"
+
+    claimed = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
+    return f"epsilon at most {upwards(ledger.epsilon_upper)} proven ({ledger.accountant}){shown}{claimed}"

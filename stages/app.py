@@ -13,8 +13,8 @@ import typer
 from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 
-# Threads that wait actively take the processor from whoever else needs it: on a busy machine a row took nine
-# times as long. It must be set before torch is imported.
+# Actively waiting threads take the processor from other processes: on a busy machine a row took nine times as
+# long. It must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers on differentially private deep learning, with a privacy ledger of every result.",
 )
-# by their panels of `--help`; each is a function, or a `Typer`, of its name in the module of its name
+# commands by panel of `--help`; each is a function, or a `Typer`, in the module of its name
 COMMANDS = {
     "What there is to do": "init new status plan repro",
     "Data": "fetch prepare start relevance",
@@ -39,7 +39,7 @@ for panel, names in COMMANDS.items():
         else:
             app.command(rich_help_panel=panel)(command)
 MOST_LINES = 50  # of an error message
-# packages that bring modules of other names
+# packages with modules of other names
 BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "sqlalchemy": "mlflow"}
 
 
@@ -60,11 +60,11 @@ def before_any_command(
 
 
 def main() -> None:
-    """Run the command line. An error is one line, and the exit status is its kind.
+    """Run the command line. An error is one line, and sets the exit status.
 
     1: a `UserError`, or a file that the system refuses. 130 and 143: Ctrl-C or TERM ended the command.
     """
-    # whatever a file is called, and whatever a terminal can show
+    # names of files may have characters that the terminal can't show
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -78,14 +78,14 @@ def main() -> None:
     except UnicodeEncodeError as problem:
         around = problem.object[max(0, problem.start - 60) : problem.end + 60]
         _end(f"{around}: a name that is not UTF-8; rename the file or the folder", 1)
-    except OSError as problem:  # such as a name that is too long, or a folder that is somebody else's
+    except OSError as problem:  # such as a name that is too long, or a folder without permission
         if problem.filename is None:
             raise
         _end(f"{os.fsdecode(problem.filename)}: {problem.strerror}", 1)
 
 
 def _lacking(problem: ModuleNotFoundError) -> str:
-    """Name of the extra with a missing package.
+    """Message about a missing package: the extra that installs it.
 
     Raises:
         ModuleNotFoundError: no extra has it.

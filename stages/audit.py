@@ -49,7 +49,7 @@ def audit(
 
 
 def describe(attack: "Attack") -> str:
-    """An attack in a line."""
+    """One line about an attack."""
     from pipeline.reporting.wording import downwards, upwards
 
     epsilon_upper = (
@@ -62,7 +62,7 @@ def describe(attack: "Attack") -> str:
 
 
 def _audit_model(row: str, settings: "Settings", device: str, levels: Collection[str]) -> "Path":
-    """Train and attack; the path of the record."""
+    """Train and attack; return the path of the record."""
     from pipeline.audits.final_model import audit_model
     from stages.train import enough_memory, ready
 

@@ -122,7 +122,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
 
     from pipeline.privacy.sampled_gaussian import RELATION_WORDS
     from pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
-    from stages.answers import answering, buys
+    from stages.answers import answering, privacy_summary
 
     console = answering()
     share = f"{100 * rate:.3g} % of the examples"
@@ -130,7 +130,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
         f"noise multiplier {sigma:.15g}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "
         f"delta {number(ledger.delta or 0)}, neighbours {RELATION_WORDS[ledger.neighbouring]}"
     )
-    console.print(f"[b]{buys(ledger)}[/b]\n")
+    console.print(f"[b]{privacy_summary(ledger)}[/b]\n")
     if ledger.risk:
         console.print(attack_risk(ledger.risk))
         if gaussian := gaussian_dp(ledger.risk):

@@ -1,4 +1,4 @@
-"""`python -m stages.in_turn COMMAND / COMMAND`: `dprepro`'s commands one after the other, in one process.
+"""`python -m stages.in_turn COMMAND / COMMAND`: several `dprepro` commands in one process.
 
 Workers train, evaluate and account a row in this way, because starting Python and torch for each command
 takes longer than a small row.
@@ -16,9 +16,9 @@ def in_turn(arguments: list[str]) -> None:
     for is_command, words in groupby(arguments, lambda word: word != BETWEEN):
         if not is_command:
             continue
-        sys.argv = ["dprepro", *words]  # as if it had been started alone: a record names its command
+        sys.argv = ["dprepro", *words]  # because a record has its command
         if sys.argv[1] == "train":
-            _until_nobody_trains(sys.argv[2])
+            _wait_for_trainer(sys.argv[2])
         try:
             main()
         except SystemExit as ended:
@@ -26,8 +26,8 @@ def in_turn(arguments: list[str]) -> None:
                 raise
 
 
-def _until_nobody_trains(row: str) -> None:
-    """Wait for a trainer whose worker was killed: it goes on until its checkpoint is written."""
+def _wait_for_trainer(row: str) -> None:
+    """Wait for a trainer whose worker was killed; it continues until its checkpoint is written."""
     from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 
     with checkpoint_lock(CHECKPOINTS / row, wait=True):

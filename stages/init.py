@@ -13,8 +13,8 @@ from pipeline.errors import UserError
 from pipeline.files import is_temporary, write_bytes, write_text
 
 TEMPLATE, PRIVATE, PAPERS = Path(__file__).with_name("laboratory"), "private", "papers"
-# What has another name in a laboratory: wheels leave files out that begin with a dot, and DVC takes every
-# dvc.yaml of a checkout for its own
+# Names in a laboratory, by names in the template: wheels leave out names that begin with a dot, and DVC reads
+# every dvc.yaml of a checkout
 NAMES = {
     "dvc": ".dvc",
     "dvcignore": ".dvcignore",
@@ -55,7 +55,7 @@ def _make(folder: Path, files: dict[str, bytes]) -> None:
         path.unlink()
     for name, content in files.items():
         write_bytes(folder / name, content)
-    # where there is a checkout around it, the laboratory is a part of that
+    # inside another checkout, the laboratory is a part of that checkout
     inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
     if (folder / ".git").exists() or subprocess.run(inside, capture_output=True).returncode:
         made = subprocess.run(["git", "init", "--quiet", str(folder)], capture_output=True, text=True)

@@ -16,7 +16,7 @@ new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a leve
 OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
 OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
 OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
-# of a public network; all of them where one is
+# options of a public network, all or none
 OF_NETWORK = ("network", "weights", "weights-source", "weights-licence", "trained-on")
 OF_KINDS |= dict.fromkeys((*OF_NETWORK, "network-size"), ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
@@ -149,7 +149,7 @@ def data(
 
 
 def _public_network(given: dict[str, Any]) -> "PublicNetwork":
-    """Declaration of a public network, as the options give it."""
+    """Declaration of a public network from the options."""
     from pipeline.data.own.trunk import width
     from pipeline.errors import UserError, reading
     from pipeline.files import digest_file
@@ -223,14 +223,14 @@ def row(
     pick({**settings.data, **settings.derived}, data, "data set")
     if method not in method_settings():
         raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
-    told = {
+    options = {
         "epsilon": epsilon,
         "sigma": sigma,
         "batch": batch,
         "epochs": epochs,
         "learning_rate": learning_rate,
     }
-    given = {key: value for key, value in told.items() if value is not None}
+    given = {key: value for key, value in options.items() if value is not None}
     values = settings_for(method, settings.split(data).train, given)
     axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}
@@ -272,30 +272,30 @@ def level(
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis
-    told = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
+    given = {name: value for name, value in (("epsilon", epsilon), ("sigma", sigma)) if value is not None}
     if axis not in ("epsilon", "sigma"):
         raise UserError(
             f"rows.{row}: its levels differ in {axis!r}; allowed: rows of epsilon or sigma; "
             f"write others into {PARAMS}"
         )
-    if [*told] != [axis]:
+    if [*given] != [axis]:
         raise UserError(f"rows.{row}: its levels differ in {axis!r}; needed: --{axis}, and only it")
     if declared.plan is not None:
         raise UserError(
             f"rows.{row}: has plan {declared.plan!r}; a change would end it; allowed: another row"
         )
     adding = Adding()
-    adding.level(row, _yaml(told))
+    adding.level(row, _yaml(given))
     adding.checked()
     adding.write()
-    print(f"{row}: has the level {axis}={told[axis]:g}; train it with `dprepro repro {row}`")
+    print(f"{row}: has the level {axis}={given[axis]:g}; train it with `dprepro repro {row}`")
 
 
 def _entry(declared: "OwnFiles | Data") -> str:
     """Lines of the declaration."""
-    said = declared.model_dump(mode="json", exclude_defaults=True)
+    fields = declared.model_dump(mode="json", exclude_defaults=True)
     lines = []
-    for key, value in said.items():
+    for key, value in fields.items():
         if key == "columns":  # of a table
             lines += [f"{key}:", *(f"  {_yaml(name)}: {_yaml(column)}" for name, column in value.items())]
         else:
@@ -310,5 +310,5 @@ def _yaml(value: Any) -> str:
     if value == math.inf:
         return ".inf"
     text = json.dumps(value, ensure_ascii=False)
-    # YAML takes some of what isn't printed for the end of a line
+    # YAML takes some unprintable characters for the end of a line
     return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in text)

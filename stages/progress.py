@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pipeline.training.loop import Progress as State
     from pipeline.training.loop import Show
 
-PLAIN_EVERY = 30.0  # seconds between lines inside an epoch, where nobody sees a live one
-COUNTED_EVERY = 5.0  # and between lines that count what is done
+PLAIN_EVERY = 30.0  # seconds between lines inside an epoch, without a terminal
+COUNTED_EVERY = 5.0  # seconds between lines that count finished work
 
 
 def describe(state: "State") -> str:
@@ -42,7 +42,7 @@ def _spent(state: "State") -> str:
 
 
 @contextmanager
-def _telling(every: float) -> Iterator[Callable[[str, bool], None]]:
+def _line_shower(every: float) -> Iterator[Callable[[str, bool], None]]:
     """Function that shows a line: live on a terminal, else if it is due or ``every`` seconds passed."""
     console = Console(stderr=True)
     if console.is_terminal:
@@ -63,7 +63,7 @@ def _telling(every: float) -> Iterator[Callable[[str, bool], None]]:
 @contextmanager
 def showing(title: str) -> Iterator["Show"]:
     """Function that shows a training's progress while the block runs."""
-    with _telling(PLAIN_EVERY) as tell:
+    with _line_shower(PLAIN_EVERY) as tell:
         yield lambda state: tell(f"{title}: {describe(state)}", state.logged)
 
 
@@ -71,5 +71,5 @@ def showing(title: str) -> Iterator["Show"]:
 def counting(title: str, total: int) -> Iterator[Callable[[str], None]]:
     """Function to call after each of ``total`` pieces of work."""
     number = count(1)
-    with _telling(COUNTED_EVERY) as tell:
+    with _line_shower(COUNTED_EVERY) as tell:
         yield lambda name: tell(f"{title}: {next(number)}/{total}  {name}", False)

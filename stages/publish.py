@@ -15,14 +15,14 @@ def publish() -> None:
 
 
 def bring_up_to_date() -> "Published":
-    """Publish with a progress bar; returns the published rows."""
+    """Publish with a progress bar; return the published rows."""
     from pipeline import params
     from pipeline.tracking import publishing
     from stages.progress import counting
-    from stages.report import tell_left_out
+    from stages.report import report_left_out
 
     settings = params.load()
-    tell_left_out(settings)
+    report_left_out(settings)
     recorded = publishing.declared(settings)
     with counting("publish", len(recorded)) as show:
         done = publishing.publish(recorded, settings, show=show)

@@ -16,7 +16,7 @@ def report(
     from pipeline.reporting import report as reporting
 
     settings = params.load()
-    tell_left_out(settings)
+    report_left_out(settings)
     written = reporting.write(settings)
     print(f"{written.index}: written, beside it {len(written.pages)} pages of papers")
     if not mlflow:
@@ -32,7 +32,7 @@ def report(
     print(f"{address_without_password()}: reports logged: {', '.join(logged) or 'none is new'}")
 
 
-def tell_left_out(settings: "Settings") -> None:
+def report_left_out(settings: "Settings") -> None:
     """Print the training runs without accuracies of their final weights; the report omits them."""
     from pipeline.results import records
 

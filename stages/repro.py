@@ -15,7 +15,7 @@ from stages.train import CheckpointEvery
 if TYPE_CHECKING:
     from pipeline.cluster.tasks import Todo
 
-ASKED_FROM = 3600.0  # seconds of training that nobody starts by mistake
+ASKED_FROM = 3600.0  # seconds of training from which the command asks for confirmation
 
 
 def repro(
@@ -51,15 +51,15 @@ def repro(
     if not work.tasks and not work.unsigned:
         print("nothing to do")
         return
-    if on == executors.LOCAL:  # cores that no row would take are the other rows'
+    if on == executors.LOCAL:  # with fewer rows than jobs, each row gets more cores
         jobs = min(jobs, max(1, sum(task.name in settings.rows for task in work.tasks)))
     slots = executors.slots(on, jobs)
-    told = f"{len(work.tasks)} tasks on {on}"
+    summary_line = f"{len(work.tasks)} tasks on {on}"
     if not yes and sys.stdin.isatty() and (long := _longer(work, jobs)) is not None:
         typer.confirm(
-            f"{told}: about {long}, estimated from earlier rows and operations. Continue?", abort=True
+            f"{summary_line}: about {long}, estimated from earlier rows and operations. Continue?", abort=True
         )
-    print(f"{told}; logs: {worker.LOGS}", flush=True)
+    print(f"{summary_line}; logs: {worker.LOGS}", flush=True)
     begun = time.monotonic()
     console = Console()
     with console.status("") as status:

@@ -9,15 +9,15 @@ def status() -> None:
     from pipeline.params import load
 
     settings = load()
-    told = standing.status(settings, gpu_here())
-    for line in standing.lines(told):
+    summary = standing.status(settings, gpu_here())
+    for line in standing.lines(summary):
         print(line)
     if budgets := data_budgets(settings):
         from pipeline.reporting.wording import data_budget  # with its statistics
 
         for budget in budgets:
             print(data_budget(budget))
-    if told.untrained or told.changed or told.unmeasured or told.unaccounted:
+    if summary.untrained or summary.changed or summary.unmeasured or summary.unaccounted:
         print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
     else:
         print("nothing to do here")

@@ -35,7 +35,7 @@ CheckpointEvery = Annotated[
 
 
 def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
-    """The `Execution` that the speed options describe.
+    """`Execution` for the speed options.
 
     Raises:
         UserError: the device is not there.
@@ -58,7 +58,7 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
         raise UserError(
             f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N"
         ) from problem
-    # whatever the machine's own setting: rounded to 10 bits, a clipped vector could be longer than its bound
+    # for any setting of the machine: rounded to 10 bits, a clipped vector could be longer than its bound
     torch.set_float32_matmul_precision("highest")
     # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants many examples
     # at a time, but per-example gradients of a VGG take 19 MB each
@@ -93,7 +93,7 @@ def enough_memory(device: str) -> Iterator[None]:
 def ready(
     key: str, settings: "Settings", device: str, physical: int, at_once: int
 ) -> tuple["Prepared", "Execution"]:
-    """Prepared data of a row, and how to compute by the speed options.
+    """Prepared data of a row, and `Execution` for the speed options.
 
     Raises:
         UserError: the device isn't there, the row needs a GPU and there is none, or its data are not prepared

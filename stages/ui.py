@@ -61,7 +61,7 @@ sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))
 
 
 def serve(command: list[str], environment: dict[str, str]) -> int:
-    """Run a server until it ends or this process does; returns its status.
+    """Run a server until it ends or this process does; return its status.
 
     The server has its own session, because it prints tracebacks at Ctrl-C. Signals are passed on to it.
     """
@@ -78,7 +78,7 @@ def serve(command: list[str], environment: dict[str, str]) -> int:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise an error before the start of a server that can't serve.
+    """Raise an error if a server can't serve at the address.
 
     Raises:
         UserError: the address is not this machine's, or the port is taken.

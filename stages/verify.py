@@ -24,7 +24,7 @@ def verify(
     for checked in run(params.load(), measure, rows or ()):
         count += 1
         wrong += checked.wrong is not None
-        # one line each, however many a problem has
+        # one line each, also for problems of several lines
         outcome = (
             "ok" if checked.wrong is None else "WRONG: " + printable("; ".join(checked.wrong.split("\n")))
         )

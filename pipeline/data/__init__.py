@@ -1,1 +1,1 @@
-"""Data sets: raw files that are checked by their bytes, and the splits that rows are trained on."""
+"""Data sets: raw files, compared by checksum, and prepared splits."""

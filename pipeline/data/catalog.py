@@ -1,8 +1,4 @@
-"""The raw data sets: those that `catalog.yaml` beside this file lists, and those that other packages add.
-
-An installed package adds one by an entry point of the group `dprepro.data_sets`, which names an `Entry`, and
-a laboratory's package those that its modules of `data_sets` hold.
-"""
+"""Raw data sets: those in `catalog.yaml`, and those of a laboratory's packages (modules of `data_sets`)."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,31 +17,31 @@ SYNTHETIC = "synthetic"
 
 @dataclass(frozen=True)
 class File:
-    """A file pinned by its bytes."""
+    """File with its size and checksum."""
 
     name: str
     size: int  # bytes
-    checksum: str  # 'sha256:...', or 'md5:...' where nothing better was ever published
+    checksum: str  # 'sha256:...', or 'md5:...' if no better one was published
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file whose members are (among others) an edition's files."""
+    """Tar file with an edition's files among its members."""
 
     file: File
-    folder: str  # of the members inside the archive
-    addresses: tuple[str, ...]  # of the archive itself
+    folder: str  # of the files inside the archive
+    addresses: tuple[str, ...]  # of the archive
 
 
 @dataclass(frozen=True)
 class Edition:
-    """One version of a data set's bytes. The canonical files are never archives."""
+    """Edition of a data set's bytes. The canonical files are never archives."""
 
     train: tuple[File, ...]  # in the order of its examples
     test: tuple[File, ...]
-    bases: tuple[str, ...] = ()  # addresses under which every file lies by its own name
+    bases: tuple[str, ...] = ()  # addresses of folders with the files
     archives: tuple[Archive, ...] = ()
-    note: str | None = None  # how it differs from the official edition
+    note: str | None = None  # difference from the official edition
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -55,16 +51,16 @@ class Edition:
 
 @dataclass(frozen=True)
 class Features:
-    """What is declared of examples that are stored as floats."""
+    """Declaration of examples that are stored as floats."""
 
-    range: tuple[float, float] | None  # between which all values lie, told without looking at them
-    clip: bool  # whether values beyond it are moved to its end
-    network: str | None = None  # public network whose features they are, in words
+    range: tuple[float, float] | None  # bounds of all values, known without a look at them
+    clip: bool  # whether values beyond the range are moved to its end
+    network: str | None = None  # description of the public network behind the features
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A raw data set of the catalogue, with the editions of its bytes."""
+    """Raw data set of the catalogue, with its editions."""
 
     key: str
     title: str
@@ -74,14 +70,14 @@ class Entry:
     shape: tuple[int, ...] | None  # of one image (C, H, W), or of features; None for text
     editions: dict[str, Edition] = field(hash=False)
     features: Features | None = None  # None: bytes of images, or texts
-    # Folders of a mirror in which the files are looked for: ours, torchvision's and the archives' own.
+    # folders of a mirror that may have the files: ours, torchvision's and the archives'
     folders: tuple[str, ...] = ()
 
     def edition(self, name: str) -> Edition:
-        """The edition called ``name``.
+        """Edition ``name``.
 
         Raises:
-            UserError: there is none; the message lists those there are.
+            UserError: there is none; the message lists all.
         """
         if name not in self.editions:
             raise UserError(
@@ -93,7 +89,7 @@ class Entry:
 
 @cached
 def catalog() -> dict[str, Entry]:
-    """Every raw data set by its key, but files of one's own.
+    """All raw data sets by key, without the user's own files.
 
     Raises:
         UserError: two have the same key.
@@ -113,10 +109,10 @@ def catalog() -> dict[str, Entry]:
 
 
 def get(key: str) -> Entry:
-    """The raw data set called ``key``.
+    """Raw data set ``key``.
 
     Raises:
-        UserError: the catalogue has no such data set; the message lists those it has.
+        UserError: the catalogue has no such data set; the message lists all.
     """
     known = catalog()
     if key not in known:

@@ -1,4 +1,4 @@
-"""Prepared data compared with the declaration in params.yaml that should have made them."""
+"""Comparison of prepared data with their declaration in params.yaml."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,14 +13,15 @@ from pipeline.params import PARAMS, Settings
 
 
 def check_declared(name: str, settings: Settings) -> None:
-    """Make sure that the prepared data set ``name``, where it is here, is what params.yaml declares now.
+    """Make sure that the prepared data set ``name``, if it is here, has the present declaration.
 
     Args:
         name: a key of ``data``, ``starts`` or ``relevances``.
         settings: all settings.
 
     Raises:
-        UserError: another declaration made it; the line names the key and the commands that mend it.
+        UserError: it was made by another declaration; the message names the key and the commands that make it
+            anew.
     """
     manifest = prepared.manifest_here(name)
     if manifest is None or (key := changed_key(manifest, name, settings)) is None:
@@ -32,7 +33,7 @@ def check_declared(name: str, settings: Settings) -> None:
 
 
 def layout_here(name: str, settings: Settings) -> Layout | None:
-    """Layout of the prepared data set ``name``; None where the present declaration has not made it here."""
+    """Layout of the prepared data set ``name``; None if the present declaration has not made it here."""
     manifest = prepared.manifest_here(name)
     if manifest is None or changed_key(manifest, name, settings):
         return None
@@ -40,7 +41,7 @@ def layout_here(name: str, settings: Settings) -> Layout | None:
 
 
 def changed_key(manifest: dict[str, Any], name: str, settings: Settings) -> str | None:
-    """First key of the data's declaration that differs from a manifest; None where all agree."""
+    """First key of the data's declaration that differs from a manifest; None if all are equal."""
     return next((key for key, differs in _comparisons(manifest, name, settings) if differs), None)
 
 

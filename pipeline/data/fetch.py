@@ -1,4 +1,4 @@
-"""Raw files into ``data/raw/NAME``, the same bytes whichever way they came."""
+"""Raw files into ``data/raw/NAME``, with equal bytes from any source."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,12 @@ from pipeline.errors import UserError, reading
 from pipeline.files import digest_json, replacing_folder, writing
 from pipeline.params import PARAMS, OwnFiles, Settings, pick
 
-DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outs, which are deleted before a stage runs
+DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outputs, which are deleted before a stage runs
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """The raw files that `fetch` brought, and of which edition they are."""
+    """Raw files from `fetch`, and their edition."""
 
     folder: Path
     edition: str
@@ -27,17 +27,17 @@ class Fetched:
 
     @property
     def digest(self) -> str:
-        """One digest for all the files."""
+        """Digest of all files."""
         return digest_json(self.files)
 
 
 def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | None = None) -> Fetched:
-    """Bring the raw data set ``name``, a key of ``raw`` or ``own`` in params.yaml, to ``data/raw/NAME``.
+    """Fetch the raw data set ``name``, a key of ``raw`` or ``own`` in params.yaml, into ``data/raw/NAME``.
 
-    ``mirror`` is a folder to take official files from instead of the network.
+    ``mirror`` is a folder with official files, used instead of the network.
 
     Raises:
-        UserError: no place has the right bytes, they can't be written, or synthetic ones have no count.
+        UserError: no source has the right bytes, they can't be written, or synthetic data lack a count.
     """
     wanted, edition = pick(settings.raw, name, "raw data set"), asked_edition(name, settings)
     target = root / RAW / name
@@ -61,10 +61,10 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
 
 
 def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> None:
-    """Copy the declared files into ``target``, once they are the declared ones.
+    """Copy the user's files into ``target`` after a comparison with their declaration.
 
     Raises:
-        UserError: they are not, or can't be copied.
+        UserError: they differ from it, or can't be copied.
     """
     if name in catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")
@@ -77,7 +77,7 @@ def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> Non
             f"{root / declaration.path}: its digest is {digest}, but {PARAMS} has own.{name}.digest: "
             f"{declaration.digest}; if it was meant to change, write the new one there"
         )
-    # whatever they hold is compared with the declaration now, while somebody looks
+    # compare the contents with the declaration now, while the user is present
     sets.parts(name, declaration, root / declaration.path, root)
     for below, path in files.items():
         with reading(path), writing(target / below):

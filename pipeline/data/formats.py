@@ -1,4 +1,4 @@
-"""Readers of the official file formats, of files whose digests were compared before.
+"""Readers of the official file formats; digests of the files have been compared.
 
 Formats: idx as on MNIST's page, the binary layout of https://www.cs.toronto.edu/~kriz/cifar.html, and the CSV
 of Zhang et al. 2015 (class, title, description; every field quoted, no header).
@@ -20,7 +20,7 @@ _IMAGE = (3, 32, 32)  # of CIFAR: all red, then all green, then all blue values,
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples of one part of a raw data set, in its own order."""
+    """Examples of one part of a raw data set, in their original order."""
 
     # images, uint8 (N, C, H, W); features, float32 (N, D) or (N, C, H, W); or texts, objects of type str (N,)
     inputs: np.ndarray
@@ -50,7 +50,7 @@ def read(form: Format, paths: Sequence[Path]) -> Examples:
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """A gzipped idx file of unsigned bytes, in the shape that its header gives."""
+    """Array of a gzipped idx file of unsigned bytes, in the shape of its header."""
     content = gzip.decompress(path.read_bytes())
     dimensions = content[3]
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
@@ -64,7 +64,7 @@ def _read_cifar(path: Path, label_bytes: int) -> Examples:
 
 
 def _read_csv(path: Path) -> Examples:
-    """Texts (title and description joined by a space, as torchtext does) and labels from 0 of AG News."""
+    """Texts (title and description joined by a space, as in torchtext) and labels from 0 of AG News."""
     rows = list(csv.reader(path.read_bytes().decode().splitlines(keepends=True), strict=True))
     texts = [f"{title} {description}" for _, title, description in rows]
     return Examples(np.array(texts, object), np.array([int(label) - 1 for label, *_ in rows], np.int64))

@@ -1,8 +1,8 @@
-"""Raw files -> ``data/prepared/NAME``: splits, and a manifest that lets anyone check them.
+"""Raw files into ``data/prepared/NAME``: splits, and a manifest for comparisons.
 
-The manifest holds no mean, variance or other statistic of pixels: what a model normalises with must come from
-public data. Counts of classes and of repeated examples do describe private data; they are there for whoever
-checks the splits, and no training reads them.
+The manifest has no mean, variance or other statistic of pixels: statistics for normalisation must come from
+public data. Counts of classes and of repeated examples do describe private data; they are for readers, and no
+training uses them.
 """
 
 import json
@@ -27,9 +27,9 @@ OWN_RULE = (
 
 
 def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any]:
-    """Split raw data, the catalogue's or one's own, into ``data/prepared/NAME``; return its manifest.
+    """Split raw data, the catalogue's or the user's own, into ``data/prepared/NAME``; return the manifest.
 
-    The same raw files and settings give the same bytes. ``name`` is a key of ``data`` in params.yaml.
+    Equal raw files and settings give equal bytes. ``name`` is a key of ``data`` in params.yaml.
 
     Raises:
         UserError: another command makes it, raw files are missing or wrong, sizes don't fit, or the folder
@@ -58,7 +58,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
                 "raw": data.public.raw,
                 "part": data.public.part,
                 "classes": list(sets[data.public.raw].entry.classes),
-                "passed_over": passed_over,  # candidates whose content a private example has too
+                "passed_over": passed_over,  # candidates with the content of a private example
             },
             "counts": {split: len(chosen.indices) for split, chosen in selections.items()},
             "balance": {split: _balance(chosen, sets) for split, chosen in selections.items()},
@@ -71,7 +71,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
 
 
 def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
-    """Public examples must look like private ones, and text needs its settings."""
+    """Make sure that public examples have the form of private ones, and that texts have their settings."""
     private, public = sets[data.raw].entry, sets[data.public.raw].entry
     if (private.shape, private.features is None) != (public.shape, public.features is None):
         raise UserError(
@@ -92,11 +92,11 @@ def _kind(entry: Entry) -> str:
 def _write_arrays(
     folder: Path, data: Data, sets: dict[str, RawSet], selections: dict[str, Selection]
 ) -> dict[str, Any]:
-    """Write inputs, labels and indices of every split; return what the manifest says of them."""
+    """Write inputs, labels and indices of every split; return their entries of the manifest."""
     about: dict[str, Any] = {}
     encoder: Callable[[np.ndarray], np.ndarray] | None = None
     if data.text is not None:
-        from pipeline.data.text import Encoder, VectorEncoder  # brings torch with it
+        from pipeline.data.text import Encoder, VectorEncoder  # imports torch
 
         if data.text.vectors is not None:
             encoder = vectors = VectorEncoder(data.text.tokens, data.text.vectors)
@@ -105,7 +105,7 @@ def _write_arrays(
             encoder = words = Encoder.of(_examples(selections["train"], sets)[0], data.text)
             about["text"] = words.write(folder / "vocabulary.txt")
     digests = {}
-    # one split after the other: features of many images fill a memory twice
+    # one split after the other, because features of many images need much memory
     for split, chosen in selections.items():
         inputs, labels = _examples(chosen, sets)
         arrays = {
@@ -133,13 +133,13 @@ def _examples(chosen: Selection, sets: dict[str, RawSet]) -> tuple[np.ndarray, n
 
 
 def _balance(chosen: Selection, sets: dict[str, RawSet]) -> list[int]:
-    """Examples of each class, in the order of the raw data set's classes."""
+    """Number of examples of each class, in the order of the raw data set's classes."""
     labels = sets[chosen.raw].parts[chosen.part].labels[chosen.indices]
     return np.bincount(labels, minlength=len(sets[chosen.raw].entry.classes)).tolist()
 
 
 def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
-    """What the manifest says of a raw data set."""
+    """Manifest entry of a raw data set."""
     declaration = settings.own.get(each.entry.key)
     encoding = declaration.encoding if declaration else None
     synthetic = each.edition == SYNTHETIC

@@ -1,12 +1,12 @@
-"""A prepared data set as `prepare` lays it out, read back.
+"""Reader of prepared data sets.
 
-``data/prepared/NAME/`` holds, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
-``SPLIT.labels.npy``, and ``manifest.json``. Image inputs are uint8 of shape (N, C, H, W), features float32 of
-shape (N, D) or (N, C, H, W); text inputs are int32 token numbers of shape (N, T), 0 for padding, or float32
-vectors of their words of shape (N, 1, T, E); labels are int64 of shape (N,). A data set of ``starts`` has
-``start.npz`` too, public weights to start from (`pipeline.pretrained.starts`), and its inputs may be float32
-of shape (N, F), what a frozen part of that network makes of images. One of ``relevances`` has
-``relevance.npz``, how relevant each feature is to a trained network (`pipeline.pretrained.relevance`).
+``data/prepared/NAME/`` has, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
+``SPLIT.labels.npy``, and ``manifest.json``. Inputs are images, uint8 (N, C, H, W); features, float32 (N, D)
+or (N, C, H, W); or texts, int32 token numbers (N, T) with 0 for padding, or float32 word vectors (N, 1, T,
+E). Labels are int64 (N,). A data set of ``starts`` also has ``start.npz``, public initial weights
+(`pipeline.pretrained.starts`), and may have inputs of float32 (N, F), features by a frozen part of that
+network. A data set of ``relevances`` also has ``relevance.npz``, the relevance of each feature to a trained
+network (`pipeline.pretrained.relevance`).
 """
 
 import json
@@ -37,27 +37,27 @@ class Split:
     labels: np.ndarray
 
     def __len__(self) -> int:
-        """Number of examples in the split."""
+        """Number of examples."""
         return len(self.labels)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A manifest's description of prepared arrays, for comparisons without the arrays."""
+    """Description of prepared arrays by their manifest, for comparisons without the arrays."""
 
-    digests: dict[str, str]  # of each array, and of 'start' or 'relevance' where there is one
+    digests: dict[str, str]  # of each array, and of 'start' or 'relevance' if there is one
     input_shape: tuple[int, ...]  # as `Prepared.input_shape`
     classes: int
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set: its memory-mapped splits and its manifest."""
+    """Prepared data set: its memory-mapped splits and its manifest."""
 
     name: str
     splits: dict[str, Split]
     manifest: dict[str, Any]
-    start: Path | None = None  # file of public weights to start from
+    start: Path | None = None  # file of public initial weights
     relevance: Path | None = None  # file of the features' relevances to a network
 
     @property
@@ -70,17 +70,17 @@ class Prepared:
 
     @property
     def has_vocabulary(self) -> bool:
-        """Whether inputs are numbers of words that the training texts decided."""
+        """Return whether inputs are token numbers of a vocabulary from the training texts."""
         return "vocabulary" in self.manifest.get("text", {})
 
     @property
     def classes(self) -> int:
-        """Number of classes that labels tell apart."""
+        """Number of classes."""
         return len(self.manifest["classes"])
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' where there is one."""
+        """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
 
     @property
@@ -93,7 +93,7 @@ def load(name: str, root: Path = Path()) -> Prepared:
     """Read ``data/prepared/NAME``; arrays are memory-mapped, each compared with its digest in the manifest.
 
     Raises:
-        UserError: the data set is not prepared, or a file of it is missing, or is not as it was written.
+        UserError: the data set is not prepared, or a file is missing or has another digest.
     """
     folder = root / PREPARED / name
     about = _manifest(folder)
@@ -113,7 +113,7 @@ def load(name: str, root: Path = Path()) -> Prepared:
             splits[split] = Split(*arrays)
     except FileNotFoundError as problem:
         raise _missing(problem, name) from problem
-    # of bytes that aren't NumPy's it raises whatever they come to
+    # NumPy raises many kinds of exceptions for damaged files
     except (Damaged, OSError, ValueError, EOFError, TypeError, SyntaxError, TokenError) as problem:
         raise UserError(f"{path}: is not what was prepared; {_again(about, name)}") from problem
     _check_shapes(folder, splits, about)
@@ -121,13 +121,13 @@ def load(name: str, root: Path = Path()) -> Prepared:
 
 
 def manifest_here(name: str) -> dict[str, Any] | None:
-    """Manifest of the prepared data set ``name``; None where it isn't prepared here."""
+    """Manifest of the prepared data set ``name``; None if it isn't prepared here."""
     folder = PREPARED / name
     return _manifest(folder) if (folder / MANIFEST).exists() else None
 
 
 def layout(manifest: dict[str, Any]) -> Layout:
-    """Layout of the arrays that a manifest vouches for."""
+    """Layout of the arrays described by a manifest."""
     shape = _input_shape(tuple(manifest["input_shape"]), manifest)
     return Layout(dict(manifest["digests"]), shape, len(manifest["classes"]))
 
@@ -138,7 +138,7 @@ def _input_shape(stored: tuple[int, ...], manifest: dict[str, Any]) -> tuple[int
 
 
 class _Raw(BaseModel):
-    """What is read of a raw data set in a manifest."""
+    """Raw data set in a manifest."""
 
     title: str
     edition: str
@@ -153,7 +153,7 @@ class _Public(BaseModel):
 
 
 class _Text(BaseModel):
-    """What a manifest says of texts: how many tokens their vocabulary has, or whose vectors words are."""
+    """Texts in a manifest: number of tokens of the vocabulary, or name of the word vectors."""
 
     tokens: Count
     vocabulary: Count | None = None
@@ -161,14 +161,14 @@ class _Text(BaseModel):
 
 
 class _Features(BaseModel):
-    """Of examples that are floats."""
+    """Features in a manifest."""
 
     range: tuple[float, float] | None
     clip: bool
 
 
 class _Joined(BaseModel):
-    """Of what was joined with the data."""
+    """Start in a manifest, with its trained row."""
 
     row: str
     data: str
@@ -177,7 +177,7 @@ class _Joined(BaseModel):
 
 
 class _Relevance(_Joined):
-    """What a manifest says of relevances: whose they are, and of how many examples."""
+    """Relevances in a manifest, with their trained row and examples."""
 
     of: Literal["train", "public"]
     examples: Count
@@ -185,7 +185,7 @@ class _Relevance(_Joined):
 
 
 class _Manifest(BaseModel):
-    """What is read of a manifest; it tells people more."""
+    """Fields of a manifest that are read here; it has more for readers."""
 
     classes: Annotated[list[str], Field(min_length=1)]
     counts: dict[Literal["train", "validation", "test", "public"], int]
@@ -201,10 +201,10 @@ class _Manifest(BaseModel):
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What ``manifest.json`` says.
+    """Content of ``manifest.json``.
 
     Raises:
-        UserError: it is missing, or is not what `prepare` writes.
+        UserError: it is missing, or has another form.
     """
     path = folder / MANIFEST
     try:
@@ -230,7 +230,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
             raise UserError(
                 f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"
             )
-        # public examples may be of another data set, with classes of its own
+        # public examples may come from another data set with other classes
         if name != "public" and not 0 <= labels.min() <= labels.max() < len(about["classes"]):
             raise UserError(
                 f"{folder / name}.labels.npy: no labels of its classes; {_again(about, folder.name)}"
@@ -238,7 +238,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
 
 
 def _missing(problem: FileNotFoundError, name: str) -> UserError:
-    # `prepare` names the command that makes it, where that is another one
+    # `prepare` names the right command if another one makes it
     return UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first")
 
 

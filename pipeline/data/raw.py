@@ -1,8 +1,8 @@
-"""``data/raw/NAME`` as `fetch` lays it out, read back.
+"""Reader of ``data/raw/NAME``.
 
-The folder holds the canonical files of the catalogue (archives are unpacked), or copies of a person's own
-files, and ``source.json``: the edition and the files' checksums. Nothing there says where the files came
-from, so a mirror and a download give the same bytes.
+The folder has the canonical files of the catalogue (archives are unpacked), or copies of the user's own
+files, and ``source.json`` with the edition and the files' checksums. It doesn't record where the files came
+from, so a mirror and a download give equal bytes.
 """
 
 import json
@@ -24,7 +24,7 @@ SOURCE = "source.json"
 
 @dataclass(frozen=True)
 class RawSet:
-    """A raw data set as it lies in ``data/raw``, read and checked."""
+    """Raw data set of ``data/raw``, read and compared."""
 
     entry: Entry
     edition: str
@@ -33,19 +33,19 @@ class RawSet:
 
 
 def asked_edition(name: str, settings: Settings) -> str:
-    """The edition that params.yaml asks for."""
+    """Edition declared in params.yaml."""
     made_up = settings.source.kind == SYNTHETIC and name not in settings.own
     return SYNTHETIC if made_up else settings.raw[name].edition
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
-    """What a model needs to know of a raw data set, the catalogue's or one's own."""
+    """Description of a raw data set, the catalogue's or the user's own, as an `Entry`."""
     declaration = settings.own.get(name)
     return catalog.get(settings.raw_set(name)) if declaration is None else sets.entry(name, declaration)
 
 
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
-    """Describe the files in ``folder`` in its ``source.json``; return their digests by name."""
+    """Write the ``source.json`` of the files in ``folder``; return their digests by name."""
     files = {
         path.relative_to(folder).as_posix(): digest_file(path)
         for path in sorted(folder.rglob("*"))
@@ -57,10 +57,10 @@ def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
 
 
 def read_source(folder: Path, again: str) -> tuple[str, dict[str, str]]:
-    """The edition of the files in ``folder``, and their digests by name, as `write_source` wrote them.
+    """Edition and digests by name of the files in ``folder``, from its ``source.json``.
 
     Raises:
-        UserError: there is nothing, or something else; ``again`` is the command that mends it.
+        UserError: the file is missing or damaged; ``again`` is the command that makes it anew.
     """
     try:
         source = json.loads((folder / SOURCE).read_bytes())
@@ -72,10 +72,10 @@ def read_source(folder: Path, again: str) -> tuple[str, dict[str, str]]:
 
 
 def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
-    """Read ``data/raw/NAME`` after checking that it holds the right bytes of the edition asked for.
+    """Read ``data/raw/NAME`` after comparing its bytes with the declared edition.
 
     Raises:
-        UserError: it doesn't; the line says what to run.
+        UserError: they differ; the message has the command to run.
     """
     entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
     edition, files = read_source(folder, again)
@@ -87,7 +87,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     layout, declaration = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
     if declaration is not None and declared.digest_of(files) != declaration.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
-    # Official files must be the catalogue's; of the others only source.json knows.
+    # Official files must have the catalogue's checksums, others those of source.json.
     expected = files if declaration else {file.name: file.checksum for file in layout.files}
     for below, checksum in expected.items():
         path = folder / below

@@ -1,7 +1,7 @@
-"""Where the official raw files come from: their publishers' addresses, or a folder that mirrors them.
+"""Sources of the official raw files: their publishers' addresses, or a folder that mirrors them.
 
-A file is recognised by its size and checksum alone, before anything may use it, so that where it came from
-can't change a result; its name and the folders in the catalogue only say where to look.
+A file is identified by size and checksum before any use, so its source can't change a result; names, and the
+folders in the catalogue, only say where to look.
 """
 
 import hashlib
@@ -18,21 +18,21 @@ from pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
 from pipeline.errors import UserError, reading
 from pipeline.files import locked, writing
 
-TIMEOUT = 30.0  # seconds without a single byte before a connection counts as dropped
+TIMEOUT = 30.0  # seconds without data before a connection counts as dropped
 RETRIES = 3  # of one address
 
 
 class Unavailable(Exception):
-    """A file is nowhere to be had; the text says what was tried."""
+    """A file is not available anywhere; the text has the attempts."""
 
 
 def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
-    """Download the canonical files of ``edition``, or an archive of them, and put them into ``target``.
+    """Download the canonical files of ``edition``, or an archive of them, into ``target``.
 
     ``downloads`` is a folder that keeps downloaded files between commands.
 
     Raises:
-        UserError: no address gave the right bytes; the line has the result of each address.
+        UserError: no address gave the right bytes; the message has the result of each address.
     """
     if not edition.bases and not edition.archives:
         raise UserError(
@@ -50,10 +50,10 @@ def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Pat
 
 
 def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
-    """Put the canonical files of ``edition``, or those in an archive, from ``folder`` into ``target``.
+    """Copy the canonical files of ``edition``, or those in an archive, from ``folder`` into ``target``.
 
     Raises:
-        UserError: a file is missing, wrong or of another edition; the line names it.
+        UserError: a file is missing, wrong or of another edition; the message names it.
     """
     if not folder.is_dir():
         raise UserError(
@@ -74,11 +74,11 @@ def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> N
 def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], target: Path) -> None:
     """Put the canonical files into ``target``, one by one or out of an archive.
 
-    ``find`` gives a path at which a file lies, from the addresses that it has, or raises `Unavailable`.
+    ``find`` returns the path of a file, from its addresses, or raises `Unavailable`.
 
     Raises:
-        Unavailable: some file, and every archive.
-        UserError: what was found is something else, or ``target`` can't be written.
+        Unavailable: a file and every archive are unavailable.
+        UserError: a file is wrong, or ``target`` can't be written.
     """
     problems = []
     try:
@@ -102,10 +102,10 @@ def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], targ
 
 
 def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
-    """Bring ``file`` into ``folder`` from the first address that has these very bytes; returns its path.
+    """Download ``file`` into ``folder`` from the first address with its bytes; return its path.
 
     Raises:
-        Unavailable: no address gave these bytes; the text says what each of them did.
+        Unavailable: no address gave these bytes; the text has the result of each.
         UserError: the folder can't be written.
     """
     problems = []
@@ -122,17 +122,17 @@ def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
 
 
 def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:
-    """Where a file called ``name`` exists in a mirror, likeliest place first."""
+    """Existing paths of a file called ``name`` in a mirror, the likeliest first."""
     return (path for place in entry.folders if (path := folder / place / name).is_file())
 
 
 def _find(entry: Entry, file: File, folder: Path) -> Path | None:
-    """A place in a mirror that holds exactly these bytes."""
+    """Path in a mirror of a file with exactly these bytes."""
     return next((path for path in _places(entry, file.name, folder) if _fault_at(path, file) is None), None)
 
 
 def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
-    """Why a mirror doesn't serve: what lies there is wrong, or nothing does."""
+    """Reason why a mirror can't be used: a wrong file, or none."""
     lacking = next(file for file in edition.files if _find(entry, file, folder) is None)
     for file in (lacking, *(archive.file for archive in edition.archives)):
         for path in _places(entry, file.name, folder):
@@ -146,10 +146,10 @@ def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
 
 
 def extract(archive: Path, described: Archive, files: Sequence[File], target: Path) -> None:
-    """Take exactly ``files`` out of an archive into the folder ``target`` and check them.
+    """Extract exactly ``files`` from an archive into the folder ``target`` and check them.
 
     Members are found by their catalogued names and written under our own, so no path in the archive, no link
-    and no other member is ever followed.
+    and no other member is followed.
 
     Raises:
         UserError: the archive is corrupt or lacks a file, or ``target`` can't be written.
@@ -169,7 +169,7 @@ def extract(archive: Path, described: Archive, files: Sequence[File], target: Pa
 
 
 def _put(content: bytes, source: str, target: Path, expected: File) -> None:
-    """Write what was read from ``source``, which must be ``expected``."""
+    """Write content from ``source`` after comparing it with ``expected``."""
     if wrong := _fault(content, expected):
         raise UserError(f"{source}: wrong file: {wrong}")
     with writing(target):
@@ -177,7 +177,7 @@ def _put(content: bytes, source: str, target: Path, expected: File) -> None:
 
 
 def _fault_at(path: Path, expected: File) -> str | None:
-    """What is wrong with ``path`` as a copy of ``expected``; None when nothing is."""
+    """Difference of the file at ``path`` from ``expected``; None if there is none."""
     with reading(path):
         if (size := path.stat().st_size) != expected.size:
             return f"{size} bytes instead of {expected.size}"

@@ -1,11 +1,11 @@
-"""Which examples go into which split: a declared rule, and the check that no example is in two.
+"""Rule of the splits, and the check that no example is in two of them.
 
-The rule. The seed permutes the official training part. Public examples are taken first: the first ``count``,
-in permuted order, whose content occurs nowhere else in the private raw data set. Then train and validation
-take their counts from what is left, in the same order. Test is the whole official test part. So no public
-example equals a private one, even where an official set repeats itself. Passing an example over looks at
-private data, which no epsilon covers, so the manifest says how many there were; MNIST and CIFAR-10 with their
-public sets have none.
+The seed permutes the official training part. Public examples are taken first: the first ``count``, in
+permuted order, whose content occurs nowhere else in the private raw data set. Then train and validation take
+their counts from the rest, in the same order. Test is the whole official test part. So no public example
+equals a private one, even if an official set has duplicates. Passing over an example uses private data, which
+no epsilon covers, so the manifest has the number of such examples; MNIST and CIFAR-10 with their public sets
+have none.
 """
 
 from collections import Counter
@@ -25,13 +25,13 @@ RULE = (
     "permutation; test: the whole official test part"
 )
 
-# (raw data set, part) -> one key for each example; equal keys mean equal contents
+# by raw data set and part: one key for each example; equal keys mean equal contents
 Keys = Mapping[tuple[str, str], Sequence[bytes]]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The examples of a split, by their positions in a part of a raw data set."""
+    """Examples of a split, by their positions in a part of a raw data set."""
 
     raw: str
     part: str
@@ -39,17 +39,17 @@ class Selection:
 
     @property
     def members(self) -> set[tuple[str, str, int]]:
-        """Each example by its raw data set, part and position."""
+        """Raw data set, part and position of each example."""
         return {(self.raw, self.part, index) for index in self.indices.tolist()}
 
     def contents(self, keys: Keys) -> list[bytes]:
-        """Each example's content key."""
+        """Content key of each example."""
         part_keys = keys[self.raw, self.part]
         return [part_keys[index] for index in self.indices]
 
 
 def content_keys(inputs: np.ndarray) -> list[bytes]:
-    """A key for each image or text; two are equal exactly when the contents are."""
+    """Keys of images or texts; two are equal exactly if the contents are."""
     contents = (each.encode() if isinstance(each, str) else each.tobytes() for each in inputs)
     return [blake2b(content, digest_size=16).digest() for content in contents]
 
@@ -58,15 +58,15 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
     """Apply the rule.
 
     Args:
-        name: of the data set, for messages.
-        data: the declared sizes and seed.
-        keys: of both parts of the private raw data set, and of the public one's.
+        name: name of the data set, for messages.
+        data: declared sizes and seed.
+        keys: content keys of both parts of the private raw data set, and of the public part.
 
     Returns:
-        The splits, and how many public candidates were passed over.
+        The splits, and the number of public candidates that were passed over.
 
     Raises:
-        UserError: a declared size doesn't fit; the line says what is there.
+        UserError: a declared size doesn't fit; the message has the available number.
     """
     public = data.public
     same_set = data.raw == public.raw
@@ -77,7 +77,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
 
     private = Counter([*keys[data.raw, "train"], *keys[data.raw, "test"]])
     occurs = np.array([private[keys[public.raw, public.part][index]] for index in candidates])
-    fit = np.flatnonzero(occurs <= (1 if same_set else 0))  # one of one's own occurs once, as itself
+    fit = np.flatnonzero(occurs <= (1 if same_set else 0))  # in the same set, each occurs once as itself
     if len(fit) < public.count:
         raise UserError(
             f"{PARAMS}: data.{name}.public.count: {public.count}, but of the {public.part} part of "
@@ -116,7 +116,7 @@ def check_disjoint(selections: Mapping[str, Selection], keys: Keys) -> None:
 
 
 def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dict[str, int]]:
-    """How often contents repeat: examples too many within each split, contents that two splits share."""
+    """Numbers of repeated contents: surplus examples within each split, contents that two splits share."""
     contents = {split: chosen.contents(keys) for split, chosen in selections.items()}
     return {
         "within": {split: len(each) - len(set(each)) for split, each in contents.items()},
@@ -128,8 +128,8 @@ def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dic
 
 
 def _permutation(count: int, seed: int) -> np.ndarray:
-    """A permutation of ``range(count)`` from raw PCG64 output.
+    """Permutation of ``range(count)`` from raw PCG64 output.
 
-    NumPy promises that stream for ever; `Generator.permutation` may change between versions.
+    NumPy guarantees this stream forever; `Generator.permutation` may change between versions.
     """
     return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable")

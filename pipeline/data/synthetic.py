@@ -1,11 +1,11 @@
-"""The source `synthetic`: files the project makes itself, in the official formats.
+"""Source `synthetic`: raw files made by this project, in the official formats.
 
-They let the whole pipeline run anywhere, and are learnable but not trivial. An image is its class's coarse
-pattern, shifted by up to `SHIFT` pixels, faded, mixed with another class's pattern and covered with noise; a
-news text draws most words from all classes' vocabulary and some from its own class's. The public sets, KMNIST
-and CIFAR-100, have patterns of a finer grain than the private ones.
+With them the whole pipeline runs anywhere; they are learnable but not trivial. An image is its class's coarse
+pattern, shifted by up to `SHIFT` pixels, faded, mixed with another class's pattern and covered with noise. A
+news text draws most words from a vocabulary of all classes and some from its own class's. The public sets,
+KMNIST and CIFAR-100, have patterns of a finer grain than the private ones.
 
-Same bytes everywhere: only integer arithmetic on raw PCG64 output, which NumPy promises never to change, and
+Files have equal bytes everywhere: only integer arithmetic on raw PCG64 output, which NumPy guarantees, and
 gzip files without compression, because compressors differ between zlib versions.
 """
 
@@ -26,18 +26,18 @@ SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15
 COMMON_WORDS = 600
 CLASS_WORDS = 150
 OWN_SHARE = 30  # percent of words drawn from the text's own class
-OTHER_SHARE = 15  # percent drawn from some class, whichever
+OTHER_SHARE = 15  # percent drawn from a random class
 
 
 def write(entry: Entry, train: int, test: int, folder: Path) -> None:
-    """Write files of ``entry``'s official names and format with the given numbers of examples.
+    """Write files with ``entry``'s official names and format, with the given numbers of examples.
 
     Raises:
         UserError: ``folder`` can't be written.
     """
     official = entry.editions[OFFICIAL]
     for number, (files, count) in enumerate(((official.train, train), (official.test, test))):
-        # Patterns come from the seed alone; each part draws its examples from a stream of its own.
+        # patterns come from the seed alone; each part draws its examples from a separate stream
         draws = np.random.PCG64([_seed(entry), 1 + number])
         labels = _labels(count, len(entry.classes), draws)
         if entry.shape is None:
@@ -54,7 +54,7 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
 
 
 def _seed(entry: Entry) -> int:
-    """Seed of a data set's patterns, another one for each."""
+    """Seed of a data set's patterns."""
     return SEEDS.get(entry.key) or int.from_bytes(hashlib.sha256(entry.key.encode()).digest()[:8], "big")
 
 
@@ -70,7 +70,7 @@ def _labels(count: int, classes: int, draws: np.random.PCG64) -> np.ndarray:
 
 
 def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
-    """One smooth pattern a class, (classes, C, H, W) from 0 to 255."""
+    """Smooth patterns of the classes, (classes, C, H, W) from 0 to 255."""
     grain, (channels, height, width) = FINE_GRAIN.get(entry.key, GRAIN), shape
     draws = np.random.PCG64([_seed(entry), 0])
     cells = 255 * _integers(draws, 2, len(entry.classes), channels, -(-height // grain), -(-width // grain))
@@ -81,14 +81,14 @@ def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _images(patterns: np.ndarray, labels: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
-    """One image a label: uint8 (N, C, H, W)."""
+    """Images of the labels: uint8 (N, C, H, W)."""
     count, shape = len(labels), patterns.shape[1:]
     other = _integers(draws, len(patterns), count)
     strength = 80 + _integers(draws, 100, count)  # of the class's pattern, in 256ths
     disturbance = _integers(draws, 80, count)  # of the other one
     shifts = _integers(draws, 2 * SHIFT + 1, count, 2) - SHIFT
     images = np.empty((count, *shape), np.uint8)
-    for index in range(count):  # one at a time: a whole set of int64 noise would not fit in small memories
+    for index in range(count):  # one at a time, because int64 noise of all images needs much memory
         mixed = (strength[index] * patterns[labels[index]] + disturbance[index] * patterns[other[index]]) >> 8
         noise = _integers(draws, 96, *shape)
         images[index] = np.minimum(np.roll(mixed, tuple(shifts[index]), (1, 2)) + noise, 255)
@@ -96,12 +96,12 @@ def _images(patterns: np.ndarray, labels: np.ndarray, draws: np.random.PCG64) ->
 
 
 def _idx(array: np.ndarray) -> bytes:
-    """An idx file of unsigned bytes."""
+    """Content of an idx file of unsigned bytes."""
     return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
 def _gzip(content: bytes) -> bytes:
-    """A gzip file of stored blocks, with no time and no name in it (RFC 1951, 3.2.4 and RFC 1952)."""
+    """Content of a gzip file of stored blocks, without time and name (RFC 1951, 3.2.4 and RFC 1952)."""
     blocks = [content[start : start + 65535] for start in range(0, len(content), 65535)]
     body = b"".join(
         struct.pack("<BHH", number == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block
@@ -112,21 +112,21 @@ def _gzip(content: bytes) -> bytes:
 
 
 def _cifar(images: np.ndarray, labels: np.ndarray, files: int, *, coarse: bool) -> list[bytes]:
-    """So many binary CIFAR files, as even as can be; the coarse label of CIFAR-100 is the fine over five."""
+    """Contents of ``files`` binary CIFAR files; the coarse label of CIFAR-100 is the fine one over five."""
     fine = labels.astype(np.uint8)[:, None]
     rows = np.hstack([*([fine // 5] if coarse else []), fine, images.reshape(len(images), -1)])
     return [some.tobytes() for some in np.array_split(rows, files)]
 
 
 def _words(count: int, draws: np.random.PCG64) -> list[str]:
-    """Pronounceable words; the same one may come twice."""
+    """Pronounceable words, possibly with repetitions."""
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     lengths = 2 + _integers(draws, 2, count)
     return ["".join(syllables[i] for i in _integers(draws, len(syllables), length)) for length in lengths]
 
 
 def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int, classes: int) -> bytes:
-    """AG News rows: class from 1, title, description, every field quoted."""
+    """Rows of AG News: class from 1, title, description, every field quoted."""
     words = np.random.PCG64([seed, 0])
     common = _words(COMMON_WORDS, words)
     class_words = [_words(CLASS_WORDS, words) for _ in range(classes)]
@@ -134,7 +134,7 @@ def _csv(labels: np.ndarray, draws: np.random.PCG64, seed: int, classes: int) ->
     for label in labels:
         length = 12 + int(_integers(draws, 28, 1)[0])
         lot = _integers(draws, 100, length)
-        # The smaller of two draws: low ranks come up more often, as in real text.
+        # the smaller of two draws, so that low ranks are more frequent, as in real text
         rank = _integers(draws, 1 << 16, 2, length).min(axis=0)
         stray = _integers(draws, classes, length)
         text = []

@@ -1,8 +1,8 @@
-"""Texts to numbers with torchtext 0.6, the version the papers' text experiments were written for.
+"""Encoding of texts with torchtext 0.6, the version behind the papers' text experiments.
 
-To token numbers of a vocabulary, which is the training split's own words, as in those papers: it is computed
-on private text without noise, so no epsilon covers it, and the manifest says so. Or to public word vectors,
-with which no private text decides what words there are.
+Either into token numbers of a vocabulary of the training split's words, as in those papers: it is computed on
+private text without noise, so no epsilon covers it, and the manifest notes this. Or into public word vectors;
+then no private text decides the vocabulary.
 """
 
 from collections import Counter
@@ -26,21 +26,21 @@ NOTE = "computed on the private training texts without noise: not covered by any
 
 @dataclass(frozen=True)
 class Encoder:
-    """A vocabulary and the length that every text is cut or padded to."""
+    """Vocabulary, and the length to which every text is cut or padded."""
 
     tokens: int
     vocabulary: tuple[str, ...]  # in the order of their numbers, with padding and unknown
 
     @classmethod
     def of(cls, texts: Iterable[str], settings: Text) -> Self:
-        """The vocabulary of ``texts``: their most frequent tokens, ties in alphabetical order."""
+        """Encoder whose vocabulary is the most frequent tokens of ``texts``, ties in alphabetical order."""
         counts = Counter(token for text in texts for token in get_tokenizer(TOKENIZER)(text))
         vocabulary = Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>"))
         return cls(settings.tokens, tuple(vocabulary.itos))
 
     @classmethod
     def read(cls, content: bytes, tokens: int) -> Self:
-        """The encoder whose vocabulary `write` wrote, cutting texts to ``tokens``."""
+        """Encoder with a vocabulary written by `write`, for texts of ``tokens`` tokens."""
         return cls(tokens, tuple(content.decode().split("\n")[:-1]))
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
@@ -54,7 +54,7 @@ class Encoder:
         return encoded
 
     def write(self, path: Path) -> dict[str, Any]:
-        """Write the vocabulary, one token a line in the order of their numbers; return what to say of it."""
+        """Write the vocabulary, one token per line in order of their numbers; return its manifest entry."""
         write_text(path, "".join(f"{token}\n" for token in self.vocabulary))
         return {
             "tokenizer": f"torchtext 0.6.0 {TOKENIZER}",
@@ -67,13 +67,13 @@ class Encoder:
 
 @dataclass(frozen=True)
 class VectorEncoder:
-    """Public word vectors by name, and the length that every text is cut or padded to."""
+    """Public word vectors by name, and the length to which every text is cut or padded."""
 
     tokens: int
     vectors: str
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
-        """Vectors, float32 (N, 1, tokens, E), of a text's first words that have one; zeros where it ended."""
+        """Vectors, float32 (N, 1, tokens, E), of a text's first words with a vector; zeros after its end."""
         tokenize = get_tokenizer(TOKENIZER)
         rows, table = word_vectors.load(self.vectors)
         encoded = np.zeros((len(texts), 1, self.tokens, table.shape[1]), np.float32)
@@ -83,7 +83,7 @@ class VectorEncoder:
         return encoded
 
     def about(self) -> dict[str, Any]:
-        """What to say of it."""
+        """Manifest entry of the encoding."""
         origin = word_vectors.VECTORS[self.vectors]
         return {
             "tokenizer": f"torchtext 0.6.0 {TOKENIZER}",

@@ -1,7 +1,7 @@
-"""Public word vectors, each from the Python package that brings them.
+"""Public word vectors, from installed Python packages.
 
-A text becomes the vectors of its words. Which words there are, and what they mean, then comes from public
-text alone, so that no private text decides the vocabulary.
+A text becomes the vectors of its words. The vocabulary then comes from public text alone, and no private text
+decides it.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from pipeline.files import Damaged, check_file
 
 @dataclass(frozen=True)
 class Vectors:
-    """A table of word vectors in an installed package, pinned by its bytes."""
+    """Table of word vectors in an installed package, with checksums."""
 
-    package: str  # as pip calls it
+    package: str  # name for pip
     version: str
-    # files below the site's packages, each with its sha256
+    # files of the package, each with its sha256
     words: tuple[str, str]  # parquet, a word a row in its first column
     table: tuple[str, str]  # npy, a vector a row
     about: str
@@ -47,12 +47,12 @@ VECTORS = {
 
 @cache
 def load(name: str) -> tuple[dict[str, int], np.ndarray]:
-    """The row of each word in the table, and the table (words, dimensions), float32 and memory-mapped.
+    """Row of each word in the table, and the table (words, dimensions), float32 and memory-mapped.
 
     Raises:
-        UserError: the package isn't installed in the version that is meant, or its files are others.
+        UserError: the package isn't installed in this version, or its files have other checksums.
     """
-    import pandas as pd  # only here: every command would wait for it
+    import pandas as pd  # here, because every command would wait for it
 
     vectors = VECTORS[name]
     asked = f"{vectors.package}=={vectors.version}"
@@ -71,7 +71,7 @@ def load(name: str) -> tuple[dict[str, int], np.ndarray]:
 
 
 def _checked(path: Path, digest: str, asked: str) -> Path:
-    """A package's file, if it has the bytes that are meant."""
+    """Path of a package's file after a comparison of its checksum."""
     again = f"run `pip install --force-reinstall {asked}`"
     with reading(path, again):
         try:

@@ -1,1 +1,1 @@
-"""What made a number, and whether what is here would make it again."""
+"""Origin of each result, and comparison with the present settings, data and code versions."""

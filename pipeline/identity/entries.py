@@ -1,8 +1,8 @@
 """`reports/identity.json`: for every DVC stage a digest of the settings and versions behind its results.
 
-The stage `identity` writes it anew whenever params.yaml or any code changes, in about a second. Every other
-stage has its own entry as a parameter, so that DVC runs those alone whose entry moved. What data a stage
-reads DVC sees for itself. Ledgers have no version: `dprepro verify` computes them anew.
+The stage `identity` writes it anew after each change of params.yaml or code, in about a second. Every other
+stage has its own entry as a parameter, so DVC runs only stages with a changed entry. DVC itself compares the
+data that a stage reads. Ledgers have no version, because `dprepro verify` computes them anew.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def write(settings: Settings) -> Path:
-    """Write every stage's entry; returns the path."""
+    """Write the entries of all stages and return the path."""
     write_json(PATH, entries(settings))
     return PATH
 
 
 def entries(settings: Settings) -> dict[str, Any]:
-    """Digests by stage, and by its key where a stage has several."""
+    """Digests by stage, and by key if a stage has several."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
     unlinked = {
@@ -53,7 +53,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
         "evaluate": {key: [versions.MEASURING] for key in rows},
         "ledger": {
-            # searches that name a row which doesn't name them are in its ledger too
+            # a row's ledger also has the searches that name the row though the row doesn't name them
             key: [row.search, searched[key], *unlinked.get(key, ())]
             for key, row in rows.items()
         },
@@ -63,7 +63,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         },
         "account": {key: [settings.account_digest(key)] for key in settings.accounts},
     }
-    # what speaks to people counts byte by byte
+    # pages depend on every byte of their texts and code
     lines = {key: line.model_dump(mode="json") for key, line in settings.lines.items()}
     words = [
         _bytes_of("reporting"),
@@ -75,20 +75,20 @@ def entries(settings: Settings) -> dict[str, Any]:
         ],
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
-    beside = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
+    summaries = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
     here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, plans, searched, words, here, beside]),
+        "report": digest_json([lines, plans, searched, words, here, summaries]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 
 
 def _searched(row: Row) -> str | None:
-    """Digest of what a row's search recorded; what it spent is in the row's ledgers."""
+    """Digest of a row's search record, whose spending is in the row's ledgers."""
     path = records.search_path(row.search) if row.search else None
     return digest_file(path) if path and path.exists() else None
 
@@ -98,13 +98,13 @@ def _trained_by(row: Row) -> dict[str, int]:
 
 
 def _fetched(settings: Settings, name: str) -> list[Any]:
-    """Official files are known by their checksums, from wherever; made-up ones by what makes them."""
+    """Identity of a raw data set: its declaration with checksums; the generator's version if synthetic."""
     made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
     return [settings.raw[name].model_dump(mode="json"), *made_up]
 
 
 def _bytes_of(room: str) -> str:
-    """One digest of a room's files, without bytecode, of which a killed import leaves half a file."""
+    """Digest of a room's files without bytecode, which a killed import leaves incomplete."""
     files = PACKAGE.joinpath(room).rglob("*")
     return digest_files(
         PACKAGE, [path for path in files if path.is_file() and "__pycache__" not in path.parts]

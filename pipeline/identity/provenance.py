@@ -13,14 +13,14 @@ PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting
 
 
 def revision() -> tuple[str | None, bool | None]:
-    """The last commit of code or settings in the checkout this runs from, and whether code is uncommitted.
+    """Last commit of code or settings in this checkout, and whether code is uncommitted.
 
-    Commits of results alone don't count: a clone that trains makes them, and may be thrown away. Neither do
-    other uncommitted changes: settings and data have digests of their own, and every run writes results.
-    Both are None outside a checkout (an unpacked archive, an installed package) and where git is missing.
+    Commits of results don't count, because every training makes some and its clone may be thrown away. Other
+    uncommitted files don't count either: settings and data have digests, and every run writes results. Both
+    values are None outside a checkout (an unpacked archive, an installed package) and without git.
     """
-    # An installed package can lie inside somebody else's checkout (`.venv` in a project): the prefix, empty
-    # only at the top of a checkout, tells the two apart.
+    # an installed package can lie inside another checkout (`.venv` in a project); the prefix is empty only at
+    # the top of a checkout
     prefix = _git("rev-parse", "--show-prefix")
     commit = _git("log", "-1", "--format=%H", "--", *CODE, str(PARAMS))
     if prefix is None or prefix.strip() or not commit:
@@ -30,14 +30,14 @@ def revision() -> tuple[str | None, bool | None]:
 
 
 def is_lost(revision: str) -> bool:
-    """Whether this checkout, with all its history, hasn't the commit; False where git can't tell."""
+    """Return whether this checkout with its full history lacks the commit; False if git doesn't know."""
     if _git("cat-file", "-e", f"{revision}^{{commit}}") is not None:
         return False
     return (_git("rev-parse", "--is-shallow-repository") or "").strip() == "false"
 
 
 def deleted_files(folder: Path) -> dict[Path, str]:
-    """Files that git once had in ``folder`` and has no longer, each with the last commit that has it."""
+    """Deleted files that git has in the history of ``folder``, with the last commit that has each."""
     listed = _git(
         *("log", "--diff-filter=D", "--name-only", "--relative", "--format=:%H", "--", str(folder)),
         folder=Path(),
@@ -52,14 +52,14 @@ def deleted_files(folder: Path) -> dict[Path, str]:
 
 
 def committed_text(path: Path, commit: str) -> str | None:
-    """Text of a file below the working folder at a commit; None where git can't tell."""
+    """Text of a file below the working folder at a commit; None if git doesn't have it."""
     return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that compute; those not installed are left out.
+    """Versions of Python and of the installed packages that compute.
 
-    An installed `dprepro` has no `revision`, and is known by its version alone.
+    An installed `dprepro` has no `revision`, so its version identifies it.
     """
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -71,8 +71,8 @@ def versions() -> dict[str, str]:
 
 
 def _git(*arguments: str, folder: Path | None = None) -> str | None:
-    """What git prints, or None when it can't tell."""
-    # Without optional locks, so that rows which end together don't stop each other or the user's own git.
+    """Output of a git command, or None if it fails."""
+    # without optional locks, so that rows that end together don't block each other or the user's own git
     command = ["git", "-C", str(folder or PIPELINE.parent), "--no-optional-locks", *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout

@@ -1,4 +1,4 @@
-"""Comparison of a trained replica with the settings, data, versions and frozen tensors that are here."""
+"""Comparison of a trained replica with the present settings, data, versions and frozen tensors."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -25,26 +25,26 @@ class Declared:
 
 @dataclass(frozen=True)
 class Standing:
-    """A row as it is declared here, and the data there are for it."""
+    """A declared row and its present data: the reference for valid replicas."""
 
     row: Row
     data: Layout | None  # of the prepared data; None: not prepared here, arrays are not compared
-    declared: Declared | None = None  # compared in place of arrays; None: not compared
+    declared: Declared | None = None  # compared instead of arrays; None: not compared
 
     @classmethod
     def here(cls, key: str, settings: Settings) -> Self:
-        """The row ``key`` with its prepared data; with their declaration where they aren't prepared."""
+        """Reference for the row ``key``: its prepared data, or their declaration if they aren't prepared."""
         row, data = settings.rows[key], settings.split(settings.rows[key].data)
         edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
         declared = Declared(settings.data_digest(row.data), data.train, edition)
         return cls(row, layout_here(row.data, settings), declared)
 
     def of(self, run: Run | None) -> tuple[Trained, ...]:
-        """The replicas of a run that stand; none where nothing ran."""
+        """Valid replicas of a run; none without a run."""
         return tuple(replica for replica in run.replicas if not self.why_not(run, replica)) if run else ()
 
     def why_not(self, run: Run, replica: Trained) -> str | None:
-        """Why a replica would be trained anew; None: it stands."""
+        """Reason why a replica is not valid and would be trained anew; None: it is valid."""
         return (
             self.misdeclared(run, replica)
             or self.other_data(run, replica)
@@ -53,13 +53,13 @@ class Standing:
         )
 
     def differs(self, run: Run, replica: Trained) -> str | None:
-        """Why a replica's weights don't fit what is here, whatever version trained them; None: they do."""
+        """Reason why a replica's weights, of any version, don't fit the present row; None: they fit."""
         return (
             self.misdeclared(run, replica) or self.other_data(run, replica) or self.other_frozen(run, replica)
         )
 
     def misdeclared(self, run: Run, replica: Trained) -> str | None:
-        """What params.yaml says differently now."""
+        """'settings' if params.yaml declares the replica differently now; None: it doesn't."""
         try:
             model = Model.model_validate(run.model)
             settings = type(self.row.resolved[0]).recorded(replica.settings)
@@ -75,7 +75,7 @@ class Standing:
         return None
 
     def other_data(self, run: Run, replica: Trained) -> str | None:
-        """'data' where it was trained on other arrays, or on data that were declared otherwise."""
+        """'data' if the replica was trained on other arrays, or on data with another declaration."""
         origin = run.origin(replica)
         if self.data is not None:
             same = origin.data == self.data.digests
@@ -83,14 +83,15 @@ class Standing:
             return None
         elif origin.declared is not None:
             same = origin.declared == self.declared.digest
-        else:  # trained before that was noted
+        else:  # trained before the digest was recorded
             same = (origin.examples, origin.edition) == (self.declared.examples, self.declared.edition)
         return None if same else "data"
 
     def other_frozen(self, run: Run, replica: Trained) -> str | None:
-        """'frozen tensors' where the model's `build` gives others now, such as from a file that was replaced.
+        """'frozen tensors' if the model's `build` gives others now, for example from a replaced file.
 
-        Only where the replica has some and its data are here, which say how large the network is.
+        Compared only if the replica has some and its data are here, because the data set the size of the
+        network.
         """
         if not replica.frozen or self.data is None:
             return None
@@ -101,7 +102,7 @@ class Standing:
         return None if same_fingerprint(here, replica.frozen) else "frozen tensors"
 
     def other_version(self, run: Run, replica: Trained) -> str | None:
-        """Which version has changed since: 'method version' or 'model version'."""
+        """Version that has changed since: 'method version' or 'model version'."""
         made_by = run.origin(replica).made_by
         here = versions.training(self.row.method, self.row.model.name)
         return next((f"{part} version" for part in here if made_by.get(part) != here[part]), None)
@@ -120,5 +121,5 @@ def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Layout)
 
 
 def measured_otherwise(replica: Evaluated) -> bool:
-    """Whether another version of measuring measured it."""
+    """Return whether the replica was measured by another version of the measuring code."""
     return replica.measured_by != versions.MEASURING

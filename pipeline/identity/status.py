@@ -1,4 +1,4 @@
-"""What stands, what there is to do and why, in a few lines: what `dvc status` says in thousands."""
+"""Summary of valid results, missing results and the reasons, in a few lines."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from pipeline.identity.standing import measured_otherwise
 from pipeline.params import Settings
 from pipeline.results import records
 
-NAMED = 5  # rows that a line names
+NAMED = 5  # rows named in a line
 MOST = 8  # lines of reasons
 
 
 @dataclass(frozen=True)
 class Status:
-    """Rows by what there is to do for them; each is in one place alone."""
+    """Rows by their missing work; each row is in one field only."""
 
-    stand: tuple[str, ...]  # trained, measured and accounted for as params.yaml and the code here have it
+    stand: tuple[str, ...]  # trained, measured and accounted for by the present settings and code
     waiting: tuple[str, ...]  # for a GPU
     untrained: tuple[str, ...]  # some or all replicas never ran
-    changed: dict[str, tuple[str, ...]]  # by why replicas that ran don't stand
+    changed: dict[str, tuple[str, ...]]  # by the reason why replicas are invalid
     unmeasured: tuple[str, ...]
     unaccounted: tuple[str, ...]
-    accounts: tuple[int, int]  # those that have a ledger of these settings, and all
+    accounts: tuple[int, int]  # number with a valid ledger, and of all
 
 
 def status(settings: Settings, gpu: bool) -> Status:
-    """Compare what was kept with what is declared; reads records alone, and so no weights and no data.
+    """Compare recorded results with declared ones, without weights and data.
 
     Args:
         settings: all settings.
-        gpu: whether there is one here.
+        gpu: whether this machine has a GPU.
 
     Raises:
-        UserError: a record is none.
+        UserError: a record is damaged.
     """
     planned = {each.row: each for each in plan(settings, gpu)}
     waiting = [key for key, each in planned.items() if each.waits]
@@ -60,7 +60,7 @@ def status(settings: Settings, gpu: bool) -> Status:
 
 
 def lines(rows: Status) -> Iterator[str]:
-    """At most twenty: a count of each kind, some of its rows, and the command that does it."""
+    """At most twenty lines: a count of each kind, some of its rows, and the command for the missing work."""
     yield f"{len(rows.stand)} rows stand"
     for keys, what in (
         (rows.waiting, "wait for a GPU"),
@@ -84,7 +84,7 @@ def _named(keys: Iterable[str]) -> str:
 
 
 def lacks_measuring(key: str) -> bool:
-    """Whether weights of a row were measured by nobody, or by another version of measuring."""
+    """Return whether a row has weights without accuracies by the present version of measuring."""
     evaluation = records.read_evaluation(key)
     if evaluation is None or records.unmeasured(key):
         return True

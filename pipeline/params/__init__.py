@@ -1,4 +1,4 @@
-"""params.yaml -> frozen, strict models."""
+"""Checked, frozen models of params.yaml."""
 
 from pipeline.models.model import Model
 from pipeline.params.own import (

@@ -1,4 +1,4 @@
-"""One more entry for params.yaml, whose other lines, comments too, stay as they are."""
+"""Additions to params.yaml that leave its other lines and comments unchanged."""
 
 import re
 from pathlib import Path
@@ -16,13 +16,13 @@ from pipeline.params.settings import PARAMS, Settings, pick
 
 
 class Adding:
-    """The text of params.yaml, with entries added and not yet written."""
+    """Text of params.yaml with added entries, before it is written."""
 
     def __init__(self, path: Path = PARAMS):
-        """``path``: of params.yaml.
+        """``path``: params.yaml.
 
         Raises:
-            UserError: it can't be read, or isn't a mapping of sections.
+            UserError: the file can't be read, or isn't a mapping of sections.
         """
         with reading(path, "run this in the folder that holds params.yaml"):
             self._read = path.read_bytes()
@@ -39,10 +39,10 @@ class Adding:
         self._expected: dict[str, Any] = dict(content)
 
     def refuse(self, name: str, *sections: str) -> None:
-        """Make sure that ``name`` can be a key, and that none of these other sections has it.
+        """Make sure that ``name`` is a valid key and is in none of these sections.
 
         Raises:
-            UserError: it can't, or one has.
+            UserError: it is invalid or taken.
         """
         if not re.fullmatch(KEY, name):
             raise UserError(f"{name!r}: no key; allowed: small letters and digits, with hyphens between them")
@@ -51,22 +51,22 @@ class Adding:
                 raise UserError(f"{self.path}: {section}.{name}: is there already; allowed: another name")
 
     def entry(self, section: str, name: str, text: str) -> None:
-        """Add an entry at the end of a section, or leave the same one that a killed command wrote there.
+        """Add an entry at the end of a section; an equal entry, from a killed command, is kept.
 
         Args:
             section: a key at the top of the file.
             name: the entry's key.
-            text: what stands below it, as lines of YAML that begin in the first column.
+            text: the entry's content, as lines of YAML that begin in the first column.
 
         Raises:
-            UserError: it is not YAML, or another entry has the name.
+            UserError: the text is not YAML, or another entry has the name.
         """
         there = self._entries(section)
         content = parse_yaml(text, self.path)
         if name in there:
             if there[name] != content:
                 raise UserError(
-                    f"{self.path}: {section}.{name}: is there already, and says otherwise; "
+                    f"{self.path}: {section}.{name}: is there already, with other content; "
                     "allowed: another name"
                 )
             return
@@ -80,17 +80,17 @@ class Adding:
             lines[start] = lines[start].replace(" {}", "", 1)
         end = next((at for at in range(start + 1, len(lines)) if re.match(r"[^\s#]", lines[at])), len(lines))
         while end > start + 1 and not lines[end - 1].startswith(" "):
-            end -= 1  # blank lines and comments before the next section are its own
+            end -= 1  # blank lines and comments before the next section belong to it
         inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
         margin = inner[: len(inner) - len(inner.lstrip())]
         lines[end:end] = [f"{margin}{name}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
     def level(self, row: str, text: str) -> None:
-        """Add a level, a line of YAML, behind the last of a row's own, or leave the same one that is there.
+        """Add a level, a line of YAML, after the last of a row's levels; an equal level is kept.
 
         Raises:
-            UserError: there is no such row, or its levels are another entry's.
+            UserError: there is no such row, or its levels are taken from another entry.
         """
         rows = dict(self._expected.get("rows") or {})
         levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
@@ -105,22 +105,22 @@ class Adding:
                     f"{self.path}: rows.{row}.levels: taken over from another entry; allowed: its own levels"
                 )
         end = node.value[-1].end_mark.index
-        # in one line, or an item below the last
+        # in the same line, or as an item below the last one
         inserted = f", {text}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {text}"
         self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
 
     def _entries(self, section: str) -> dict[str, Any]:
-        """What a section holds."""
+        """Entries of a section."""
         entries = self._expected.get(section) or {}
         if not isinstance(entries, dict):
             raise UserError(f"{self.path}: {section}: {type(entries).__name__}; allowed: a mapping")
         return dict(entries)
 
     def write(self) -> None:
-        """Write the file with what was added.
+        """Write the file with the added entries.
 
         Raises:
-            UserError: somebody else wrote it since it was read.
+            UserError: the file was changed since it was read.
         """
         with reading(self.path):
             if self.path.read_bytes() != self._read:
@@ -128,10 +128,10 @@ class Adding:
         write_text(self.path, self.text.replace("\n", self._newline))
 
     def checked(self) -> Settings:
-        """The settings with what was added.
+        """Checked settings with the added entries.
 
         Raises:
-            UserError: they don't fit, or the file is laid out so that nothing can be added to it.
+            UserError: they don't fit, or the file's layout allows no additions.
         """
         try:
             content = parse_yaml(self.text, self.path)

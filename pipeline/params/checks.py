@@ -1,4 +1,4 @@
-"""Whether the entries of params.yaml fit each other. What doesn't is a `ValueError`: 'key: why'."""
+"""Checks that entries of params.yaml fit each other. A failure is a `ValueError`: 'key: reason'."""
 
 from collections import deque
 from typing import Any
@@ -11,10 +11,10 @@ from pipeline.params.settings import Settings
 
 
 def check_all(settings: Settings) -> None:
-    """Every check there is.
+    """Run all checks.
 
     Raises:
-        ValueError: the first that fails.
+        ValueError: the first check that fails.
     """
     for name in settings.own:
         if name in settings.catalogued:
@@ -38,14 +38,14 @@ def check_all(settings: Settings) -> None:
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
         _exists(f"searches.{key}.row", search.row, settings.rows)
-        deque(candidates(key, settings), maxlen=0)  # each can be trained
+        deque(candidates(key, settings), maxlen=0)  # raises if a candidate can't be trained
     for key in settings.accounts:
         if key in settings.rows:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """A plan's seeds end before those of its repetition or of searches begin; what is repeated is there."""
+    """A plan's seeds don't reach those of its repetition or of searches; a repetition's first plan exists."""
     repeats = plan.endswith(REPEATED)
     if repeats:
         _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
@@ -56,9 +56,9 @@ def _check_seeds(settings: Settings, plan: str) -> None:
 
 
 def _check_planned_once(settings: Settings) -> None:
-    """No value has two plans, so that the kinder could be told; a repetition is part of its plan.
+    """No printed value has two plans, between which one could choose; a repetition is part of its plan.
 
-    A row that does something differently from the paper is no value's: it decides nothing.
+    A row that differs from the paper decides no value, and may have its own plan.
     """
     plans: dict[tuple[object, ...], str] = {}
     for key, row in settings.rows.items():
@@ -75,7 +75,7 @@ def _check_planned_once(settings: Settings) -> None:
 
 
 def _check_repetitions(settings: Settings) -> None:
-    """A repetition has other seeds and another number of them, and nothing else of its own."""
+    """A repetition differs from its first plan only in the seeds and their number."""
     planned = {
         (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
         for row in settings.rows.values()
@@ -96,7 +96,7 @@ def _check_repetitions(settings: Settings) -> None:
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:
-    """Weights to start from come of a row on public data, which starts afresh."""
+    """Public initial weights come from a row on public data that itself has fresh initial weights."""
     where = f"starts.{name}"
     if name in settings.data:
         raise ValueError(f"{where}: 'data' has an entry of that name too")
@@ -118,7 +118,7 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
 
 
 def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> None:
-    """Relevances are of images, by a network for such images, one average for all who use them."""
+    """Relevances are of images, by a network for such images, with one average for all rows that use them."""
     where = f"relevances.{name}"
     if name in settings.data or name in settings.starts:
         raise ValueError(f"{where}: 'data' or 'starts' has an entry of that name too")
@@ -139,7 +139,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
 
 
 def _check_unscaled(settings: Settings, where: str, row: str) -> None:
-    """Images pass as they are through a network that is looked into."""
+    """The network of a start with features, or of relevances, gets images without scaling."""
     if method_settings()[(method := settings.rows[row].method)].scales_inputs:
         unscaled = [name for name, declared in method_settings().items() if not declared.scales_inputs]
         raise ValueError(
@@ -149,7 +149,7 @@ def _check_unscaled(settings: Settings, where: str, row: str) -> None:
 
 
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
-    """What was trained with the very data that are private here is not public."""
+    """A network trained on data that are private here is not public."""
     seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
     for theirs in (seen.raw, seen.public.raw):
         # two entries of 'raw' may be editions of one set
@@ -197,7 +197,7 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 
 
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
-    """A planned row is of its plan's table, and each of its levels has as many seeds as was planned."""
+    """A planned row belongs to its plan's table, and each of its levels has the planned number of seeds."""
     _exists(f"{where}.plan", plan, settings.plans)
     table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
     if first != table and not first.startswith(f"{table}-"):
@@ -215,7 +215,7 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
 
 
 def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
-    """A simulation keeps all but batch and noise, which shrink by one factor, and what is only noted."""
+    """A simulation differs only in batch and noise, which shrink by one factor, and in descriptions."""
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
     if row.method != other.method or not method_settings()[row.method].scalable:

@@ -10,7 +10,7 @@ from pipeline.errors import UserError, printable
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds, as version 1.2.
+    """Content of a YAML 1.2 file.
 
     Raises:
         OSError: it can't be read.
@@ -24,13 +24,13 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, path: Path) -> Any:
-    """What ``text`` holds, which is that of ``path``.
+    """Content of ``text``; ``path`` is its file, for messages.
 
     Raises:
         UserError: it is not YAML; one line.
     """
     try:
         return YAML(typ="safe").load(text)
-    # what a tag raises that doesn't fit its value, such as `!!bool maybe`, is of any kind
+    # a tag with a wrong value, such as `!!bool maybe`, may raise any exception
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
         raise UserError(f"{path}: not YAML: {printable(' '.join(str(problem).split()))}") from problem

@@ -1,7 +1,7 @@
-"""The user's own files as params.yaml declares them: path, digest and content.
+"""Declarations of the user's own files in params.yaml: path, digest and content.
 
-As in the catalogue, the declaration has all that a model needs, and is compared with the files.
-`dprepro new data` reads it from the files.
+As in the catalogue, a declaration has everything that a model needs, and is compared with the files. `dprepro
+new data` writes it from the files.
 """
 
 import math
@@ -23,9 +23,9 @@ from pydantic import (
 from pipeline.errors import shown
 from pipeline.fields import Count, Key, Strict
 from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
-from pipeline.params.problems import Inside, problem_lines
+from pipeline.params.problems import NestedProblems, problem_lines
 
-OWN = "own"  # the edition that these files are of
+OWN = "own"  # edition of these files
 
 
 def _inside(path: str) -> str:
@@ -56,36 +56,36 @@ Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 
 
 class OwnFiles(Strict):
-    """What a declaration of own files says, whatever kind they are."""
+    """Fields of all declarations of own files."""
 
     edition: ClassVar[str] = OWN
 
     kind: str  # first in what `dprepro new data` writes
-    # the entry of 'own' or 'raw' that has the same examples, or people, in another form; None: there is none.
-    # Entries with the same path or digest are known to be one set without it
+    # entry of 'own' or 'raw' with the same examples, or people, in another form; None: there is none. Entries
+    # with the same path or digest count as one data set without it
     of: Key | None = None
-    # A file, or a folder that holds the parts `train` and `test`. It travels by no digest but this one.
+    # a file, or a folder with the parts `train` and `test`
     path: Below
     digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
     classes: Classes  # in the order of their labels
-    # how many examples become the test part; None: they are in a part of their own
+    # number of examples for the test part; None: the files have a test part
     test: Count | None = None
-    seed: Annotated[int, Field(ge=0, strict=True)] = 0  # of the permutation that takes them
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0  # of the permutation that chooses them
     licence: str = "not stated"
 
     @property
     def example_shape(self) -> tuple[int, ...] | None:
-        """(C, H, W) of one image, (D,) or (C, H, W) of one example's features; None of texts."""
+        """(C, H, W) of one image, (D,) or (C, H, W) of one example's features; None for texts."""
         return None
 
     @property
     def public_network(self) -> "PublicNetwork | None":
-        """Network whose features take the place of images; None: there is none."""
+        """Public network whose features replace the images; None: there is none."""
         return None
 
     @property
     def encoding(self) -> dict[str, Any] | None:
-        """Declared function from an example in the files to its features; None: examples stay as they are."""
+        """Declared function from an example in the files to its features; None: examples stay unchanged."""
         return None
 
 
@@ -93,7 +93,7 @@ Three = tuple[float, float, float]
 
 
 class PublicNetwork(Strict):
-    """A network of torchvision with public weights: its features take the place of the images."""
+    """Network of torchvision with public weights, whose features replace the images."""
 
     architecture: str  # a classifier's name in torchvision.models
     features: Count  # of an image
@@ -103,12 +103,12 @@ class PublicNetwork(Strict):
     licence: str
     trained_on: str  # the data, taken as public
     size: Side = 224  # pixels that images are scaled to
-    mean: Three = (0.485, 0.456, 0.406)  # of the normalisation; ImageNet's, as torchvision's weights have it
+    mean: Three = (0.485, 0.456, 0.406)  # of the normalisation; ImageNet's, as for torchvision's weights
     std: Three = (0.229, 0.224, 0.225)
 
 
 class OwnPictures(OwnFiles):
-    """Images of your own, as arrays or as files."""
+    """Your own images, as arrays or as files."""
 
     shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
     network: PublicNetwork | None = None  # None: inputs are the images themselves
@@ -120,17 +120,17 @@ class OwnPictures(OwnFiles):
 
     @property
     def public_network(self) -> PublicNetwork | None:
-        """Network of the features."""
+        """Public network of the features."""
         return self.network
 
     @property
     def encoding(self) -> dict[str, Any] | None:
-        """Network of the features."""
+        """Settings of the network, without the path of its weights."""
         return None if self.network is None else self.network.model_dump(mode="json", exclude={"weights"})
 
 
 class OwnArrays(OwnFiles):
-    """Arrays in NumPy's file: inputs, and labels from 0 (N,)."""
+    """NumPy file with arrays: inputs, and labels (N,) from 0."""
 
     inputs: str = "inputs"  # names of the arrays
     labels: str = "labels"
@@ -147,18 +147,18 @@ class OwnArrays(OwnFiles):
 
 
 class OwnNpz(OwnPictures, OwnArrays):
-    """Images of bytes in NumPy's file: (N, H, W) or (N, H, W, C) or (N, C, H, W)."""
+    """NumPy file with images of bytes: (N, H, W), (N, H, W, C) or (N, C, H, W)."""
 
     kind: Literal["npz"]
 
 
 class OwnFeatures(OwnArrays):
-    """Features, floats in NumPy's file, (N, D) or (N, C, H, W): what somebody made of each example."""
+    """NumPy file with features of examples as floats: (N, D) or (N, C, H, W)."""
 
     kind: Literal["features"]
     shape: tuple[Count] | tuple[Count, Count, Count]  # (D,) or (C, H, W) of one example
-    # Between which all values lie, known without looking at these data. None: nobody says so, and the ledger
-    # lists the features' scale among what no epsilon covers.
+    # bounds of all values, known without a look at these data. None: unknown; the ledger then lists the
+    # features' scale as not covered by epsilon
     range: Range | None = None
     clip: bool = False  # whether values beyond the range are moved to its end; otherwise they are refused
 
@@ -175,15 +175,15 @@ class OwnFeatures(OwnArrays):
 
 
 class OwnImages(OwnPictures):
-    """A folder for each class with its images, as torchvision's ImageFolder has them."""
+    """Folder with a folder of images for each class, as in torchvision's ImageFolder."""
 
     kind: Literal["images"]
-    # whether images are cut around their centre and scaled to the shape; otherwise all must have it
+    # whether images are cropped to the centre and scaled to the shape; otherwise all must have the shape
     resize: bool = False
 
 
 class OwnTexts(OwnFiles):
-    """A CSV file with a line of names and a text and its class in each other line."""
+    """CSV file with a header line, and a text and its class in each further line."""
 
     kind: Literal["texts"]
     text: str = "text"  # names of the columns
@@ -191,31 +191,31 @@ class OwnTexts(OwnFiles):
 
 
 class Numeric(Strict):
-    """A numeric column, scaled from its declared range to [-1, 1]; values beyond it move to its end."""
+    """Numeric column, scaled from its declared range to [-1, 1]; values beyond the range are clipped."""
 
     range: Range
     fill: float | None = (
-        None  # in place of a missing value; None: `indicator` must be true, or none may be missing
+        None  # replaces missing values; None: `indicator` must be true, or no value may be missing
     )
-    indicator: bool = False  # a further feature that is 1 where the value is missing
+    indicator: bool = False  # adds a feature that is 1 if the value is missing
 
     @property
     def width(self) -> int:
-        """Number of features that it becomes."""
+        """Number of features."""
         return 1 + self.indicator
 
 
 class Categorical(Strict):
-    """A column of declared values, one feature each, 0 or 1."""
+    """Column of declared values, one feature each, 0 or 1."""
 
     values: Annotated[list[Class], Field(min_length=1, max_length=OWN_CLASSES), AfterValidator(_differ)]
-    fill: str | None = None  # in place of a missing value
-    indicator: bool = False  # a missing value is a category of its own
-    other: bool = False  # any other value is a category of its own; otherwise it is refused
+    fill: str | None = None  # replaces missing values
+    indicator: bool = False  # adds a category for missing values
+    other: bool = False  # adds a category for any other value; without it, others are refused
 
     @property
     def width(self) -> int:
-        """Number of features that it becomes."""
+        """Number of features."""
         return len(self.values) + self.indicator + self.other
 
     @model_validator(mode="after")
@@ -240,7 +240,7 @@ Columns = Annotated[
 
 
 class OwnTable(OwnFiles):
-    """A table with a line for each example: columns become features by a declared encoding.
+    """Table with a line for each example, whose columns become features by a declared encoding.
 
     Classes, ranges and values are declared, and no statistic of the private lines is read.
     """
@@ -248,7 +248,7 @@ class OwnTable(OwnFiles):
     kind: Literal["table"]
     file: Literal["csv", "parquet"] = "csv"
     label: str  # name of the classes' column
-    columns: Columns  # those that are features, in their order; others are left out
+    columns: Columns  # columns that become features, in their order; others are left out
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -279,11 +279,13 @@ KINDS: dict[str, type[OwnFiles]] = {
 def _declared(value: Any) -> OwnFiles:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in KINDS:
-        raise Inside([f"kind: {shown(kind)}; allowed: {', '.join(KINDS)}"])
+        raise NestedProblems([f"kind: {shown(kind)}; allowed: {', '.join(KINDS)}"])
     try:
         return KINDS[kind].model_validate(value)
     except ValidationError as problem:
-        raise Inside([line.removeprefix(": ") for line in problem_lines(problem, KINDS[kind])]) from problem
+        raise NestedProblems(
+            [line.removeprefix(": ") for line in problem_lines(problem, KINDS[kind])]
+        ) from problem
 
 
 Own = Annotated[

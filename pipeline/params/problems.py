@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in lines for the person who wrote the file."""
+"""Errors of pydantic as lines for the author of a file."""
 
 from typing import Any, get_args
 
@@ -14,27 +14,27 @@ REFUSED = dict.fromkeys(
 )
 
 
-class Inside(ValueError):
-    """Problems with keys below the one being checked, one line each."""
+class NestedProblems(ValueError):
+    """Problems with keys below the checked one, one line each."""
 
     def __init__(self, lines: list[str]):
-        """``lines``: 'KEY: why' each."""
+        """``lines``: 'KEY: reason' each."""
         super().__init__("; ".join(lines))
         self.lines = lines
 
 
 def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = None) -> list[str]:
-    """Lines 'key: value is wrong because', one for each error; long values are cut.
+    """Lines 'key: value is not allowed: reason', one per error; long values are cut.
 
     Args:
         problem: errors of pydantic.
-        checked: the model that they are of, whose keys stand beside an unknown one.
+        checked: model that raised them; its keys are named next to an unknown one.
     """
     lines = []
     for error in problem.errors():
         where = ".".join(printable(str(part), 100) for part in error["loc"] if part != "[key]")
         inner = error.get("ctx", {}).get("error")
-        if isinstance(inner, Inside):
+        if isinstance(inner, NestedProblems):
             lines += [f"{where}.{line}" for line in inner.lines]
         elif error["type"] == "extra_forbidden":
             known = _keys(checked, error["loc"][:-1])
@@ -42,7 +42,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
             lines.append(f"{where}: {REFUSED.get(str(error['loc'][-1]), f'unknown key{allowed}')}")
         elif error["type"] == "missing":
             lines.append(f"{where}: missing")
-        elif error["type"] == "is_instance_of":  # what isn't may be data, which no line shows
+        elif error["type"] == "is_instance_of":  # the value may be private data, so it isn't shown
             lines.append(f"{where}: {type(error['input']).__name__} is not allowed: {error['msg']}")
         elif error["type"] == "value_error":
             lines.append(f"{where}: {inner}" if where else str(inner))

@@ -1,6 +1,6 @@
-"""The only reader of params.yaml; everything else receives what it makes.
+"""The only reader of params.yaml.
 
-YAML is read as version 1.2, as DVC reads it: ``1e-5`` is a number and ``no`` is a word.
+YAML is read as version 1.2, as in DVC: ``1e-5`` is a number and ``no`` is a word.
 """
 
 from pathlib import Path
@@ -18,25 +18,25 @@ from pipeline.params.settings import PARAMS, Packages, Settings
 
 
 class _Code(BaseModel):
-    """Of params.yaml what must be known before the rest is read."""
+    """Part of params.yaml that is needed before the rest is read."""
 
     code: Packages = ()
 
 
 def load(path: Path = PARAMS) -> Settings:
-    """Read and check the whole file, and what searches chose for its rows.
+    """Read and check params.yaml, with the settings that searches chose for its rows.
 
     Raises:
-        UserError: with one line per problem: file, key, value and what is allowed.
+        UserError: one line per problem: file, key, value and what is allowed.
     """
     return parse(_read(path), path, read_choices(path.parent))
 
 
 def use_code(path: Path = PARAMS) -> None:
-    """Take in a laboratory's own packages, whatever else its params.yaml says.
+    """Register a laboratory's own packages, whatever else its params.yaml has.
 
     Raises:
-        UserError: it can't be read, or they are not there.
+        UserError: the file can't be read, or a package isn't there.
     """
     raw = _read(path)
     code = raw.get("code", ()) if isinstance(raw, dict) else ()
@@ -53,10 +53,10 @@ def _read(path: Path) -> Any:
 
 
 def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Settings:
-    """Check what a params file holds, and take in what searches chose for its rows.
+    """Check the content of params.yaml, and add the settings that searches chose for its rows.
 
     Raises:
-        UserError: with one line per problem.
+        UserError: one line per problem.
     """
     if not isinstance(raw, dict):
         has = "is empty" if raw is None else f"has {shown(raw)}"

@@ -1,4 +1,4 @@
-"""What params.yaml holds: its entries, each checked by itself."""
+"""Entries of params.yaml, each checked by itself."""
 
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -9,56 +9,56 @@ from pipeline.fields import Count, Key, Strict
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
-from pipeline.params.problems import Inside, problem_lines
+from pipeline.params.problems import NestedProblems, problem_lines
 from pipeline.privacy.account_settings import AccountSettings
 
-Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # each is a training of its own
+Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of trainings
 Sentence = Annotated[str, Field(min_length=1)]
 
 
 class _Level(BaseModel):
-    """Of a level, what is no setting."""
+    """Fields of a level that are no settings."""
 
     seeds: Seeds = 1
 
 
 _LEVELS = TypeAdapter(list[_Level])
 
-# The first seeds of planned rows, of rows that repeat what a plan left undecided, and of searches. Rows
-# without a plan count from 0, so that no replica of a planned row has been seen before its plan.
+# First seeds of planned rows, of rows that repeat an undecided plan, and of searches. Rows without a plan
+# begin at 0, so that no replica of a planned row has been seen before its plan.
 PLANNED_SEED = 100
 REPEATED_SEED = 200
 SEARCHED_SEED = 1000
-REPEATED = "-repeated"  # what the key of a plan that repeats another ends on
+REPEATED = "-repeated"  # end of the key of a plan that repeats another
 
 
 class Source(Strict):
-    """Where raw files come from."""
+    """Source of raw files."""
 
     kind: Literal["official", "synthetic"] = "official"
 
 
 class Raw(Strict):
-    """A raw data set of the catalogue, taken in a named edition."""
+    """Raw data set of the catalogue, in a named edition."""
 
-    # its name in the catalogue, where this entry's own is another, such as a second edition of the same set
+    # name in the catalogue, if it differs from this entry's, for example for a second edition of the same set
     of: Key | None = None
-    # 'official' bytes; any other edition of the catalogue must be asked for by its name
+    # 'official' bytes, or the name of another edition of the catalogue
     edition: str = "official"
-    # synthetic source only: how many examples to make
+    # synthetic source only: number of examples
     train: Count | None = None
     test: Count | None = None
 
 
 class Public(Strict):
-    """The public split: examples that nobody's privacy depends on. Many methods need none."""
+    """Public split: examples without privacy. Many methods need none."""
 
-    raw: Key  # the raw data set they come from; the data set's own name splits them off its training part
+    raw: Key  # their raw data set; the data set's own name splits them off its training part
     part: Literal["train", "test"] = "train"
     count: Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 
-# Public word vectors (`pipeline.data.word_vectors`), and how many numbers a word is
+# Public word vectors (`pipeline.data.word_vectors`) and their dimension
 WORD_VECTORS = {"glove-6b-50d": 50}
 
 
@@ -72,10 +72,10 @@ KnownVectors = Annotated[str, AfterValidator(_known_vectors)]
 
 
 class Text(Strict):
-    """How a text data set becomes numbers: integers of a vocabulary, or public word vectors."""
+    """Encoding of texts: integers of a vocabulary, or public word vectors."""
 
-    tokens: Count  # tokens kept of each text; shorter ones are padded
-    vocabulary: Count | None = None  # most frequent training tokens kept
+    tokens: Count  # length of each text; longer ones are cut, shorter ones padded
+    vocabulary: Count | None = None  # number of most frequent training tokens
     vectors: KnownVectors | None = None
 
     @model_validator(mode="after")
@@ -86,44 +86,44 @@ class Text(Strict):
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Of one text: (T,) token numbers; (1, T, E) the vectors of its words, laid out as an image is."""
+        """Shape of one text: (T,) token numbers, or (1, T, E) word vectors, laid out like an image."""
         return (self.tokens,) if self.vectors is None else (1, self.tokens, WORD_VECTORS[self.vectors])
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """As `Prepared.input_shape`; padding and unknown words are tokens too."""
+        """Shape of a network's input, as `Prepared.input_shape`; padding and unknown words are tokens too."""
         return self.stored_shape if self.vocabulary is None else (*self.stored_shape, self.vocabulary + 2)
 
 
 class Data(Strict):
-    """A prepared data set: how raw files are split. The sizes are declared, and checked by `prepare`."""
+    """Prepared data set: split of raw files. `prepare` compares the declared sizes with the files."""
 
     raw: Key
     train: Count
     validation: Count
     public: Public
-    # of the permutation that splits; no privacy rests on it
+    # of the permutation behind the splits; no privacy depends on it
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     text: Text | None = None
 
 
 class Line(Strict):
-    """A line of a paper's table or a curve of a figure, at several levels."""
+    """Line of a paper's table, or curve of a figure, at several levels."""
 
     # of a paper's rows; private rows keep the defaults, and have a purpose
     paper: Key = "mine"
     table: Key = "t1"  # t5, f4, ...
-    label: str  # the row's name for people: the paper's name of the line, and what the row does differently
-    line: Key | None = None  # the line of that table it belongs to, by its key in the paper's file
-    variant: str = ""  # what it does differently from that line; '': nothing, and it may decide
-    purpose: str = ""  # of a private model, for people
+    label: str  # name in reports: the paper's name of the line, and the row's differences from it
+    line: Key | None = None  # the line of that table, by its key in the paper's file
+    variant: str = ""  # difference from that line; '': none, so the row may decide its printed values
+    purpose: str = ""  # purpose of a private model, in words
     settings: dict[str, Any]  # shared by all levels
     levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
-    axis: str | None = None  # the setting that tells levels apart; None: the method's own
+    axis: str | None = None  # the setting that names levels; None: the method's own
 
     @property
     def own_settings(self) -> type[Strict]:
-        """What `settings` with a level must be."""
+        """Class of `settings` with a level."""
         raise NotImplementedError
 
     @model_validator(mode="after")
@@ -136,7 +136,7 @@ class Line(Strict):
         try:
             names = [self.level(resolved) for resolved in self.resolved]
         except ValidationError as problem:
-            raise Inside(
+            raise NestedProblems(
                 [f"settings.{line}" for line in problem_lines(problem, self.own_settings)]
             ) from problem
         if len(set(names)) != len(names):
@@ -145,11 +145,11 @@ class Line(Strict):
 
     @cached_property
     def resolved(self) -> tuple[Any, ...]:
-        """The settings at each level."""
+        """Settings at each level."""
         return tuple(self.configured(level) for level in self.levels)
 
     def configured(self, *changes: dict[str, Any]) -> Any:
-        """The settings with ``changes``, the last first."""
+        """Settings with ``changes``; later changes override earlier ones."""
         values = dict(self.settings)
         for change in changes:
             values |= change
@@ -169,38 +169,37 @@ def _known_method(name: str) -> str:
 
 
 class Row(Line):
-    """A line that is trained: each seed of each level is a replica."""
+    """Line that is trained: each seed of each level is a replica."""
 
     data: Key
     model: Model
     method: Annotated[str, AfterValidator(_known_method)]
-    # of every level that has no `seeds` of its own, as one may whose results are wide apart
+    # number of seeds of each level; a level may have its own `seeds`, for example if its results vary more
     seeds: Seeds
-    # True: noise and samples are seeded too, so that numbers repeat, at the price of the guarantee
+    # True: noise and samples are seeded too, so that numbers repeat and no guarantee holds
     reproducible: bool
-    # 'reduced' rows are marked in every report and never compared as if they were the paper's; 'own': the
-    # paper gives no budget, so that ours counts
+    # training budget. 'reduced' rows are marked in every report and never compared with printed values;
+    # 'own': the paper gives no budget
     budget: Literal["full", "own", "reduced"] = "full"
-    # 'gpu': not to be tried on a CPU, where it would take days
+    # 'gpu': not trained on a CPU, because it would take days
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    # the plan under which it is trained: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either
-    # with '-repeated'; None: exploratory
+    # the row's plan: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either with '-repeated';
+    # None: exploratory
     plan: Key | None = None
-    # the line of its table at whose training budget it is trained, where that alone tells it from its own
-    # line; contrasts of the two lines are judged by it
+    # another line of its table, whose training budget this row has, as its only difference; the row decides
+    # contrasts of the two lines
     budget_of: Key | None = None
-    # test results that had been seen when it was declared, of a row whose plan they changed; its own results
-    # count as informed
+    # test results that led to this row; its own results count as informed
     informed: Sentence | None = None
-    # the row that this one foretells at a fraction of its cost: the same steps with a smaller batch, and
-    # noise smaller by as much (Sander et al. 2022, section 3.4)
+    # the row that this one simulates at a fraction of its cost: the same steps, with batch and noise smaller
+    # by one factor (Sander et al. 2022, section 3.4)
     simulates: Key | None = None
 
     @property
     def own_settings(self) -> type[MethodSettings]:
-        """The class of the method's settings."""
+        """Class of the method's settings."""
         return method_settings()[self.method]
 
     @model_validator(mode="after")
@@ -208,21 +207,21 @@ class Row(Line):
         try:
             _LEVELS.validate_python(self.levels)
         except ValidationError as problem:
-            raise Inside([f"levels.{line}" for line in problem_lines(problem)]) from problem
+            raise NestedProblems([f"levels.{line}" for line in problem_lines(problem)]) from problem
         return self
 
     def configured(self, *changes: dict[str, Any]) -> Any:
-        """The settings with ``changes``, the last first; how many seeds a level has is none of them."""
+        """Settings with ``changes``, later ones first; a level's number of seeds is no setting."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
 
     @property
     def repeats(self) -> bool:
-        """Whether its plan repeats, with new seeds, what an earlier plan left undecided."""
+        """Return whether its plan repeats, with new seeds, the undecided values of an earlier plan."""
         return self.plan is not None and self.plan.endswith(REPEATED)
 
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:
-        """The settings and the seed of each replica, level by level."""
+        """Settings and seed of each replica, level by level."""
         first = 0 if self.plan is None else REPEATED_SEED if self.repeats else PLANNED_SEED
         return tuple(
             (settings, seed)
@@ -232,53 +231,52 @@ class Row(Line):
 
 
 class Plan(Strict):
-    """What was settled for a paper's table before any row that names it was trained (`Row.plan`)."""
+    """Plan of a paper's table, fixed before any row that names it was trained (`Row.plan`)."""
 
-    # of every level of every row alike
+    # of every level of every row
     seeds: Annotated[int, Field(ge=5, strict=True)]
-    # how far ours may lie from a printed value and still agree with it, in the unit of the printed values:
-    # percentage points of accuracy
+    # largest distance from a printed value that counts as agreement, in percentage points of accuracy
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    budget: Sentence  # whose epochs and batches these are
-    search: Sentence  # what is searched, and by what rule
+    budget: Sentence  # origin of epochs and batches
+    search: Sentence  # searched settings and the rule of choice
 
 
 class Account(Line):
-    """A line that is accounting alone: what its settings would spend, with nothing trained."""
+    """Line with accounting only: epsilon of its settings without training."""
 
     @property
     def own_settings(self) -> type[AccountSettings]:
-        """The settings of an accounting."""
+        """Class of the settings of an account."""
         return AccountSettings
 
 
 class Start(Strict):
-    """A prepared data set that comes with public weights to start from."""
+    """Prepared data set with public initial weights."""
 
     data: Key
     row: Key  # trained on public data; its first replica gives the weights
-    # True: inputs become features, what the network makes of them before its linear layers. That part is
-    # frozen, so that it is computed once and not at every step. False: inputs stay as they are.
+    # True: inputs are replaced by the network's features before its linear layers. This part is frozen, so it
+    # is computed once and not at every step. False: inputs stay unchanged.
     features: bool = False
 
 
 class Relevance(Strict):
-    """A prepared data set that comes with how relevant its features are to a trained network."""
+    """Prepared data set with the relevances of its features to a trained network."""
 
     data: Key
     row: Key  # the network: its first replica
-    # whose relevances are averaged
+    # examples for the average of relevances
     of: Literal["train", "public"] = "train"
     examples: Count | None = None  # the first of them; None: all
 
 
 class Search(Strict):
-    """A grid over a row's settings, judged on validation data alone."""
+    """Grid over a row's settings, judged on validation data only."""
 
     row: Key
     seeds: Seeds = 1
     # lists of values a setting may take; keys as in the row's `settings`
     grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
-    # settings replaced for the search only (fewer epochs, say)
+    # settings for the search only, such as fewer epochs
     settings: dict[str, Any] = Field(default_factory=dict)
     levels: list[dict[str, Any]] | None = None  # None: the row's own

@@ -1,4 +1,4 @@
-"""Settings that searches chose: reports/searches/NAME.json has them, and params.yaml does not repeat them."""
+"""Settings chosen by searches: reports/searches/NAME.json has them, and params.yaml doesn't repeat them."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from pipeline.params.settings import Settings
 
 SEARCHES = Path("reports/searches")
 
-# search -> level -> the settings that were best at that level
+# best settings by search and level
 Choices = Mapping[str, Mapping[str, dict[str, Any]]]
 
 
 class Judged(BaseModel):
-    """A candidate's settings and its validation accuracies."""
+    """Candidate of a search: its settings and validation accuracies."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class Choice(BaseModel):
 
 
 def read_choices(root: Path) -> Choices:
-    """Settings that the recorded searches beside the params.yaml in ``root`` chose.
+    """Settings chosen by the recorded searches in ``root``, by search and level.
 
     Raises:
         UserError: a file is no record of a search, or its choice does not follow from its accuracies.
@@ -90,10 +90,11 @@ def _read(path: Path) -> Choice:
 
 
 def with_choices(settings: Settings, choices: Choices) -> Settings:
-    """Every level of a row with what the row's search chose there; the others as they are typed.
+    """Settings whose rows have the searches' choices at every level.
 
     Raises:
-        ValueError: something else is typed, or what was chosen is no setting any more; 'key: why'.
+        ValueError: a declared value differs from the choice, or the choice is no setting any more; 'key:
+            reason'.
     """
     rows = {
         key: _with_choice(key, row, choices.get(row.search or "", {})) for key, row in settings.rows.items()
@@ -122,10 +123,10 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
 
 
 def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
-    """Candidates of each level as (values tried, full settings).
+    """Candidates of each level: values of the grid, and full settings.
 
     Raises:
-        ValueError: one can't be trained; 'key: why'.
+        ValueError: a candidate can't be trained; 'key: reason'.
     """
     search = settings.searches[name]
     row = settings.row(search.row)

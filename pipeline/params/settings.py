@@ -1,4 +1,4 @@
-"""The whole of params.yaml, and what is asked of it."""
+"""All settings of params.yaml, and functions of them."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,20 +14,21 @@ from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles, OwnTable
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
-PAPERS = Path("papers")  # beside it: what papers print and claim
-NAMED = 8  # entries that a refusal lists
+PAPERS = Path("papers")  # printed values and claims of papers
+NAMED = 8  # entries listed in an error
 T = TypeVar("T")
 Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
 
 class Settings(Strict):
-    """The whole of params.yaml, checked and frozen."""
+    """Checked, frozen settings of params.yaml."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    # packages of methods, models and more, beside this file or installed; `pipeline.extensions` takes them
+    # packages with methods, models and more, installed or in the folder of params.yaml
+    # (`pipeline.extensions`)
     code: Packages = ()
-    # folders of other laboratories whose results the figure over all papers shows
+    # folders of other laboratories, for the figure over all papers
     beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
@@ -35,59 +36,59 @@ class Settings(Strict):
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
-    plans: dict[Key, Plan] = Field(default_factory=dict)  # by names as `Row.plan` has them
+    plans: dict[Key, Plan] = Field(default_factory=dict)  # by the names in `Row.plan`
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)
 
     @property
     def raw(self) -> dict[str, Raw | OwnFiles]:
-        """Every raw data set: those of the catalogue, and a person's own."""
+        """All raw data sets: the catalogue's and the user's own."""
         return {**self.catalogued, **self.own}
 
     @property
     def summaries(self) -> list[Path]:
-        """Every result of each laboratory `beside` this one, as its report has them."""
+        """Summary tables of the laboratories in `beside`."""
         return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
     def has_own(self, name: str) -> bool:
-        """Whether a person's own files are in the data set ``name``."""
+        """Return whether the data set ``name`` has examples from the user's own files."""
         data = self.data[name]
         return not self.own.keys().isdisjoint((data.raw, data.public.raw))
 
     def row(self, key: str) -> Row:
-        """The row called ``key``.
+        """Row ``key``.
 
         Raises:
-            UserError: there is none; the message lists those there are.
+            UserError: there is none; the message lists similar ones.
         """
         return pick(self.rows, key, "row")
 
     @property
     def lines(self) -> dict[str, Row | Account]:
-        """Everything that leaves a record."""
+        """All rows and accounts."""
         return {**self.rows, **self.accounts}
 
     def split(self, name: str) -> Data:
-        """How the prepared data set ``name`` is split, whatever else it comes with."""
+        """Split of the prepared data set ``name``, also if it has weights or relevances."""
         joined = self.derived.get(name)
         return self.data[joined.data if joined else name]
 
     @property
     def derived(self) -> dict[str, Start | Relevance]:
-        """Prepared data sets that come with something of a trained row."""
+        """Prepared data sets with a trained row's weights, features or relevances."""
         return {**self.starts, **self.relevances}
 
     def stage_of(self, name: str) -> Literal["prepare", "start", "relevance"]:
-        """The command, and DVC's stage, that makes the prepared data set ``name``."""
+        """Command and DVC stage that make the prepared data set ``name``."""
         return "start" if name in self.starts else "relevance" if name in self.relevances else "prepare"
 
     def without_relevances(self, name: str) -> str:
-        """The prepared data set ``name`` without relevances, which leave its examples as they are."""
+        """Prepared data set with the same examples as ``name``, without relevances."""
         return self.relevances[name].data if name in self.relevances else name
 
     def raw_set(self, raw: str) -> str:
-        """The raw data set that an entry of ``raw`` or ``own`` is an edition, or another form, of."""
+        """Raw data set of an entry of ``raw`` or ``own``, which may be an edition or another form of it."""
         entry = self.raw[raw]
         if not isinstance(entry, OwnFiles):
             return entry.of or raw
@@ -100,7 +101,7 @@ class Settings(Strict):
         return self.raw_set(other_form) if other_form else first
 
     def circumstances(self, row: Row) -> Circumstances:
-        """What ``row`` trains, as far as its settings may not fit it."""
+        """Data and model of ``row``, for checks of its settings."""
         data = self.split(row.data)
         relevance = self.relevances.get(row.data)
         return Circumstances(
@@ -118,11 +119,11 @@ class Settings(Strict):
         )
 
     def has_features(self, data: str) -> bool:
-        """Whether prepared data hold features, what a frozen part of a network makes of images."""
+        """Return whether prepared data are features, outputs of a frozen part of a network."""
         return data in self.starts and self.starts[data].features
 
     def has_images(self, data: str) -> bool:
-        """Whether prepared data are images, and neither texts nor features."""
+        """Return whether prepared data are images, not texts or features."""
         split = self.split(data)
         source = self.own.get(split.raw)
         networked = source is not None and source.public_network is not None
@@ -130,11 +131,11 @@ class Settings(Strict):
         return split.text is None and not features and not self.has_features(data)
 
     def row_digest(self, key: str) -> str:
-        """Digest of everything in params.yaml that decides a row's numbers, so that these can say it.
+        """Digest of everything in params.yaml that decides a row's numbers.
 
         Labels and comments don't count; the data's own bytes have digests of their own. Settings at their
-        default don't count either, so that a setting which is new here doesn't disown the rows that were
-        trained before it. A default must therefore never change its meaning (tested).
+        default don't count either, so that a new setting doesn't invalidate rows that were trained before it.
+        A default must therefore never change its meaning (tested).
         """
         row = self.rows[key]
         data = self.split(row.data)
@@ -153,7 +154,7 @@ class Settings(Strict):
             "start": self.start_digest(row.data) if row.data in self.starts else None,
             "relevance": self.relevance_digest(row.data) if row.data in self.relevances else None,
             "own_seeds": seeds_of_levels or None,
-            "plan": row.plan,  # it decides which seeds
+            "plan": row.plan,  # decides the seeds
         }
         return digest_json(parts | {name: value for name, value in more.items() if value is not None})
 
@@ -170,19 +171,19 @@ class Settings(Strict):
         return digest_json(parts)
 
     def plan_digest(self, key: str) -> str | None:
-        """Digest of the plan that a row names and of the row's own settings; None: it names none."""
+        """Digest of a row's plan and settings; None: the row has no plan."""
         if (plan := self.rows[key].plan) is None:
             return None
         return digest_json({"plan": self.plans[plan].model_dump(mode="json"), "row": self.row_digest(key)})
 
     def start_digest(self, name: str) -> str:
-        """Digest of everything in params.yaml that decides the start called ``name``, but its data."""
+        """Digest of everything in params.yaml that decides the start ``name``, except its data."""
         start = self.starts[name]
         network = self.row_digest(start.row)
         return digest_json([network, "features"]) if start.features else network
 
     def relevance_digest(self, name: str) -> str:
-        """Digest of everything in params.yaml that decides the relevances called ``name``, but their data."""
+        """Digest of everything in params.yaml that decides the relevances ``name``, except their data."""
         relevance = self.relevances[name]
         network = self.row_digest(relevance.row)
         return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
@@ -195,13 +196,13 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """What of an entry is not at its default; own files are known by their digest, wherever they lie."""
+    """Fields of an entry that are not at their default; own files count by digest, without their path."""
     place = {"path"} if isinstance(part, OwnFiles) else None
     return part.model_dump(mode="json", exclude_defaults=True, exclude=place)
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:
-    """``table[key]``, or one line that says what there is instead: the closest names, or the first of all."""
+    """``table[key]``, or an error that lists the closest names, or the first of all."""
     if key not in table:
         if close := get_close_matches(key, table):
             raise UserError(f"{PARAMS}: no {kind} {key!r}; did you mean {' or '.join(close)}?")

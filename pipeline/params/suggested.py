@@ -1,7 +1,7 @@
-"""Settings to begin with, for a row whose author named a method and little else.
+"""Suggested settings for a new row, as a start for a search.
 
-They are where a search may begin, and nobody's findings: rates are near those of this project's own rows,
-batches and deltas follow from the number of examples.
+They are no findings: learning rates are similar to those of this project's rows, and batch and delta follow
+from the number of examples.
 """
 
 from typing import Any
@@ -13,17 +13,18 @@ from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.params.problems import problem_lines
 
-# One in so many examples is in a batch. A step's noise hardly depends on the batch, and drowns small ones:
-# on 710 images at epsilon 3, 12 seeds ended at 82 to 100 % with 64 a batch, and at 65 to 100 % with 16.
+# Examples over batch size. A step's noise hardly depends on the batch size, so it is too large for small
+# batches: on 710 images at epsilon 3, 12 seeds reached 82 to 100 % with batches of 64, and 65 to 100 % with
+# 16.
 SHARE = 8
 LEAST, MOST = 16, 1024  # examples in a batch
 
 
 def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a row of ``method`` on ``examples``: what is ``given``, and beginnings for what it needs.
+    """Settings of a row of ``method`` on ``examples``: those ``given``, and suggestions for the others.
 
     Raises:
-        UserError: the method has no such setting, or needs one that nobody can foretell.
+        UserError: the method has no such setting, or needs one that can't be suggested.
     """
     declared = method_settings()[method]
     fields = declared.model_fields
@@ -35,7 +36,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
         begun["delta"] = delta_for(examples)
     suggested = {key: value for key, value in begun.items() if key in fields} | given
     suggested |= _calibrated(declared, examples, suggested, given)
-    # what levels differ in is asked for, whatever its default
+    # the axis of the levels is always needed, whatever its default
     needed = [key for key, field in fields.items() if field.is_required() or key == declared.axis]
     if lacking := [key for key in needed if key not in suggested]:
         options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
@@ -46,10 +47,10 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
 def _calibrated(
     declared: type[MethodSettings], examples: int, suggested: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """The accountant with the tightest proven bound, where the method calibrates its noise by one."""
+    """Accountant with the tightest proven bound, if the method calibrates its noise by an accountant."""
     if "accountant" not in declared.model_fields or "epsilon" not in given:
         return {}
-    from pipeline.privacy.accounting import tightest  # brings SciPy with it
+    from pipeline.privacy.accounting import tightest  # imports SciPy
 
     try:
         settings = declared.model_validate(suggested)
@@ -61,7 +62,7 @@ def _calibrated(
 
 
 def batch_for(examples: int) -> int:
-    """The largest power of two that is no more than one example in `SHARE`, within bounds."""
+    """Largest power of two up to ``examples`` / `SHARE`, within bounds."""
     return min(MOST, max(LEAST, 1 << max(0, (examples // SHARE).bit_length() - 1)), examples)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pipeline.errors import UserError
-from pipeline.files import beside, place, writing
+from pipeline.files import place, temporary_path, writing
 
 STORE = Path("mlflow.db")
 STORE_ENV = "MLFLOW_TRACKING_URI"
@@ -110,7 +110,7 @@ def _client() -> MlflowClient:
 def _prepare(path: Path) -> None:
     """Make the database file if it is missing, and check that it is a store of MLflow."""
     if not path.exists():
-        building = beside(path)  # a migration takes seconds
+        building = temporary_path(path)  # a migration takes seconds
         building.unlink(missing_ok=True)
         MlflowClient(_sqlite_address(building)).search_experiments()
         place(building, path)

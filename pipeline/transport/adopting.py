@@ -15,7 +15,16 @@ from pathlib import Path
 
 from pipeline.data import prepared
 from pipeline.errors import UserError
-from pipeline.files import Damaged, beside, check_file, digest_file, place, write_bytes, write_text, writing
+from pipeline.files import (
+    Damaged,
+    check_file,
+    digest_file,
+    place,
+    temporary_path,
+    write_bytes,
+    write_text,
+    writing,
+)
 from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
@@ -79,7 +88,7 @@ def _staging() -> Iterator[Path]:
     """Temporary folder on the disk of the results, so that files are placed by renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
-        folder = beside(STAGING / "adopt")
+        folder = temporary_path(STAGING / "adopt")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:

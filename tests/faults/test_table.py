@@ -18,7 +18,7 @@ from pipeline import verification
 from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import Unproven, UserError
-from pipeline.files import beside, clear_leftovers, digest_file, write_text
+from pipeline.files import clear_leftovers, digest_file, temporary_path, write_text
 from pipeline.identity import entries, provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.private_steps import PrivateSteps
@@ -28,7 +28,7 @@ from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import dvclock
 from stages.app import app
-from stages.report import tell_left_out
+from stages.report import report_left_out
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
 from tests.there import there
@@ -296,7 +296,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
 
 def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(MEASURED, lambda x: first(x).update(weights=f"sha256:{0:064}"))
-    tell_left_out(settings())  # `report` and `publish`
+    report_left_out(settings())  # `report` and `publish`
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{MEASURED}: left out: epsilon=3, seed 0: ")
     assert ROW in wrong()
@@ -379,11 +379,11 @@ def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: 
     dead.wait()
     here = f"-{os.getpid()}."
     for path in (MEASURED, Path("runs/small/x"), Path("params.yaml"), Path("data/prepared/mnist")):
-        left = Path(str(beside(path)).replace(here, f"-{dead.pid}."))
+        left = Path(str(temporary_path(path)).replace(here, f"-{dead.pid}."))
         left.write_bytes(b"half")
         journal = Path(f"{left}-journal")  # SQLite's own
         journal.write_bytes(b"half")
-        other = Path(str(beside(path)).replace(here, f"-{os.getppid()}."))
+        other = Path(str(temporary_path(path)).replace(here, f"-{os.getppid()}."))
         other.write_bytes(b"half")
         clear_leftovers()
         assert not left.exists()
@@ -395,7 +395,9 @@ def test_a_persons_own_files_are_neither_walked_nor_cleared(workspace: Path) -> 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     for folder in ("data/mine/train", "data/raw/mine/train"):
-        own = Path(str(beside(Path(folder) / "image.png")).replace(f"-{os.getpid()}.", f"-{dead.pid}."))
+        own = Path(
+            str(temporary_path(Path(folder) / "image.png")).replace(f"-{os.getpid()}.", f"-{dead.pid}.")
+        )
         own.parent.mkdir(parents=True)
         own.write_bytes(b"a name like a leftover's")
         clear_leftovers()
@@ -405,7 +407,7 @@ def test_a_persons_own_files_are_neither_walked_nor_cleared(workspace: Path) -> 
 def test_what_was_being_replaced_comes_back(workspace: Path) -> None:
     folder = prepared.PREPARED / "mnist"
     before = digest_file(folder / "manifest.json")
-    folder.rename(beside(folder, "replaced"))
+    folder.rename(temporary_path(folder, "replaced"))
     clear_leftovers()
     assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())

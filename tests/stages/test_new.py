@@ -153,7 +153,7 @@ def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> Non
     assert (project / "params.yaml").read_bytes() == whole
     assert prepared.load("mine").classes == 4
     other = refused(*row("second", "--method", "dpsgd", "--epsilon", "4"))
-    assert other == ("params.yaml: rows.second: is there already, and says otherwise; allowed: another name")
+    assert other == ("params.yaml: rows.second: is there already, with other content; allowed: another name")
 
 
 def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
