@@ -1,6 +1,7 @@
 """Caveats of a row: its training budget, its data, and changes since its training."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from pipeline.identity import provenance
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.params import Account, Row, Settings
 from pipeline.reporting.printed import Table
-from pipeline.reporting.results import Budget, Caveat
+from pipeline.reporting.results import Budget, Caveat, RowResult
 from pipeline.reporting.wording import number
 from pipeline.results import records
 from pipeline.results.schema import Record
@@ -108,6 +109,15 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
 def own_budget(levels: Sequence[Any]) -> str:
     """``own budget: 1 to 8 epochs``, of the settings of some levels."""
     return f"own budget: {_trained(levels)}"
+
+
+def caveats_at(row: RowResult, level: str) -> list[Caveat]:
+    """Caveats of a row at one level, whose training budget may be another than its other levels'."""
+    if not isinstance(row.declared, Row) or row.budget != "own":
+        return list(row.caveats)
+    levels = [settings for settings in row.declared.resolved if row.declared.level(settings) == level]
+    words = own_budget(levels or row.declared.resolved)
+    return [replace(caveat, words=words) if caveat.budget else caveat for caveat in row.caveats]
 
 
 @cache

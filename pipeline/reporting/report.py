@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.files import write_json, write_text
+from pipeline.files import digest, write_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting.drawing import accuracy_privacy, forest
 from pipeline.reporting.facts import PaperResult
@@ -58,7 +58,8 @@ def _files(papers: list[PaperView], picture: str | None) -> Iterator[tuple[str, 
     """(path, text) of each page, picture and CSV file."""
     facts = [fact for paper in papers for fact in paper.result.facts if not fact.metric]
     ran = [fact for fact in facts if fact.cell]
-    index = index_view(papers, picture)
+    summary = summary_csv(ran)
+    index = index_view(papers, picture, digest(summary.encode()))
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
     if index.panels:
@@ -73,6 +74,6 @@ def _files(papers: list[PaperView], picture: str | None) -> Iterator[tuple[str, 
         "ledger.html",
         render("ledger.html", page=ledger_view([fact for fact in ran if fact.private]), up=""),
     )
-    yield "summary.csv", summary_csv(ran)
+    yield "summary.csv", summary
     contrasts = (contrast for paper in papers for contrast in paper.result.contrasts)
     yield "contrasts.csv", contrasts_csv(contrasts)

@@ -13,13 +13,12 @@ from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from pipeline.reporting.results import Cell, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
-from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger
+from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger, Released
 from pipeline.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from pipeline.ledgers.data_budget import DataBudget
 
-NOT_RUN = "not run"
 LARGE = 1e6
 MINUS = "−"
 _SYMBOLS = {"epsilon": "ε", "sigma": "σ", "noise_multiplier": "σ", "scale": "λ", "inf": "∞"}
@@ -317,6 +316,17 @@ def final_model_words(attack: Attack | None) -> str:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
     return f"{downwards(attack.largest)} ({downwards(most)})"
+
+
+def release_words(released: Released) -> str:
+    """``inputs: ε 1 → 1.2; noise 0.3; 2 × span``: epsilon and noise of a quantity that is released once."""
+    epsilon_upper = "no bound" if released.epsilon_upper is None else upwards(released.epsilon_upper)
+    epsilon = f"{released.quantity}: ε {number(released.claimed)} → {epsilon_upper}"
+    if released.noise[2] == 0:
+        return f"{epsilon}; no noise"
+    least, median, largest = map(number, released.noise)
+    noise = median if least == largest else f"{median} ({least} to {largest})"
+    return f"{epsilon}; noise {noise}; {number(released.noise[1] / released.span)} × span"
 
 
 def duration(seconds: float) -> str:

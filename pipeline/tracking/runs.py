@@ -28,7 +28,7 @@ from pipeline.tracking.notes import ACCURACY, NOTE
 
 FORMAT = 3  # part of every digest: raised when runs are written differently, it replaces the older ones
 LONGEST = 500  # of a parameter's text, in every store MLflow has
-DIGITS = 4  # of a bound: as many as MLflow's columns show, which would round it to the nearest
+DIGITS = 4  # as many as MLflow's columns show, which would round bounds to the nearest
 HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 # What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
@@ -137,7 +137,6 @@ class _Builder:
         states = {
             guarantee(level_replicas, made.reproducible).state for level_replicas in _by_level(replicas)
         }
-        which = {"level": level, "seed": None if seed is None else str(seed)}
         tags = {
             "row": record.row,
             "kind": kind,
@@ -154,7 +153,8 @@ class _Builder:
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": made.revision,
             NOTE: note,
-            **which,
+            "level": level,
+            "seed": None if seed is None else str(seed),
         }
         params = {
             "method": record.method,
@@ -165,15 +165,15 @@ class _Builder:
                 list(filter(_private, replicas)), lambda private: private.ledger.model_dump(include=RELATION)
             ),
         }
-        which["data_set"] = tested_on(record, self.settings)
-        params |= {name: value for name, value in which.items() if value is not None}
+        params |= {"level": level, "seed": seed, "data_set": tested_on(record, self.settings)}
         started = min((replica.started for replica in replicas if replica.started), default=0.0)
         ended = max((replica.ended for replica in replicas if replica.ended), default=0.0)
         curves = [] if level is None or below else self._curve(first)
         return RunSpec(
             name=run_name(record, notes.place(record, self.paper), self.settings, level, seed),
             tags={name: value for name, value in tags.items() if value is not None},
-            params={name: canonical(value)[:LONGEST] for name, value in params.items()},
+            # settings of a method that do not apply to a row are None
+            params={name: canonical(value)[:LONGEST] for name, value in params.items() if value is not None},
             metrics=tuple(_timed(curves, values, started, ended)),
             started=round(1000 * started) or None,
             ended=round(1000 * ended) or None,
@@ -189,7 +189,7 @@ class _Builder:
         """Metrics of a level: means over seeds, the accuracy's interval, and the valid bounds on epsilon."""
         account = self.record.method == ACCOUNTING
         measured = {
-            name: fmean(replica.metrics[name] for replica in replicas)
+            name: _rounded(name, fmean(replica.metrics[name] for replica in replicas))
             for name in (replicas[0].metrics if account else MEASURED)
             if all(name in replica.metrics for replica in replicas)
         }
@@ -198,31 +198,38 @@ class _Builder:
         lower = [replica.ledger.epsilon_lower for replica in replicas]
         shown = [epsilon for epsilon in lower if epsilon is not None]
         shown += [attack.epsilon for replica in replicas for attack in replica.attacks if attack.whole]
+        half = mean(accuracies).half if accuracies else None
         values = {
             **measured,
-            HALF_WIDTH: mean(accuracies).half if accuracies else None,
-            "seconds": None if account else fmean(replica.seconds for replica in replicas),
+            HALF_WIDTH: None if half is None else float(f"{half:.2g}"),
+            "seconds": None if account else round(fmean(replica.seconds for replica in replicas)),
             "epsilon_claimed": ledger.claimed,
             "epsilon_proven": None
             if ledger.epsilon_upper is None
             else _bound(ledger.epsilon_upper, rounded_up),
             "epsilon_shown": _bound(max(shown), rounded_down) if shown else None,
             "delta": ledger.delta if any(map(_private, replicas)) else None,
-            "mu": ledger.mu,
+            "mu": None if ledger.mu is None else _rounded("mu", ledger.mu),
             **(_risk(ledger.risk) if ledger.risk else {}),
         }
         return {name: value for name, value in values.items() if value is not None}
 
 
 def _risk(risk: Risk) -> dict[str, float | None]:
-    """Attack risk as metrics."""
-    return {
+    """Attack risk as metrics, rounded up as the upper bounds that they are."""
+    values = {
         "attack_tpr_at_fpr_0.01": risk.tpr_at_1_percent,
         "attack_tpr_at_fpr_0.001": risk.tpr_at_01_percent,
         "attack_advantage": risk.advantage,
         "gaussian_dp_mu": risk.mu,
         "gaussian_dp_regret": risk.regret,
     }
+    return {name: None if value is None else _bound(value, rounded_up) for name, value in values.items()}
+
+
+def _rounded(name: str, value: float) -> float:
+    """A measured number with the digits that mean something: an accuracy has four decimals."""
+    return round(value, DIGITS) if name in MEASURED else float(f"{value:.{DIGITS}g}")
 
 
 def _private(replica: Replica) -> bool:
@@ -271,7 +278,7 @@ def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
     path = records.history_path(record.row)
     for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
         if metric in CURVES:
-            curves[level, seed].append((metric, step, value))
+            curves[level, seed].append((metric, step, _rounded(metric, value)))
     return curves
 
 
@@ -304,12 +311,12 @@ def metric_name(name: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Text of a setting in its shortest form: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``, ``none``."""
+    """Text of a setting in its shortest form: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``."""
     if isinstance(value, str):  # records are JSON, and have infinity as a text
         return {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
     if isinstance(value, float):
         return re.sub(r"e([+-])0*", lambda sign: f"e{sign[1].strip('+')}", repr(value).removesuffix(".0"))
-    return "none" if value is None else json.dumps(value)
+    return json.dumps(value)
 
 
 def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

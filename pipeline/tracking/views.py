@@ -23,13 +23,13 @@ _COLUMNS = {
     "metrics.`test_accuracy`": 110,
     "metrics.`test_accuracy_half_width`": 170,
     "metrics.`epsilon_proven`": 120,
+    "metrics.`epsilon_shown`": 120,
     "metrics.`epsilon_claimed`": 120,
     "params.`delta`": 70,
     "params.`neighbouring`": 120,
     "params.`data_set`": 80,
     "tags.`privacy`": 150,
     "tags.`budget`": 80,
-    "params.`method`": 110,
 }
 
 

@@ -11,11 +11,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from pipeline.reporting.report import Report
 from tests.reporting.lookup import page_of
+from tests.reporting.made_up import dpsgd
+from tests.reporting.markup import words
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: install chromium to look at the pages")
@@ -66,10 +69,10 @@ onload = () => {
 </script>"""
 
 
-def opened(address: str) -> tuple[str, list[str]]:
+def opened(address: str, width: int = 1500) -> tuple[str, list[str]]:
     """The page as it stands after its scripts, and what the console says."""
     assert CHROMIUM is not None
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1500,900")
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={width},900")
     still = ("--virtual-time-budget=3000", "--enable-logging=stderr", "--dump-dom")
     done = subprocess.run([CHROMIUM, *flags, *still, address], capture_output=True, text=True, timeout=600)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -124,6 +127,32 @@ def test_the_address_of_a_sorted_and_filtered_table_shows_it_again(written: Repo
     values = [value for _, value in left]
     assert len(values) > 2
     assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize(("name", "word"), [("results", dpsgd.LITERAL), ("ledger", dpsgd.PUBLIC)])
+def test_a_search_leaves_the_lines_with_its_words(written: Report, name: str, word: str) -> None:
+    shown, complaints = opened(f"{(written.index.parent / name).as_uri()}.html?search={quote(word)}")
+    assert complaints == []
+    lines = re.findall(r'<tr data-paper[^>]*?( hidden="")?>(.*?)</tr>', shown, re.DOTALL)
+    left = [text for hidden, text in lines if not hidden]
+    assert 0 < len(left) < len(lines)
+    assert left == [text for _, text in lines if word in words(text)]
+
+
+def test_a_narrow_screen_shows_the_first_lines_and_a_button_for_the_others(
+    written: Report, tmp_path: Path
+) -> None:
+    text = (written.index.parent / "results.html").read_text(encoding="utf-8")
+    start, end = text.index("<tbody>") + len("<tbody>"), text.index("</tbody>")
+    page = tmp_path / "results.html"
+    page.write_text(text[:end] + 3 * text[start:end] + text[end:], encoding="utf-8")
+    shown, _ = opened(page.as_uri(), 500)
+    hidden = [bool(found) for found in re.findall(r'<tr data-paper[^>]*?( hidden="")?>', shown)]
+    assert len(hidden) > 100
+    assert hidden == [False] * 50 + [True] * (len(hidden) - 50)
+    assert f'<button type="button">Show {len(hidden) - 50} more</button>' in shown
+    wide, _ = opened(page.as_uri())
+    assert not re.search(r'<tr data-paper[^>]* hidden="">', wide)
 
 
 def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline.files import digest_file
 from pipeline.params import load as load_params
 from pipeline.reporting import papers, wording
+from pipeline.reporting.caveats import caveats_at
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.prose import findings
+from pipeline.reporting.prose import counts, findings
 from pipeline.reporting.report import Report
 from tests.reporting import lookup, readme
 from tests.reporting.made_up import dpsgd, toys
@@ -72,6 +74,36 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     assert "](papers/davody2020.html#davody2020-t5)" in overview
 
 
+def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) -> None:
+    (result,) = written.papers
+    judged = [value for value in result.values if value.decided or value.status == "inconclusive"]
+    agreeing = sum(value.status == "agrees" for value in judged)
+    said = counts.verdict(result)
+    assert said.startswith(f"Training agrees with {agreeing} of {len(judged)} judged values; ")
+    within, claiming = (counts.metrics(result)[name] for name in ("proven_within_claim", "claim_privacy"))
+    assert said.endswith(f"; the claimed ε is proven for {within} of {claiming} results.")
+    assert f'<p class="lead">{said}</p>' in read(lookup.page_of(written))
+    assert f": {said}" in read(written.index.parent / "README.md")
+
+
+def test_a_row_and_the_whole_report_say_how_to_cite_them(written: Report) -> None:
+    digest = digest_file(written.index.parent / "summary.csv")
+    assert f"Cite this report as summary.csv , {digest}" in words(read(written.index))
+    (record,) = (record for record in written.papers[0].records if record.row == dpsgd.PLAIN)
+    cited = f"cite as row {dpsgd.PLAIN} , record {record.digest()[:19]} , command dprepro train"
+    assert f"{cited} {dpsgd.PLAIN} ; dprepro verify" in lookup.text(written)
+
+
+def test_a_cell_has_the_training_budget_of_its_own_level() -> None:
+    levels = [{"sigma": 0}, {"sigma": 1, "epochs": 80}]
+    declared = toys.settings(row={"levels": levels, "budget": "own"})
+    result = toys.judged(toys.paper(), declared, toys.record("row", declared, sigma_0=(90.0,) * 3))
+    (row,) = result.tables[0].rows
+    assert [caveat.words for caveat in row.caveats] == ["own budget: 50 to 80 epochs"]
+    for level, epochs in (("sigma=0", 50), ("sigma=1", 80)):
+        assert [caveat.words for caveat in caveats_at(row, level)] == [f"own budget: {epochs} epochs"]
+
+
 def test_every_result_is_a_line_of_the_summary(written: Report) -> None:
     lines = list(csv.DictReader(StringIO(read(written.index.parent / "summary.csv"))))
     assert len(lines) == len(written.papers[0].tables[0].cells)
@@ -86,17 +118,17 @@ def test_every_result_is_a_line_of_the_summary(written: Report) -> None:
 
 
 def test_counts_are_there_for_dvc(written: Report) -> None:
-    counts = json.loads(read(written.index.parent / f"metrics/{written.papers[0].key}.json"))
+    numbers = json.loads(read(written.index.parent / f"metrics/{written.papers[0].key}.json"))
     cells = written.papers[0].tables[0].cells
-    assert counts["results"] == len(cells)
+    assert numbers["results"] == len(cells)
     unjudged = ("inconclusive", "not_judged", "wait_for_gpu", "not_run", "not_counted")
-    decided = counts["agree"] + counts["differ"]
-    assert counts["printed"] == decided + sum(counts[name] for name in unjudged)
-    assert decided == sum(count for name, count in counts.items() if name.startswith("decided_")) > 0
-    assert counts["decided_as_planned"] == counts["decided_at_paper_settings"] == 0
-    assert 0 < counts["and_of_use"] <= counts["proven_within_claim"] < counts["claim_privacy"] < len(cells)
+    decided = numbers["agree"] + numbers["differ"]
+    assert numbers["printed"] == decided + sum(numbers[name] for name in unjudged)
+    assert decided == sum(count for name, count in numbers.items() if name.startswith("decided_")) > 0
+    assert numbers["decided_as_planned"] == numbers["decided_at_paper_settings"] == 0
+    assert 0 < numbers["and_of_use"] <= numbers["proven_within_claim"] < numbers["claim_privacy"] < len(cells)
     # DVC's tables take a metric of this name for something of their own
-    assert "values" not in counts
+    assert "values" not in numbers
 
 
 def test_a_finding_quotes_only_what_it_names() -> None:

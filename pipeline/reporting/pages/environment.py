@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import wording
-from pipeline.reporting.caveats import ENOUGH_EXAMPLES
+from pipeline.reporting.caveats import ENOUGH_EXAMPLES, caveats_at
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.drawing.style import themed
 from pipeline.reporting.judging import guarantees, rule
@@ -20,12 +20,12 @@ from pipeline.reporting.vocabulary import WORDS, words
 
 # formats of numbers, levels and ledgers
 FILTERS = (
-    roughly, words, wording.attack_words, wording.cell_text, wording.claim, wording.column_heads,
+    caveats_at, roughly, words, wording.attack_words, wording.cell_text, wording.claim, wording.column_heads,
     wording.columns_words, wording.composition, wording.convergence, wording.delta, wording.downwards,
     wording.duration, wording.examples_words, wording.fixed, wording.guarantee_words, wording.isolation,
     wording.level_words, wording.margin, wording.measured_words, wording.number, wording.printed,
-    wording.privacy_words, wording.settings_words, wording.shared_words, wording.signed,
-    wording.table_heading, wording.upwards,
+    wording.privacy_words, wording.release_words, wording.settings_words, wording.shared_words,
+    wording.signed, wording.table_heading, wording.upwards,
 )  # fmt: skip
 
 

@@ -1,11 +1,16 @@
 // Sorts the table by a column and hides the lines that the form leaves out; the address keeps both, so that a link
-// shows the same. Without this script the whole table is there.
+// shows the same. A narrow screen shows the first lines until a button asks for the others. Without this script the
+// whole table is there.
+const NARROW = 700;
+const FIRST = 50;
 const form = document.getElementById("filter");
 const table = document.querySelector("table.flat");
 const lines = [...table.tBodies[0].rows];
 const heads = [...table.tHead.rows[0].cells];
 const choices = [...form.querySelectorAll("select")].map((select) => select.name);
+const more = document.createElement("button");
 let order = { column: -1, falling: false };
+let limit = window.innerWidth > NARROW ? Infinity : FIRST;
 
 // numbers come before words, and what is missing comes last in either direction
 const key = (line) => {
@@ -25,22 +30,28 @@ const sorted = () => {
 };
 const show = () => {
   const asked = new FormData(form);
-  const limit = asked.get("proven") === "" ? Infinity : Number(asked.get("proven"));
+  const most = asked.get("proven") ? Number(asked.get("proven")) : Infinity;
+  const words = (asked.get("search") ?? "").toLowerCase().split(/\s+/);
   const chosen = choices.filter((name) => asked.get(name));
-  let shown = 0;
-  for (const line of lines) {
+  const ordered = sorted();
+  let fitting = 0;
+  for (const line of ordered) {
+    const text = line.textContent.toLowerCase();
     const proven = line.dataset.proven === "" ? NaN : Number(line.dataset.proven);
     const fits = chosen.every((name) => line.dataset[name] === asked.get(name)) &&
-      (limit === Infinity || proven <= limit);
-    line.hidden = !fits;
-    shown += fits;
+      (most === Infinity || proven <= most) && words.every((word) => text.includes(word));
+    fitting += fits;
+    line.hidden = !fits || fitting > limit;
   }
+  const shown = Math.min(fitting, limit);
   form.querySelector("output").textContent = `${shown} of ${lines.length} shown`;
+  more.hidden = fitting <= limit;
+  more.textContent = `Show ${fitting - shown} more`;
   heads.forEach((head, number) => {
     const direction = number === order.column ? (order.falling ? "descending" : "ascending") : "none";
     head.setAttribute("aria-sort", direction);
   });
-  table.tBodies[0].append(...sorted());
+  table.tBodies[0].append(...ordered);
   const kept = new URLSearchParams([...asked].filter(([, value]) => value !== ""));
   if (order.column >= 0) kept.set("sort", `${order.falling ? "-" : ""}${order.column}`);
   history.replaceState(null, "", `${location.pathname}${kept.size ? `?${kept}` : ""}${location.hash}`);
@@ -61,6 +72,12 @@ for (const [name, value] of new URLSearchParams(location.search)) {
   const column = Number(value.replace("-", ""));
   if (name === "sort" && heads[column]) order = { column, falling: value.startsWith("-") };
 }
+more.type = "button";
+more.addEventListener("click", () => {
+  limit = Infinity;
+  show();
+});
+table.parentElement.after(more);
 form.addEventListener("input", show);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.hidden = false;

@@ -17,7 +17,7 @@ from pipeline.reporting.papers import short
 from pipeline.reporting.prose import counts, findings, remarks
 from pipeline.reporting.prose.findings import Sentence
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
-from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, LEDGERS, PRIVACY, RULES, SEVERITIES, VALUES, Word
+from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, LEDGERS, PRIVACY, SEVERITIES, VALUES, Word
 
 Count = tuple[str, str, str]  # words, number, reasons
 LEDGER_HEAD = (
@@ -47,7 +47,6 @@ class Texts(NamedTuple):
     title: str
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
-    rule: str = ""
 
 
 class Reading(NamedTuple):
@@ -99,12 +98,11 @@ class TableView(NamedTuple):
     result: TableResult
     notes: list[str]
     alarms: list[tuple[list[str], tuple[str, str]]]  # rows, (verdict, reason)
-    protections: list[tuple[list[str], str]]  # rows, words
     deciding: list[Reading]
     variants: list[Reading]
-    releases: Texts
     plot: str | None  # as SVG
     figures: list[Figure]
+    tally: list[Share]  # of its printed values
     missing: str  # rows that have not been run
     rows: list[RowView]
 
@@ -151,6 +149,7 @@ class IndexView(NamedTuple):
     privacy: str
     panels: list[forest.Panel]
     picture: str | None  # as SVG
+    digest: str  # of summary.csv
 
 
 class LedgerLine(NamedTuple):
@@ -158,6 +157,7 @@ class LedgerLine(NamedTuple):
 
     paper: str
     cells: list[str]  # under `LEDGER_HEAD`
+    verdict: str
     tone: str  # of the verdict
     use_tone: str  # of the worst special use; '' without one
 
@@ -173,18 +173,16 @@ class LedgerView(NamedTuple):
 
 def table_view(result: TableResult) -> TableView:
     """Build the section of a table."""
-    head = ["row", "quantity", *wording.column_heads(result)]
-    title = f"What rows of {result.table.name} release once"
+    printed = [values for line in result.lines for values in line.values.values()]
     return TableView(
         result=result,
         notes=remarks.notes(result),
         alarms=remarks.alarms(result),
-        protections=remarks.protections(result),
         deciding=_deciding(result),
         variants=_variants(result),
-        releases=Texts(title, head, remarks.releases(result), RULES["releases"]),
         plot=levels.draw(result),
         figures=list(table_figures(result)),
+        tally=_shares((value.status for values in printed for value in values.values()), VALUES),
         missing=_missing(result),
         rows=[_row_view(row, line, result) for line in result.lines for row in line.rows],
     )
@@ -231,17 +229,21 @@ def _level_view(cell: Cell, row: RowResult, line: LineResult, decimals: int) -> 
 
 
 def _settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings that all levels of a row share, and the further settings of each level."""
+    """Settings that all levels of a row share, and further ones of each level; those that apply."""
     replicas = row.record.replicas if row.record else ()
     by_level = {replica.level: replica.settings for replica in replicas}
     first, *others = list(by_level.values()) or [{}]
     common = {
-        name: value for name, value in first.items() if all(level.get(name) == value for level in others)
+        name: value
+        for name, value in first.items()
+        if value is not None and all(level.get(name) == value for level in others)
     }
     special = {}
     for level, settings in by_level.items():
         known = {*common, level.partition("=")[0]}
-        if further := {name: value for name, value in settings.items() if name not in known}:
+        if further := {
+            name: value for name, value in settings.items() if name not in known and value is not None
+        }:
             special[level] = further
     return common, special
 
@@ -338,7 +340,7 @@ def direction(outcomes: Sequence[Outcome]) -> str:
     return f"{ran.count('holds')} of {len(ran)} hold{fails}"
 
 
-def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
+def index_view(papers: Sequence[PaperView], picture: str | None, digest: str) -> IndexView:
     """Build the first page from the papers' pages."""
     # rows of no paper are none of a paper's
     published = [paper for paper in papers if paper.result.paper.published]
@@ -362,6 +364,7 @@ def index_view(papers: Sequence[PaperView], picture: str | None) -> IndexView:
         privacy=counts.privacy(*(results or [paper.result for paper in papers])),
         panels=forest.panels(results),
         picture=picture,
+        digest=digest,
     )
 
 
@@ -398,4 +401,5 @@ def ledger_line(fact: Fact) -> LedgerLine:
         wording.final_model_words(verdicts.on_final_model(fact.cell.replicas[0].attacks)) or "–",
         severity.at_worst(uses),
     ]
-    return LedgerLine(fact.table.paper, cells, word.tone, SEVERITIES[uses[0].severity].tone if uses else "")
+    tone = SEVERITIES[uses[0].severity].tone if uses else ""
+    return LedgerLine(fact.table.paper, cells, word.text, word.tone, tone)

@@ -104,7 +104,7 @@ def verdict(result: PaperResult) -> str:
         if agrees:
             parts.append(f"{subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
-        parts.append(f"{waiting} printed values wait for a GPU")
+        parts.append(f"{waiting} wait for a GPU")
     claims = Counter(claim.status for claim in result.claims if not claim.own)
     if tested := claims["reproduced"] + claims["not reproduced"]:
         parts.append(f"{claims['reproduced']} of {tested} decided claims are reproduced")
@@ -239,8 +239,13 @@ def _grounds(judged: Sequence[Value], status: Status) -> str:
 
 
 def _reasons(judged: Sequence[Value], status: Status) -> str:
-    """Reasons of a status: the only one, or each with its number."""
-    counts = Counter(value.words for value in judged if value.status == status)
+    """Reasons of a status: the only one, or each with its number; an unfair verdict may have several."""
+    counts = Counter(
+        reason
+        for value in judged
+        if value.status == status
+        for reason in dict.fromkeys(words.partition(":")[0] for words in value.unfair) or [value.words]
+    )
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{why}: {count}" for why, count in counts.most_common())

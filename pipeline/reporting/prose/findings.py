@@ -65,11 +65,8 @@ class Quote:
         declared = self.row.declared
         if not isinstance(declared, Row):
             return "accounting, nothing trained"
-        if self.row.budget == "own":
-            levels = [level for level in declared.resolved if declared.level(level) == self.cell.level]
-            budget = caveats.own_budget(levels)
-        else:
-            budget = next((caveat.words for caveat in self.row.caveats if caveat.budget), "")
+        marks = caveats.caveats_at(self.row, self.cell.level)
+        budget = next((caveat.words for caveat in marks if caveat.budget), "")
         own = self.fact.table.table.own
         budget = "an experiment of our own" if own else budget or "at the paper's settings"
         return f"{budget}, {'planned' if self.cell.planned else 'exploratory'}"

@@ -1,10 +1,9 @@
-"""Remarks on a table: missing numbers, missing privacy, and noise that is released once."""
+"""Remarks on a table: missing numbers and missing privacy."""
 
 from collections.abc import Sequence
 
 from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.wording import number
+from pipeline.reporting.results import Cell, LineResult, TableResult
 
 
 def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
@@ -17,16 +16,6 @@ def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
         return vocabulary.PRIVACY[guarantee.state].text, guarantee.reason or ""
 
     return result.rows_by(alarm)
-
-
-def protections(result: TableResult) -> list[tuple[list[str], str]]:
-    """(rows, words on the protected people) of the ledgers that name them."""
-
-    def protection(cell: Cell) -> str | None:
-        protects = cell.guarantee.ledger.protects
-        return vocabulary.words(protects) if protects else None
-
-    return result.rows_by(protection)
 
 
 def notes(result: TableResult) -> list[str]:
@@ -69,29 +58,3 @@ def _difference(line: LineResult, levels: Sequence[str]) -> str | None:
     if not sides:
         return None
     return f"{line.label}: ours is {' and '.join(sides)}. {line.line.differs or 'Unexplained.'}"
-
-
-def releases(result: TableResult) -> list[list[str]]:
-    """Row, quantity and the noise at each level, of each quantity that a row releases once."""
-    return [
-        [row.key, quantity, *(_release(row, level, quantity) for level in result.levels)]
-        for row in result.rows
-        for quantity in dict.fromkeys(
-            released.quantity for cell in row.cells.values() for released in cell.guarantee.ledger.releases
-        )
-    ]
-
-
-def _release(row: RowResult, level: str, quantity: str) -> str:
-    """``ε 1 → 1.2; noise 0.3; 2 × span``; '' if the level does not release the quantity."""
-    found = row.cells[level].guarantee.ledger.releases if level in row.cells else ()
-    released = next((released for released in found if released.quantity == quantity), None)
-    if released is None:
-        return ""
-    epsilon_upper = "no bound" if released.epsilon_upper is None else wording.upwards(released.epsilon_upper)
-    epsilon = f"ε {number(released.claimed)} → {epsilon_upper}"
-    if released.noise[2] == 0:
-        return f"{epsilon}; no noise"
-    least, median, largest = map(number, released.noise)
-    noise = median if least == largest else f"{median} ({least} to {largest})"
-    return f"{epsilon}; noise {noise}; {number(released.noise[1] / released.span)} × span"
