@@ -200,12 +200,12 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
 
 
-def _untrained(architecture: Architecture, settings: MethodSettings) -> nn.Module:
+def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool = True) -> nn.Module:
     shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
     with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
         extensions("models")[architecture.model.name].load()
     with without_reads(architecture.reads):
-        return build_net(architecture.model, shape, classes)
+        return build_net(architecture.model, shape, classes, tried)
 
 
 def size_of(architecture: Architecture) -> int:
@@ -215,7 +215,7 @@ def size_of(architecture: Architecture) -> int:
         UserError: the settings are not the method's.
     """
     with torch.device("meta"):
-        net = _untrained(architecture, _settings_of(architecture))
+        net = _untrained(architecture, _settings_of(architecture), tried=False)
     return sum(value.numel() * value.element_size() for value in net.parameters())
 
 

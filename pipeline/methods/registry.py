@@ -45,10 +45,11 @@ def _class_of(name: str) -> type[Method]:
     return trainer
 
 
-def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
+def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
+    """Network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
-    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were.
+    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were. Without
+    ``tried`` none are: on the device 'meta' a trial would load torch's compiler, which takes seconds.
 
     Raises:
         UserError: it can't be built for that shape or with those settings, or not be trained for the classes.
@@ -56,7 +57,7 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     part = extensions("models")[model.name]
     try:
         net: nn.Module = part.load().build(model, shape, classes)
-        problem = _problem(net, shape, classes)
+        problem = _problem(net, shape, classes) if tried else None
     except Exception as error:  # whatever the model's own code raises
         reason = (
             f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"

@@ -193,7 +193,11 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     for stage in ("train", "evaluate", "ledger"):
         run(f"{stage} first")
     run("export first out")
-    run("predict out ../table.csv --out found.csv")
+    read: list[Path] = []
+    real = tables.frame
+    monkeypatch.setattr(tables, "frame", lambda path: read.append(path) or real(path))  # type: ignore[func-returns-value]
+    said = run("predict out ../table.csv --out found.csv")
+    assert read == [Path("../table.csv")]  # once
     with open("found.csv") as file:
         predicted = list(csv.DictReader(file))
     assert [*predicted[0]] == [
@@ -204,7 +208,10 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
         "probability of less",
         "probability of more",
     ]
-    assert np.mean([line["class"] == line["which"] for line in predicted]) > 0.8
+    right = np.mean([line["class"] == line["which"] for line in predicted])
+    assert right > 0.8
+    assert f"accuracy {100 * right:.2f} % of 200 inputs" in said
+    assert "less: recall " in said
     assert all(
         float(line["probability of less"]) + float(line["probability of more"]) == pytest.approx(1, abs=2e-4)
         for line in predicted

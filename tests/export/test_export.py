@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import extensions, params
+from pipeline import extensions, params, verification
 from pipeline.data import prepared
+from pipeline.data.own import tables, texts
+from pipeline.errors import UserError
 from pipeline.export import folder as exporting
 from pipeline.export.inputs import read_inputs
 from pipeline.export.privacy_statement import OF_RECORDS
@@ -128,6 +132,54 @@ def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_pat
         )
     evaluated = run(f"evaluate {row}")
     assert f"epsilon = 8, seed 0: {measured.scores.words}" in evaluated
+
+
+def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
+    """Their imports took most of a prediction's time."""
+    code = f"""
+import sys
+from pathlib import Path
+from pipeline.export.folder import folder_predictor
+folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
+slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn", "pipeline.reporting.wording")
+print([name for name in slow if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_csv_file_is_read_once(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    real = texts.csv_frame
+
+    def noted(path: Path, rows: int | None = None) -> Any:
+        read.append(path)
+        return real(path, rows)
+
+    for module in (texts, tables):
+        monkeypatch.setattr(module, "csv_frame", noted)
+    (tmp_path / "new.csv").write_text("body,mood\na fine day,good\n")
+    run(f"predict out/{TEXTS} {tmp_path}/new.csv --out {tmp_path}/found.csv")
+    assert read == [tmp_path / "new.csv"]
+
+
+@pytest.mark.parametrize("part", ["auc", "recall", "confusion"])
+def test_verify_notices_forged_scores(here: Path, part: str) -> None:
+    path = records.evaluation_path(TEXTS)
+    before, content = path.read_bytes(), json.loads(path.read_bytes())
+    scores = content["replicas"][0]["scores"]
+    if part == "auc":
+        scores["auc"] -= 0.01
+    elif part == "recall":
+        scores["recall"][1] -= 0.01
+    else:
+        scores["confusion"][0][0] += 1
+    path.write_text(json.dumps(content))
+    try:
+        with pytest.raises(UserError, match=f"{part}.* is .*, and its weights reach"):
+            verification._measure(TEXTS, params.load())
+    finally:
+        path.write_bytes(before)
 
 
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:

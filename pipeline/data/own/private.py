@@ -110,11 +110,14 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
-def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> dict[str, list[str]]:
+def private_files(
+    declarations: Mapping[str, OwnFiles], root: Path = Path(), staged: bool = False
+) -> dict[str, list[str]]:
     """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
 
     Copies, of the files as they are now and as they were fetched, are looked for in the whole checkout, of
-    which ``root`` may be a folder. Of tables and texts, files with some of their rows count too.
+    which ``root`` may be a folder. Of tables and texts, files with some of their rows count too; with
+    ``staged`` only files that the next commit changes are searched for rows.
     """
     listed = _listed(root, ":(top)") if declarations else []
     sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
@@ -130,12 +133,20 @@ def private_files(declarations: Mapping[str, OwnFiles], root: Path = Path()) -> 
         ]
         found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
         if isinstance(declared, OwnTable | OwnTexts):
-            others = [each for each in sizes if each not in found]
+            others = [each for each in (_staged(root) if staged else sizes) if each in sizes]
+            others = [each for each in others if each not in found]
             tables = {path.resolve() for path in private}
             parts = files_with_rows(tables, (root / each for each in others))
             found += [each for each in others if root / each in parts]
         tracked_files[name] = found
     return {name: files for name, files in tracked_files.items() if files}
+
+
+def _staged(root: Path) -> list[str]:
+    """Files that the next commit adds or changes, from ``root``."""
+    names = _git(root, "diff", "--cached", "--name-only", "--diff-filter=d", "-z").split("\0")
+    top = _git(root, "rev-parse", "--show-cdup").strip()
+    return [os.path.relpath(f"{top}{name}") if top else name for name in names if name]
 
 
 def _data_files(place: Path) -> Iterator[Path]:
@@ -177,7 +188,7 @@ def _git(root: Path, *command: str) -> str:
 
 if __name__ == "__main__":  # before each commit (.pre-commit-config.yaml)
     try:
-        for files in private_files(load().own).values():
+        for files in private_files(load().own, staged=True).values():
             refuse_tracked(files)
     except UserError as problem:
         raise SystemExit(str(problem)) from None

@@ -22,6 +22,7 @@ LENGTH = 12  # characters of a normalised row at least
 FEWEST = 3  # different rows that raise an alarm
 ROWS = 500_000
 LINE = 100_000  # bytes of a line; longer ones are no rows
+NUMERIC = frozenset("+-.n")  # first letters of numbers that aren't digits, such as of nan
 SEPARATORS = (b",", b";", b"\t", b"|")
 
 
@@ -65,6 +66,8 @@ def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
 def _normal(field: str) -> str:
     """A field without the ways to write it."""
     text = field.strip().casefold()
+    if not text[:1].isdigit() and text[:1] not in NUMERIC:
+        return text
     try:
         return f"{float(text):.12g}".replace("nan", "")
     except ValueError:
@@ -89,5 +92,8 @@ def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
             separator = max(SEPARATORS, key=line.count)
             if line.count(separator) + 1 >= width:
                 text = line.decode(errors="replace").replace("\0", "").replace("\r", "")
+                if '"' not in text:
+                    yield text.split(separator.decode())
+                    continue
                 with suppress(csv.Error):
                     yield from csv.reader([text], delimiter=separator.decode())
