@@ -26,7 +26,11 @@ PATTERNS = {
     "sentence that begins with an object": r"^Of (?!course\b)",
     "contracted comparison": r"\b(as is|as are|nor (is|are|do|does)|no more(?! than\b))\b",
 }
-FURTHER = [ROOT / "SECURITY.md", *ROOT.glob("examples/*/README.md"), ROOT / "stages/laboratory/README.md"]
+FURTHER = [
+    ROOT / "SECURITY.md",
+    *ROOT.glob("examples/*/README.md"),
+    *ROOT.glob("stages/laboratory/**/README.md"),
+]
 TEXTS = ("says", "remark", "differs", "reading", "untested", "open", "choice", "why")
 
 

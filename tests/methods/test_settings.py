@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,22 @@ def test_learning_rates_are_those_of_torchs_schedulers(schedule: str) -> None:
         assert configured.rate_at(step, 25) == pytest.approx(optimizer.param_groups[0]["lr"])
         optimizer.step()
         by_torch.step()
+
+
+def test_class_weights_fit_the_classes_and_examples_that_stay_apart() -> None:
+    """Canaries of an audit have classes of their own."""
+    settings = params.parse(GOOD)
+    row = settings.rows["one"]
+    circumstances = settings.circumstances(row)
+    weighted = row.resolved[0].model_copy(update={"class_weights": (1.0, 5.0)})
+    assert weighted.problem(circumstances) is None
+    assert weighted.problem(replace(circumstances, classes=2)) is None
+    for changes, said in (
+        ({"classes": 3}, "settings.class_weights: 2 numbers; allowed: 3, in the order of classes"),
+        ({"normalization": "batch_bn"}, "settings.class_weights: not allowed with normalization 'batch_bn'"),
+    ):
+        assert (weighted.problem(replace(circumstances, **changes)) or "").startswith(said)
+    assert all(weighted.for_audit(images=images).class_weights == () for images in (False, True))
 
 
 def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
