@@ -12,7 +12,8 @@ import typer
 from pipeline.errors import UserError
 from pipeline.files import is_temporary, write_bytes, write_text
 
-TEMPLATE, PRIVATE, PAPERS = Path(__file__).with_name("laboratory"), "private", "papers"
+TEMPLATE, PRIVATE = Path(__file__).with_name("laboratory"), "private"
+PUBLIC = ("papers", "github")  # not in a private laboratory: its reports are for no server of others
 # Names in a laboratory, by names in the template: wheels leave out names that begin with a dot, and DVC reads
 # every dvc.yaml of a checkout
 NAMES = {
@@ -76,7 +77,7 @@ def _guard(hook: Path) -> None:
 def _files(private: bool) -> dict[str, bytes]:
     """Files of a new laboratory by name, requirements.txt with the version of dprepro that made it.
 
-    Those of a private one replace others of their name, and it has no printed values.
+    Those of a private one replace others of their name, and it has neither printed values nor CI.
     """
     from importlib.metadata import version
 
@@ -84,7 +85,7 @@ def _files(private: bool) -> dict[str, bytes]:
     for path in TEMPLATE.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             parts = path.relative_to(TEMPLATE).parts
-            if parts[0] in (PRIVATE, PAPERS if private else PRIVATE):
+            if parts[0] in ((PRIVATE, *PUBLIC) if private else (PRIVATE,)):
                 continue
             files["/".join(NAMES.get(part, part) for part in parts)] = path.read_bytes()
     if private:

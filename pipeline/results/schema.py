@@ -370,11 +370,19 @@ class Scores(Strict):
     confusion: tuple[tuple[Whole, ...], ...] | None  # examples by class, then by predicted class
 
     @property
+    def over_all(self) -> dict[str, float | None]:
+        """Scores over all classes, by name."""
+        return self.model_dump(exclude={"recall", "confusion"})
+
+    @property
     def words(self) -> str:
         """Scores over all classes, in a line."""
-        named = {"AUC": self.auc, "macro F1": self.f1, "log loss": self.log_loss}
-        named["calibration error"] = self.calibration_error
-        return ", ".join(f"{name} {value:.3f}" for name, value in named.items() if value is not None)
+        names = {"auc": "AUC", "f1": "macro F1"}
+        return ", ".join(
+            f"{names.get(name, name.replace('_', ' '))} {value:.3f}"
+            for name, value in self.over_all.items()
+            if value is not None
+        )
 
 
 class Evaluated(OfReplica):

@@ -201,6 +201,7 @@ class _Builder:
         half = mean(accuracies).half if accuracies else None
         values = {
             **measured,
+            **_scores(replicas),
             HALF_WIDTH: None if half is None else float(f"{half:.2g}"),
             "seconds": None if account else round(fmean(replica.seconds for replica in replicas)),
             "epsilon_claimed": ledger.claimed,
@@ -213,6 +214,17 @@ class _Builder:
             **(_risk(ledger.risk) if ledger.risk else {}),
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _scores(replicas: Sequence[Replica]) -> dict[str, float | None]:
+    """Scores over all classes, means over seeds; none of other than own data."""
+    scored = [replica.scores.over_all for replica in replicas if replica.scores is not None]
+    columns = {name: [each[name] for each in scored] for name in (scored[0] if scored else ())}
+    return {
+        f"test_{name}": _rounded(name, fmean(value for value in values if value is not None))
+        for name, values in columns.items()
+        if len(scored) == len(replicas) and None not in values
+    }
 
 
 def _risk(risk: Risk) -> dict[str, float | None]:

@@ -44,6 +44,7 @@ def test_a_private_laboratory_has_no_paper(tmp_path: Path, monkeypatch: pytest.M
     init(tmp_path / "private", private=True)  # as after a kill
     monkeypatch.chdir(tmp_path / "private")
     assert not Path("papers").exists()
+    assert not Path(".github").exists()  # it would upload the records
     assert Path("dvc.yaml").read_text() == (ROOT / "dvc.yaml").read_text()
     assert "mnist" not in Path("params.yaml").read_text()
     # the packages of two laboratories have one name

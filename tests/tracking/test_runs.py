@@ -15,7 +15,7 @@ from pipeline.reporting import papers
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records, schema
 from pipeline.results.schema import Record
-from pipeline.tracking import experiments, store, views
+from pipeline.tracking import experiments, runs, store, views
 from pipeline.tracking.publishing import declared, publish
 from pipeline.tracking.runs import build_run, canonical
 from tests.keeping import keep
@@ -63,6 +63,26 @@ def replicas(level: str) -> list[schema.Replica]:
     return [
         replica for replica in small(example.LAYER, example.settings()).replicas if replica.level == level
     ]
+
+
+def test_scores_over_all_classes_are_means_over_seeds() -> None:
+    """Recalls and confusion matrices are none of them."""
+    first, second = (
+        replica.model_copy(
+            update={
+                "scores": schema.Scores(
+                    auc=auc, f1=0.5, log_loss=None, calibration_error=0.125, recall=(1.0, 0.0), confusion=None
+                )
+            }
+        )
+        for replica, auc in zip(replicas("epsilon=3"), (0.75, 0.5), strict=True)
+    )
+    assert runs._scores([first, second]) == {
+        "test_auc": 0.625,
+        "test_f1": 0.5,
+        "test_calibration_error": 0.125,
+    }
+    assert runs._scores(replicas("epsilon=3")) == runs._scores([first, *replicas("epsilon=3")]) == {}
 
 
 def test_a_row_is_a_run_with_its_levels_below_and_their_seeds_below_these(rows: Store) -> None:
