@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.reporting.drawing import accuracy_privacy, levels, style
+from pipeline.reporting.gather import gather
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import TableResult
 from tests.reporting import lookup
@@ -55,3 +56,13 @@ def test_levels_far_apart_stand_on_a_logarithmic_axis(
 ) -> None:
     at, logarithmic = levels._places(levels_of)
     assert (list(at.values()), logarithmic) == places
+
+
+def test_accuracies_above_90_have_a_panel_of_their_own_where_others_lie_far_below(tmp_path: Path) -> None:
+    panels = []
+    for shift in (0.0, -75.0):
+        declared = dpsgd.settings(**{dpsgd.PLAIN: {"paper": "mine", "table": "t", "line": None}})
+        dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, shift=shift), tmp_path)
+        mine = next(paper for paper in gather(declared, tmp_path) if paper.key == "mine")
+        panels.append(drawn(levels.draw(mine.tables[0])).count("data-box"))
+    assert panels == [3, 2]  # the legend is one

@@ -16,7 +16,7 @@ FURTHER = ("--", ":", "-.")  # dashes of further metrics
 LETTERS = 62  # in a line of the legend
 WIDTH, HEIGHT = 5.6, 4.0  # inches of a panel
 SPREAD = 10.0  # levels, or numbers other than percents, further apart stand on a logarithmic axis
-CROWDED, WIDE = 90.0, 30.0  # accuracies above it have a panel of their own if all span more than that
+CROWDED, WIDE = 90.0, 15.0  # accuracies above it have a panel of their own if all span more than that
 
 
 def draw(result: TableResult) -> str | None:
