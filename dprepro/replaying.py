@@ -167,8 +167,7 @@ def replay(
 
     Returns:
         Violations, each with the tensor's name, the line of the user's code, measured and allowed value, and
-        the batches;
-        and all measured sensitivities and noise.
+        the batches; and all measured sensitivities and noise.
 
     Raises:
         UserError: a claim is missing, there are too few examples, or a step releases nothing, no finite

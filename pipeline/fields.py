@@ -15,7 +15,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def omitted(default: Any) -> Any:
-    """Field that records, and the digests of records, omit at its default."""
+    """Field that is left out of records and of their digests at its default."""
     return Field(default, exclude_if=lambda value: value == default)
 
 

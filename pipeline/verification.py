@@ -359,14 +359,14 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
     """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
     if replica.scores is None:
         return replica.metrics
-    told = replica.scores.model_dump()
-    recall = {f"recall of class {at}": share for at, share in enumerate(told.pop("recall"))}
-    rows = told.pop("confusion") or ()
+    values = replica.scores.model_dump()
+    recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall"))}
+    rows = values.pop("confusion") or ()
     total = sum(map(sum, rows))
     cells = {
         f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)
     }
-    scored = {name: value for name, value in {**told, **recall}.items() if value is not None}
+    scored = {name: value for name, value in {**values, **recall}.items() if value is not None}
     return {**replica.metrics, **scored, **cells}
 
 

@@ -52,7 +52,7 @@ def predict(
 def _predicted(
     predictor: "Predictor", files: list[Path]
 ) -> tuple[list[str], list[list[str]], list["Predicted"]]:
-    """Head and lines of the answer, and the predictions of each file.
+    """Head and lines of the answer, and the predictions for each file.
 
     Raises:
         UserError: tables have different columns.
@@ -87,7 +87,7 @@ def _predicted(
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
-    """Lines with accuracy and scores of the inputs whose files have their class."""
+    """Lines with accuracy and scores of the inputs with a class in their file."""
     import numpy as np
 
     labelled = [one for one in found if len(one.labels)]

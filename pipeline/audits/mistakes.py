@@ -218,7 +218,7 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
 
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
-    """p-value of a difference between the variance of ``sizes`` and ``variance``, and the former."""
+    """p-value of a difference between ``variance`` and the variance of ``sizes``, and the latter."""
     freedom, spread = len(sizes) - 1, float(sizes.var(ddof=1))
     ratio = freedom * spread / variance
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread

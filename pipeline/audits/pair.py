@@ -1,4 +1,4 @@
-"""End-to-end audit: many short_settings trainings with a record and without it, through the whole code path.
+"""End-to-end audit: many short trainings with a record and without it, through the whole code path.
 
 The row's own network, sampling, gradients, clipping, noise and optimiser train on a few random images and the
 record, a white image of another class. Without the record it is never drawn or, where neighbours replace one,
@@ -107,7 +107,7 @@ class PairAttack:
 
 
 def short_settings(config: MethodSettings, steps: int = STEPS) -> MethodSettings:
-    """Settings of the short_settings trainings, with no larger target epsilon than `LARGEST_EPSILON`."""
+    """Settings of the short trainings, with no larger target epsilon than `LARGEST_EPSILON`."""
     small = config.shortened(BATCH, steps)
     target = getattr(small, "epsilon", LARGEST_EPSILON)
     return small.changed({"epsilon": min(target, LARGEST_EPSILON)}) if small.private else small
@@ -116,7 +116,7 @@ def short_settings(config: MethodSettings, steps: int = STEPS) -> MethodSettings
 def audit_pair(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid"
 ) -> PairAttack:
-    """Attack on short_settings trainings with and without the record."""
+    """Attack on short trainings with and without the record."""
     small = short_settings(config)
     data = {
         within: made_up.examples(row, settings, BATCH - 1, made_up.WHITE if within else None)
@@ -225,7 +225,7 @@ def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
 
 
 def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances, averaged over each tensor, whose entries have equal noise."""
+    """(P,) variances in which each tensor's entries, whose noise is equal, have their mean."""
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

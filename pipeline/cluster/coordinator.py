@@ -19,7 +19,7 @@ from pipeline.errors import Stopped, UserError, printable, shown
 from pipeline.files import locked
 from pipeline.params import Settings
 from pipeline.training.checkpoints import CHECKPOINTS
-from pipeline.training.stopping import noting_signals
+from pipeline.training.stopping import recording_signals
 from pipeline.transport import dvclock
 
 # Tries without a newer checkpoint before a row counts as failed
@@ -47,7 +47,7 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]]
         Stopped: a signal asked for it; running tasks leave a checkpoint.
     """
     busy = "another `dprepro repro` works here; wait for it or stop it"
-    with locked(STATE / "lock", busy), noting_signals() as asked:
+    with locked(STATE / "lock", busy), recording_signals() as asked:
         grid = _Grid(settings, work)
         try:
             with slots.started(_cost_of_a_try, RETRIES) as submit:

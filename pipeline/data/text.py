@@ -1,8 +1,8 @@
 """Encoding of texts with torchtext 0.6, the version behind the papers' text experiments.
 
-Either into token numbers of a vocabulary of the training split's words, as in those papers: it is computed on
-private text without noise, so no epsilon covers it, and the manifest notes this. Or into public word vectors;
-then no private text decides the vocabulary.
+A text becomes token numbers or public word vectors. Token numbers need a vocabulary of the training split, as
+in those papers. It is computed on private text without noise, so no epsilon covers it, and the manifest notes
+this. Word vectors need none.
 """
 
 from collections import Counter

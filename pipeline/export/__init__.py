@@ -1,1 +1,1 @@
-"""A trained network for others to use: weights, a model card with a privacy statement, predictions."""
+"""Export of a trained network: weights, a model card with a privacy statement, predictions."""

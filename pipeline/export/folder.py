@@ -1,4 +1,4 @@
-"""The folder of an exported network: written as a whole, and compared with its digests where it is read."""
+"""Folder of an exported network: written atomically, and compared with its digests on reading."""
 
 import json
 from dataclasses import dataclass
@@ -56,23 +56,23 @@ from pipeline.results.schema import Level, Record, Replica, Seed, Trained
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-UNKNOWN = -1  # in place of a class
+UNKNOWN = -1  # class of an input whose label is no class of the network
 CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
 WEIGHTS: Final = "model.safetensors"
 Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
 
 
 class Exported(Strict):
-    """``config.json``, beside its own ``digest``."""
+    """Content of ``config.json``, without its ``digest``."""
 
     schema_version: Literal[1] = 1
-    dprepro: str  # the version that wrote it
+    dprepro: str  # version of dprepro that wrote it
     row: Key
     level: Level
     seed: Seed
     architecture: Architecture
     preparation: Preparation
-    probe: list[list[float]]  # logits of made-up inputs, for whoever reads it to compare
+    probe: list[list[float]]  # logits of made-up inputs, for comparison on reading
     privacy: PrivacyStatement
     files: dict[Part, str]  # digests
 
@@ -81,13 +81,13 @@ class Predicted(NamedTuple):
     """Predictions for the inputs of a file."""
 
     probabilities: np.ndarray  # (N, K)
-    labels: np.ndarray  # (N,) classes in the file, `UNKNOWN` where it has none of the network's; (0,) without
-    lines: "DataFrame | None"  # of a table
+    labels: np.ndarray  # (N,) classes in the file, or `UNKNOWN`; (0,) without labels
+    lines: "DataFrame | None"  # rows of a table
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A network with all that turns files into its inputs."""
+    """Network and the preparation of files as its inputs."""
 
     architecture: Architecture
     network: Network
@@ -96,7 +96,7 @@ class Predictor:
     public_network: bytes | None = None
 
     def predict(self, path: Path) -> Predicted:
-        """Predictions for the inputs of a file, beside its labels.
+        """Predictions for the inputs of a file, with its labels.
 
         Raises:
             UserError: as `read_inputs`.
@@ -188,10 +188,10 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
 
 
 def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, Replica]:
-    """A row's record, and a replica in it.
+    """Record of a row, and a replica in it.
 
     Raises:
-        UserError: it was not measured or not accounted for.
+        UserError: the replica was not measured or not accounted for.
     """
     record, name = records.read(key, settings.rows[key]), (trained.level, trained.seed)
     for replica in record.replicas if record else ():
@@ -204,29 +204,29 @@ def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, R
 
 
 def folder_predictor(folder: Path) -> Predictor:
-    """That of an exported network.
+    """Predictor of an exported folder.
 
     Raises:
-        UserError: the folder holds none, a file is missing or is not what was exported, or the installed
-            dprepro computes it otherwise.
+        UserError: the folder has no exported network, a file is missing or has another digest, or the
+            installed dprepro gives other outputs.
     """
     exported = _config(folder / CONFIG)
     if WEIGHTS not in exported.files:
         raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
     parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
     try:
-        # a config that asks for more than the weights have would take any amount of memory
+        # a forged config with a larger network than the weights could take any amount of memory
         if size_of(exported.architecture) > len(parts[WEIGHTS]):
-            raise _otherwise(folder, exported)
+            raise _other_outputs(folder, exported)
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
         alike = same(exported.probe, probe(exported.architecture, network))
     except UserError as problem:
         raise UserError(f"{folder}: {problem}") from problem
-    # names or shapes of another network, by whatever torch comes to
+    # torch raises many kinds of exceptions for other names or shapes
     except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as problem:
-        raise _otherwise(folder, exported) from problem
+        raise _other_outputs(folder, exported) from problem
     if not alike:
-        raise _otherwise(folder, exported)
+        raise _other_outputs(folder, exported)
     if exported.preparation.network is not None and TRUNK not in parts:
         raise UserError(f"{folder / CONFIG}: files: lacks {TRUNK}")
     return Predictor(
@@ -234,7 +234,7 @@ def folder_predictor(folder: Path) -> Predictor:
     )
 
 
-def _otherwise(folder: Path, exported: Exported) -> UserError:
+def _other_outputs(folder: Path, exported: Exported) -> UserError:
     return UserError(
         f"{folder}: was exported by dprepro {exported.dprepro}, and model "
         f"{exported.architecture.model.name!r} of dprepro {version('dprepro')} here computes otherwise"
@@ -242,18 +242,18 @@ def _otherwise(folder: Path, exported: Exported) -> UserError:
 
 
 def _config(path: Path) -> Exported:
-    """What ``config.json`` says, compared with its own digest."""
+    """Content of ``config.json``, compared with its own digest."""
     with reading(path, "`dprepro export ROW FOLDER` writes such a folder"):
         check_regular(path)
         if path.stat().st_size > RECORD_BYTES:
             raise UserError(f"{path}: not what `dprepro export` writes: larger than {RECORD_BYTES} bytes")
         content = path.read_bytes()
     try:
-        told = json.loads(content)
-        seal = told.pop("digest")
-        if digest_json(told) != seal:
+        fields = json.loads(content)
+        seal = fields.pop("digest")
+        if digest_json(fields) != seal:
             raise UserError(f"{path}: is not what was exported: its digest is not {printable(str(seal), 80)}")
-        return Exported.model_validate_json(json.dumps(told))
+        return Exported.model_validate_json(json.dumps(fields))
     except ValidationError as problem:
         first = problem.errors(include_input=False)[0]
         where = printable(".".join(map(str, first["loc"])), 100)

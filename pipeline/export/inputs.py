@@ -1,4 +1,4 @@
-"""Files that somebody has, read as the inputs of a trained network, prepared as its training data were."""
+"""New files as inputs of a trained network, prepared like its training data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,30 +25,30 @@ TRUNK: Final = "public-network.safetensors"
 
 
 class Given(NamedTuple):
-    """Content of a file to predict."""
+    """Content of a file with inputs."""
 
-    inputs: np.ndarray  # (N, ...) as they are stored in prepared data
-    labels: Sequence[Any] = ()  # N names or numbers of classes; none: the file has no such column or array
-    lines: "DataFrame | None" = None  # of a table
+    inputs: np.ndarray  # (N, ...) as stored in prepared data
+    labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no such column or array
+    lines: "DataFrame | None" = None  # rows of a table
 
 
 class Preparation(Strict):
-    """How files become inputs."""
+    """Preparation of files as inputs."""
 
-    array: str = "inputs"  # of an npz
-    column: str = "text"  # of a CSV
-    label: str | None = None  # array or column of the classes, of files that have one
-    resize: bool = False  # whether images are cut around their centre and scaled
-    clip: tuple[float, float] | None = None  # ends that features beyond them are moved to
-    tokens: int | None = None  # that a text is cut or padded to; None: inputs are images
-    vectors: KnownVectors | None = None  # public word vectors that its words become
+    array: str = "inputs"  # name of an npz's array
+    column: str = "text"  # name of a CSV's column
+    label: str | None = None  # array or column of the classes, in files that have one
+    resize: bool = False  # whether images are cropped to the centre and scaled
+    clip: tuple[float, float] | None = None  # bounds to which features are clipped
+    tokens: int | None = None  # length of texts in tokens; None: inputs are no texts
+    vectors: KnownVectors | None = None  # public word vectors of texts
     columns: Columns | None = None  # of a table
-    network: PublicNetwork | None = None  # whose features of the images are the inputs
+    network: PublicNetwork | None = None  # public network whose features are the inputs
     channels: Literal[1, 3] = 3  # of the images behind these features
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
-    """How the files of a row's data became inputs."""
+    """Preparation of a row's data, for new files."""
     source = settings.own.get(settings.split(row.data).raw)
     fields: dict[str, Any] = {}
     if isinstance(source, OwnFeatures) and source.clip:
@@ -67,10 +67,10 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
 
 
 def vocabulary_of(data: Prepared) -> bytes | None:
-    """The file of the data's vocabulary; None of images, and of texts that are word vectors.
+    """Content of the data's vocabulary; None for images, and for texts as word vectors.
 
     Raises:
-        UserError: it is missing, or not what was prepared.
+        UserError: the file is missing, or has another digest.
     """
     if not data.has_vocabulary:
         return None
@@ -90,21 +90,21 @@ def read_inputs(
     vocabulary: bytes | None,
     weights: bytes | None = None,
 ) -> Given:
-    """Inputs of a file, as they are stored in prepared data, and their labels where it has some.
+    """(N, ...) inputs of a file in the form of prepared data, with its labels if it has any.
 
     Args:
         path: an image, an npz with an array of them, a CSV with a column of texts, or a table.
         shape: (C, H, W) of the network's images or features.
-        floats: whether it takes features.
-        preparation: how files become inputs.
-        vocabulary: of texts whose tokens are numbered.
-        weights: of the public network whose features the network takes.
+        floats: whether the network takes features.
+        preparation: preparation of files as inputs.
+        vocabulary: content of the vocabulary, for texts as token numbers.
+        weights: weights of the public network whose features the network takes.
 
     Raises:
         UserError: the file is missing, of another type, or its images are of another shape.
     """
     network = preparation.network
-    if network is not None:  # what is read are images, and their features come last
+    if network is not None:  # the file has images, whose features are computed at the end
         shape, floats = (preparation.channels, network.size, network.size), False
     ending = path.suffix.lower()
     takes: str
@@ -147,7 +147,7 @@ def read_inputs(
         return Given(arrays if network is None else _features(arrays, network, weights))
     arrays = npz.read_inputs(path, preparation.array)
     if network is not None and arrays.ndim == 4:
-        shape = (shape[0], *arrays.shape[2:])  # it scales them
+        shape = (shape[0], *arrays.shape[2:])  # the public network scales images
     if arrays.shape[1:] != shape:
         there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
         raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
@@ -161,6 +161,6 @@ def read_inputs(
 
 
 def _features(pixels: np.ndarray, network: PublicNetwork, weights: bytes | None) -> np.ndarray:
-    """(N, D) of images by the public network in an exported folder."""
+    """(N, D) features of images by the public network in an exported folder."""
     assert weights is not None, "checked with the other files"
     return trunk.computed(pixels, network, weights, Path(TRUNK))

@@ -1,4 +1,4 @@
-"""A model card as Hugging Face reads them: metadata in YAML, then Markdown for people."""
+"""Model card in Hugging Face's format: metadata in YAML, then Markdown."""
 
 from collections.abc import Collection, Iterator
 from io import StringIO
@@ -25,16 +25,16 @@ def model_card(
     columns: Collection[str] | None = None,
     purpose: str = "",
 ) -> str:
-    """README.md of a replica's network, trained on private data of the raw data set ``raw``.
+    """Text of README.md for a replica's network, trained on private data of the raw data set ``raw``.
 
     Args:
-        record: its row's.
+        record: record of its row.
         replica: the training run.
-        data: prepared data that it was trained on.
+        data: its prepared training data.
         raw: key of the private raw data set.
         statement: its privacy statement.
-        columns: of a table, those that are features; None: the data are no table.
-        purpose: of the model, as its row declares it.
+        columns: columns of a table that are features; None: the data are no table.
+        purpose: purpose of the model, declared in its row.
     """
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
@@ -49,13 +49,13 @@ def model_card(
         takes = "a CSV of texts"
     elif columns is not None:
         takes = f"a CSV or Parquet table with the columns {', '.join(columns)}"
-    said = f" Purpose: {purpose}" if purpose else ""
+    suffix = f" Purpose: {purpose}" if purpose else ""
     return f"""---
 {content.getvalue()}---
 
 # {record.label}
 
-Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.{said}
+Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed}, exported by dprepro.{suffix}
 `model.safetensors` has the weights. `config.json` has the architecture, digests and how inputs are prepared.
 `privacy-statement.html` is the statement below to print and sign; `privacy-statement.json` has its numbers.
 
@@ -116,7 +116,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
 
 
 def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
-    """Type, name and value of each result; no recalls, as a class may have few test examples."""
+    """Type, name and value of each result; without recalls, as a class may have few test examples."""
     yield "accuracy", "accuracy", replica.metrics[ACCURACY]
     if replica.scores is not None:
         yield "f1", "macro F1", replica.scores.f1

@@ -1,4 +1,4 @@
-"""Trained networks as functions of inputs alone, built with the data they learned from or without."""
+"""Trained networks as functions of their inputs, built with or without their training data."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
-# Public statistics that images are scaled by before the network sees them (`pipeline.methods.augment`)
+# Public statistics that scale images before the network (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
-PROBES = 3  # made-up inputs whose logits tell whether a network computes as it did
-TOLERANCE = 1e-3  # between logits on two machines, over the largest
+PROBES = 3  # made-up inputs for a comparison of logits
+TOLERANCE = 1e-3  # of logits on two machines, relative to the largest
 
 
 class Architecture(Strict):
-    """What a network's logits are computed by, besides its tensors."""
+    """Everything that decides a network's logits, besides its tensors."""
 
     model: Model
     method: str
     settings: dict[str, Any]  # of the method
-    examples: Count  # that it was trained on: its settings may refer to their number
-    shape: tuple[Count, ...]  # of an input, as `Prepared.input_shape` has it
+    examples: Count  # number of training examples, which settings may refer to
+    shape: tuple[Count, ...]  # of an input, as in `Prepared.input_shape`
     classes: tuple[str, ...]
-    reads: list[Any] = Field(default_factory=list)  # outlines of the files of weights that `build` reads
-    floats: bool = False  # whether inputs are features, (D,) or (C, H, W), and no bytes of images
+    reads: list[Any] = Field(default_factory=list)  # outlines of the weight files that `build` reads
+    floats: bool = False  # whether inputs are features, (D,) or (C, H, W), not bytes of images
 
     @field_validator("method")
     @classmethod
@@ -56,7 +56,7 @@ class Architecture(Strict):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
-        """Shape and type of an input as it is stored: an image's bytes, features, or a text's tokens."""
+        """Shape and type of a stored input: an image's bytes, features, or a text's tokens."""
         if self.floats or len(self.shape) == 3:
             return self.shape, torch.float32 if self.floats else torch.uint8
         return self.shape[:1], torch.int32
@@ -64,31 +64,31 @@ class Architecture(Strict):
 
 @dataclass(frozen=True)
 class Network:
-    """One replica's network as it stands at test, on the CPU."""
+    """Network of one replica at test, on the CPU."""
 
     net: nn.Module
     method: Method
     tensors: Tensors  # (1, ...) each
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """(B, K) of ``inputs`` (B, ...) as stored."""
+        """(B, K) logits of stored ``inputs`` (B, ...)."""
         return self.method.logits(self.tensors, inputs)[0]
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """(N, K) softmax of the logits of ``inputs`` (N, ...) as stored."""
+        """(N, K) softmax of the logits of stored ``inputs`` (N, ...)."""
         with torch.no_grad():
-            # a copy, as torch wants to be able to write
+            # a copy, because torch needs a writable array
             every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
             parts = [self.logits(part).softmax(-1) for part in every]
         return torch.cat(parts).numpy()
 
 
 def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> Trained:
-    """What ran for a level and a seed of a row; without a seed for the level's first.
+    """Training record of a row's level and seed; by default of the level's first seed.
 
     Raises:
-        UserError: nothing ran, or nothing at that level and seed, or with other settings or on other data
-            than are here; or the row has several levels and none is named.
+        UserError: there is no record, or none of that level and seed, or one with other settings or data than
+            here; or the row has several levels and none is named.
     """
     path, run = records.run_path(key), records.read_run(key)
     if run is None:
@@ -109,7 +109,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
 
 
 def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Network:
-    """The network of a row's replica.
+    """Network of a row's replica.
 
     Raises:
         UserError: its weights are missing or damaged.
@@ -128,7 +128,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
     """Architecture of a row's replica, whose `build` read files with the outlines ``reads``.
 
     Raises:
-        UserError: its inputs are features that another network makes of images.
+        UserError: its inputs are features by another network.
     """
     if data.start is not None and len(data.input_shape) == 1:
         raise UserError(
@@ -148,7 +148,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
 
 
 def tensors_of(network: Network) -> Tensors:
-    """All that `rebuilt` needs by name, without the leading dimension; what was never trained is in it."""
+    """All tensors for `rebuilt` by name, without the leading dimension, including untrained ones."""
     net = network.net
     kept = net.state_dict().keys()
     whole = {name: value for name, value in (*net.named_parameters(), *net.named_buffers()) if name in kept}
@@ -160,7 +160,7 @@ def tensors_of(network: Network) -> Tensors:
 
 
 def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
-    """A network without the data it learned from: its method gets blank ones, as no prediction looks at them.
+    """Network without its training data: its method gets blank data, without effect on predictions.
 
     Raises:
         UserError: the settings are not the method's.
@@ -202,14 +202,14 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
 
 def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool = True) -> nn.Module:
     shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
-    with suppress(Exception):  # `build_net` says what is wrong; imported before files are replaced
+    with suppress(Exception):  # `build_net` reports errors; the import must precede the replacement of files
         extensions("models")[architecture.model.name].load()
     with without_reads(architecture.reads):
         return build_net(architecture.model, shape, classes, tried)
 
 
 def size_of(architecture: Architecture) -> int:
-    """Bytes of a network's parameters, for which no memory is taken.
+    """Size of a network's parameters in bytes, without allocating memory.
 
     Raises:
         UserError: the settings are not the method's.
@@ -224,7 +224,7 @@ def probe(architecture: Architecture, network: Network) -> list[list[float]]:
     shape, kind = architecture.stored
     bytes_or_features = architecture.floats or len(shape) == 3
     size, most = (PROBES, *shape), 256 if bytes_or_features else architecture.shape[1]
-    # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
+    # raw PCG64 output, as in `pipeline.data.splits`: NumPy guarantees this stream
     numbers = np.random.PCG64(0).random_raw(int(np.prod(size))) % most
     inputs = torch.from_numpy(numbers.reshape(size).astype(np.int32)).to(kind)
     with torch.no_grad():
@@ -233,7 +233,7 @@ def probe(architecture: Architecture, network: Network) -> list[list[float]]:
 
 
 def same(expected: list[list[float]], other: list[list[float]]) -> bool:
-    """Whether two probes are equal but for rounding."""
+    """Return whether two probes are equal up to rounding."""
     first, second = np.array(expected), np.array(other)
     return first.shape == second.shape and np.allclose(
         first, second, rtol=0, atol=TOLERANCE * float(np.abs(first).max())

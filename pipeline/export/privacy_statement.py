@@ -1,10 +1,10 @@
-"""Privacy statement of an exported network: half a page in plain words, then the engineer's part.
+"""Privacy statement of an exported network: half a page in plain words, then details for engineers.
 
-The engineer's part has the items of Ponomareva et al. 2023 (How to DP-fy ML, section 5.3): setting, unit of
-privacy, neighbouring data sets, covered uses and outputs, accountant, assumptions. It adds those of NIST SP
-800-226: correctness of the code, floating-point numbers, side channels, and access to the data beforehand.
-Uses of private data outside epsilon have two lists. One is of the exported folder alone. The other is of the
-laboratory's records, for the case that these are published as well.
+The details have the items of Ponomareva et al. 2023 (How to DP-fy ML, section 5.3): setting, unit of privacy,
+neighbouring data sets, covered uses and outputs, accountant, assumptions; and those of NIST SP 800-226:
+correctness of the code, floating-point numbers, side channels, and earlier access to the data. Uses of
+private data outside epsilon have two lists: one for the exported folder alone, and one for the laboratory's
+records, in case that these are published too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,17 +32,17 @@ SAMPLING = {
 }
 STRONG = "AES in counter mode, keyed by entropy of the operating system that was not kept"
 STATISTICAL = "a statistical generator, seeded with entropy of the operating system: no cryptographic one"
-# Uses outside every epsilon here, beside those of `severity.not_covered`
+# Further uses outside every epsilon, besides those of `severity.not_covered`
 BEYOND = (
     "the test scores of the model card: they have no noise, and nothing protects test examples",
     "side channels of the machine, and its other users' access to its files and to the data",
     "the collection of the data: the training had access to all of them (the central model)",
 )
-# Uses that show in the laboratory's records (reports/, dvc.lock, MLflow) and not in an exported folder
+# Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
     ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans")
 )
-# Declarations that somebody made: these data are public
+# Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
 UNIT = "a person in several examples is protected less: at the same δ by more than that many times the ε"
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
@@ -66,10 +66,10 @@ def privacy_statement(
     """Privacy statement of one replica.
 
     Args:
-        record: its row's.
+        record: record of its row.
         replica: the training.
-        versions: of the libraries that computed its ledger.
-        budget: of the private data set that it was trained on; None where that is public.
+        versions: versions of the libraries behind its ledger.
+        budget: budget of its private data set; None for public data.
     """
     ledger, made = replica.ledger, record.origins[replica.origin]
     judged = guarantee([replica], made.reproducible)
@@ -119,13 +119,13 @@ def privacy_statement(
 
 
 def _graded(uses: Iterable[NotCovered]) -> tuple[str, ...]:
-    """Uses of private data outside epsilon, each behind its grade."""
+    """Uses of private data outside epsilon, each with its grade."""
     return tuple(f"{SEVERITIES[use.severity].text}: {use.words}" for use in uses)
 
 
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
     ledger = replica.ledger
-    # noise on a grid is drawn on the CPU for every device; float32 noise on gradients had AES on CPUs alone
+    # noise on a grid is drawn on the CPU for every device; float32 noise on gradients used AES on CPUs only
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
     source = "seeded by a public constant" if reproducible else f"from {STRONG if strong else STATISTICAL}"
     kind = "integers on a grid" if ledger.noise == "grid" else "float32 numbers"
@@ -145,7 +145,7 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
 
 
 def _attack(attack: Attack) -> str:
-    """One attack in words."""
+    """Description of one attack."""
     best = max(attack.bounds, key=lambda bound: bound.epsilon)
     shown = f"ε ≥ {wording.downwards(best.epsilon)}"
     of = (
@@ -160,7 +160,7 @@ def _attack(attack: Attack) -> str:
 
 
 def headline(statement: PrivacyStatement) -> str:
-    """The guarantee in a sentence."""
+    """Sentence with the guarantee."""
     why = f": {statement.why}" if statement.why else ""
     if statement.epsilon is None:
         return f"No differential privacy is proven of this model ({statement.verdict}{why})."
@@ -173,17 +173,17 @@ def headline(statement: PrivacyStatement) -> str:
 
 
 def markdown(statement: PrivacyStatement) -> str:
-    """The whole statement as Markdown, without a heading of its own."""
-    return "\n".join([*_plain(statement), *_engineering(statement)])
+    """Whole statement as Markdown, without a heading."""
+    return "\n".join([*_plain_words(statement), *_engineering(statement)])
 
 
 def html(statement: PrivacyStatement, title: str) -> str:
-    """The statement as one page to print and to sign, without links to other files."""
+    """Statement as one page to print and sign, without links to other files."""
     rendered = MarkdownIt("commonmark").enable("table").render(markdown(statement))
     return PAGE.format(title=escape(title), body=f"<h1>Privacy statement of {escape(title)}</h1>\n{rendered}")
 
 
-def _plain(statement: PrivacyStatement) -> Iterator[str]:
+def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     """Half a page for a data-protection officer, with lines to sign."""
     yield from ("### In plain words", "")
     if statement.epsilon is None or statement.attack_risk is None:

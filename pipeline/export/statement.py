@@ -8,31 +8,31 @@ class PrivacyStatement(Strict):
     """Privacy statement of one training run; epsilons are upper bounds unless a field says otherwise."""
 
     verdict: str
-    why: str | None  # where the verdict is none or bad
+    why: str | None  # reason, if the verdict is 'none' or 'bad'
     unit: str
     neighbouring: str
-    epsilon: NotNegative | None  # proven, at most; None: nothing is proven
+    epsilon: NotNegative | None  # proven upper bound; None: nothing is proven
     delta: Probability | None
-    accountant: str | None  # that computed `epsilon`, with its version
+    accountant: str | None  # accountant of `epsilon`, with its version
     claimed: NotNegative | None
     claimed_by: str | None
-    at_least: NotNegative | None  # a lower bound: spent on the pair of data sets that `at_least_on` names
+    at_least: NotNegative | None  # a lower bound: epsilon on the pair of data sets that `at_least_on` names
     at_least_on: str | None
-    audited: NotNegative | None  # a lower bound: what attacks on the whole mechanism show that assume nothing
+    audited: NotNegative | None  # a lower bound, by attacks on the whole mechanism without assumptions
     audits: tuple[str, ...]  # every attack in words
-    mechanism: str | None  # as run, in the words of dp-accounting
+    mechanism: str | None  # mechanism as run, in the words of dp-accounting
     noise_multiplier: NotNegative | None
     sampling_rate: Probability | None
     steps: int
-    protects: str | None  # what of whom, and from whom, where the unit alone does not tell
+    protects: str | None  # scope of the protection, if the unit alone doesn't give it
     covered: str
     not_covered: tuple[str, ...]  # uses of private data outside epsilon, of this folder
     not_covered_of_records: tuple[str, ...] = ()  # further ones, if the laboratory's records are published
     declared_public: tuple[str, ...] = ()  # data that params.yaml declares public
-    composition: str | None  # what this row's trainings and search spend in all
+    composition: str | None  # total spending of this row's trainings and search
     data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
     attack_risk: str | None = None  # of the best membership attack, in words
     gaussian_dp: str | None = None  # mu with its regret and cut-off
-    delta_remark: str | None = None  # where delta is above 1 / (10 N)
+    delta_remark: str | None = None  # if delta is above 1 / (10 N)
     assumptions: tuple[str, ...]
-    versions: Versions  # that accounted for it
+    versions: Versions  # versions of the accountants

@@ -60,7 +60,7 @@ def status(settings: Settings, gpu: bool) -> Status:
 
 
 def lines(rows: Status) -> Iterator[str]:
-    """At most twenty lines: a count of each kind, some of its rows, and the command for the missing work."""
+    """Count of each kind, some of its rows, and the command for the missing work, in at most 20 lines."""
     yield f"{len(rows.stand)} rows stand"
     for keys, what in (
         (rows.waiting, "wait for a GPU"),

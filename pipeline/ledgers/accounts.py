@@ -108,11 +108,9 @@ def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
         settings: settings of the account.
 
     Returns:
-        Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, `epsilon_pld` by privacy
-        loss
-        distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4); with an
-        `order`,
-        the Renyi divergence of all steps at this order, `renyi`, and TAN's, `renyi_tan`.
+        Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, and `epsilon_pld` by privacy
+        loss distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4); with an
+        `order`, the Renyi divergence of all steps at this order, `renyi`, and TAN's, `renyi_tan`.
     """
     spending, steps = spending_of(settings), settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)

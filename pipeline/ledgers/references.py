@@ -62,7 +62,7 @@ class Source(Strict):
 
 
 class Setting(Strict):
-    """Setting behind a number; Poisson samples, neighbours that add or remove one example."""
+    """Setting of a published number: Poisson samples; neighbours add or remove one example."""
 
     noise: Positive | None = None  # multiplier over the sensitivity
     examples: Count | None = None  # N

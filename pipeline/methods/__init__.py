@@ -1,1 +1,1 @@
-"""Training methods: a folder a method, with its settings and the class that trains."""
+"""Training methods: one folder (room) per method, with its settings and its training class."""

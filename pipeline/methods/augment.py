@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.base import as_input
 
-MARGIN = 4  # pixels around an image, which a crop may take in
+MARGIN = 4  # pixels of padding around an image before it is cropped
 
 
 def crop_flip(
@@ -17,15 +17,15 @@ def crop_flip(
     side: int | None = None,
     padding: Literal["constant", "reflect"] = "constant",
 ) -> Tensor:
-    """Each image cropped at a random place after padding, and half of them mirrored.
+    """Crop each image at a random place after padding, and mirror half of them.
 
     Args:
         images: (..., C, H, W), uint8 or float.
-        draws: three numbers in [0, 1) an image, in the images' order: top and left of its crop, each place
-            as likely as any other, and whether it is mirrored (from .5).
-        side: of the crops, in pixels; None: as high and wide as the images.
-        padding: with zeros ('constant'), or with the image mirrored at its border pixels ('reflect'), which
-            takes images larger than the margin.
+        draws: three numbers in [0, 1) per image, in the images' order: top and left of its crop, uniform over
+            all places, and mirroring (from .5).
+        side: side of the crops in pixels; None: the images' size.
+        padding: zeros ('constant'), or the image mirrored at its border pixels ('reflect'), which needs
+            images larger than the margin.
 
     Returns:
         Crops (..., C, side, side).
@@ -56,10 +56,10 @@ def crop_flip(
 
 
 def centred(images: Tensor, side: int) -> Tensor:
-    """Images (..., C, H, W) brought to (..., C, side, side), by zeros or a cut, the same on opposite sides.
+    """Pad images (..., C, H, W) with zeros or crop them to (..., C, side, side), equally on opposite sides.
 
-    What is shown at test where training saw crops of ``side``. Of an odd difference the end gets the larger
-    part of zeros, the start that of a cut.
+    For tests of a network that was trained on crops of ``side``. If the difference is odd, one more row or
+    column is padded at the end, or cropped at the start.
     """
     height, width = images.shape[-2:]
     if height == width == side:
@@ -69,14 +69,14 @@ def centred(images: Tensor, side: int) -> Tensor:
 
 
 def _offsets(draws: Tensor, last: int) -> Tensor:
-    """(N, 1) whole pixels, evenly from 0 to ``last``."""
+    """(N, 1) whole pixels, uniform from 0 to ``last``."""
     return (draws * (last + 1)).long()[:, None]
 
 
 class Transforms:
-    """Two views of the same examples: as they are at test, and augmented as in training.
+    """Transformations of examples for tests, and with augmentation for training.
 
-    Images are scaled to mean 0 and standard deviation 1 a channel. Both are those of D_pub; the papers' own
+    Images are scaled to mean 0 and standard deviation 1 per channel, by the statistics of D_pub; the papers'
     constants are those of the whole training data, private examples included.
     """
 
@@ -89,15 +89,15 @@ class Transforms:
             self.scale = pixels.mean(1)[:, None, None], pixels.std(1).clamp_min(1e-6)[:, None, None]
 
     def plain(self, stored: Tensor) -> Tensor:
-        """(..., C, S, S) images padded equally on all sides to side S; without one as they are."""
+        """Inputs without augmentation: (..., C, S, S) images, padded or cropped to side S if there is one."""
         if self.side is not None:
             stored = centred(stored, self.side)
         return self.scaled(as_input(stored))
 
     def augmented(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(..., C, S, S) random crops of side S, half of them mirrored; ``draws`` as for `crop_flip`."""
+        """Random crops (..., C, S, S) of side S, half of them mirrored; ``draws`` as for `crop_flip`."""
         return self.scaled(as_input(crop_flip(stored, draws, self.side)))
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """(..., C, H, W) floats in [0, 1] scaled by the public images' statistics; tokens as they are."""
+        """(..., C, H, W) floats in [0, 1] scaled by the public images' statistics; tokens stay unchanged."""
         return inputs if self.scale is None else (inputs - self.scale[0]) / self.scale[1]

@@ -1,4 +1,4 @@
-"""What a method is given, and what it must offer."""
+"""Interfaces of training methods: their task, execution and required functions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,52 +18,52 @@ from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.statements import Statement
 
-# Everything a method carries from step to step: groups of tensors with a leading replica dimension R.
+# State between steps: groups of tensors with a leading replica dimension R
 State = dict[str, Tensors]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How to compute; none of it changes a result beyond rounding."""
+    """Device and batch sizes of the computation; results depend on them only by rounding."""
 
     device: torch.device
     # replicas in one vmap: all of them on a GPU, one at a time on a CPU, whose batched convolutions are slow
     replicas_at_once: int | None
-    # examples of one forward pass, all replicas together: bounds the memory
+    # examples of one forward pass, over all replicas: bounds the memory
     physical: int
-    # per-example gradients by the obvious vmap(grad) instead of the fast way
+    # per-example gradients by vmap(grad) instead of the fast way
     reference: bool = False
 
     @property
     def single_replica(self) -> bool:
-        """Whether replicas are taken one by one, by ordinary backward passes, on a CPU."""
+        """Return whether replicas are computed one by one, by ordinary backward passes, on a CPU."""
         return self.replicas_at_once == 1 and self.device.type == "cpu"
 
     def examples_at_once(self, replicas: int) -> int:
-        """Examples of one replica in one forward pass."""
+        """Number of examples of one replica in one forward pass."""
         return max(1, self.physical // min(replicas, self.replicas_at_once or replicas))
 
     def holding(self, examples: int) -> "Execution":
-        """With so few replicas at once that the memory holds ``examples`` of each, which can't be divided."""
+        """Copy with so few replicas together that the memory holds ``examples`` of each in one pass."""
         limit = max(1, self.physical // examples)
         return replace(self, replicas_at_once=min(self.replicas_at_once or limit, limit))
 
 
 @dataclass(frozen=True)
 class Relevances:
-    """How relevant the features of an example are to a network trained before, on average."""
+    """Average relevance of an example's features to an earlier trained network."""
 
     mean: Tensor  # the shape of one example; each example's own lie in [0, 1]
-    examples: int  # that were averaged
-    public: bool  # whether those are public
+    examples: int  # in the average
+    public: bool  # whether those examples are public
     informed: bool  # whether the network has seen private examples
 
 
 @dataclass(frozen=True)
 class Task:
-    """What R replicas learn together: one network shape, one data set, one start each."""
+    """Common task of R replicas: network shape, data set, and initial weights of each."""
 
-    net: nn.Module  # holds what is not trained, and the right shapes of what is
+    net: nn.Module  # has the frozen tensors, and the shapes of the trained ones
     parameters: Tensors  # (R, ...) initial values of the trained parameters
     inputs: Tensor  # (N, ...) training inputs on the device, as stored
     labels: Tensor  # (N,)
@@ -71,41 +71,38 @@ class Task:
     public_labels: Tensor  # (M,)
     streams: Streams
     execution: Execution
-    relevance: Relevances | None = None  # where the data come with such
+    relevance: Relevances | None = None  # of the data, if they have any
 
     @property
     def replicas(self) -> int:
-        """R: how many replicas learn together."""
+        """Number of replicas, R."""
         return len(self.streams.names)
 
     def numbers(self, values: Iterable[float]) -> Tensor:
-        """(R,) one number a replica, on the device. Not to be made for every tensor: a GPU waits for it."""
+        """(R,) tensor of one number per replica on the device, to which a GPU waits to copy it."""
         return torch.tensor(list(values), dtype=torch.float32, device=self.execution.device)
 
 
-# (R, B) classes predicted for inputs (B, ...), as stored, that stand in their split from a place on
+# (R, B) predicted classes of stored inputs (B, ...), and of the position of the first one in its split
 Predict = Callable[[Tensor, int], Tensor]
-LAST = "last."  # before the names of weights that are kept beside the model that is tested
+LAST = "last."  # prefix of the names of final weights, kept in addition to the tested model
 
 
 class Method(ABC):
-    """A training method over R replicas at once, which share whatever is no single number.
+    """Training method over R replicas together, which share all settings that are not single numbers.
 
-    A method of a room says how it begins, what a step is and what its steps spend; all else is here as most
-    methods have it.
+    A room's method defines its initial state, its step and its spending; the other functions are here.
     """
 
-    test_draws = 1  # of the noise at test whose accuracies are averaged; 1 where nothing is random
-    isolation: Isolation | None = None  # the reason why examples don't meet in a private step
-    unproven: tuple[Statement, ...] = ()  # why nothing is proven of a network that only trials vouch for
-    noise_drawn_once = (
-        False  # whether its noise is drawn once, so that a resumed run must go on with the same
-    )
+    test_draws = 1  # number of draws of the noise at test; 1 without such noise
+    isolation: Isolation | None = None  # the reason why examples don't mix in a private step
+    unproven: tuple[Statement, ...] = ()  # reasons why the guarantee is not proven, if there are only trials
+    noise_drawn_once = False  # whether its noise is drawn once, so that a resumed run must reuse it
     settings: tuple[Any, ...]  # of each replica
-    first: Any  # those of the first, for what all share
+    first: Any  # settings of the first replica, for the shared ones
 
     def __init__(self, task: Task, settings: Sequence[Any], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         self.task, self.settings, self.first = task, tuple(settings), settings[0]
         self.normalization, self.examples = normalization, len(task.labels)
         self.steps: int = self.first.total_steps(self.examples)
@@ -117,16 +114,16 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One step: the new state, and (R,) metrics of the private batch, for the laboratory only."""
+        """Make one step: new state, and (R,) metrics of the private batch, never to be published."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
-        """Noise on the sums of a step; None where no step releases any. An audit may wrap it."""
+        """Noise on the sums of a step; None if no step releases sums. An audit may wrap it."""
         return None
 
     @classmethod
     def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
-        """Sizes of ``net``, with inputs such as ``inputs`` (B, ...), that the settings' spending uses."""
+        """Sizes of ``net``, for inputs like ``inputs`` (B, ...), that the settings' spending uses."""
         return NetworkSizes(sum(value.requires_grad for value in net.parameters()))
 
     @cached_property
@@ -144,39 +141,39 @@ class Method(ABC):
         return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
 
     def model(self, state: State) -> Tensors:
-        """What of the state is the trained model, and is kept: (R, ...) each."""
+        """Tensors (R, ...) of the trained model, which are stored."""
         return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The model as it stands at test under one draw of its noise: (R, ...) each."""
+        """Tensors (R, ...) of the tested network under one draw of its noise."""
         return model
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes that a `network` predicts for ``inputs`` (B, ...) as stored."""
+        """(R, B) classes that a `network` predicts for stored ``inputs`` (B, ...)."""
         return self.logits(network, inputs).argmax(-1)
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B, K) outputs of a `network` for ``inputs`` (B, ...) as stored; the largest is of its class."""
+        """(R, B, K) outputs of a `network` for stored ``inputs`` (B, ...); the largest is of its class."""
         outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
             network, self.test_inputs(inputs)
         )
         return outputs
 
     def test_inputs(self, stored: Tensor) -> Tensor:
-        """What a network takes in at test of ``stored`` examples (..., C, H, W), or texts (..., T)."""
+        """Network inputs at test for ``stored`` examples (..., C, H, W), or texts (..., T)."""
         return as_input(stored)
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) of one replica's network for its `test_inputs` (B, ...)."""
+        """(B, K) outputs of one replica's network for its `test_inputs` (B, ...)."""
         outputs: Tensor = functional_call(self.task.net, tensors, (inputs,))
         return outputs
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """Other ways to test the model, by name."""
+        """Further predictions for tests, by name."""
         return {}
 
     def resumable(self, steps_done: int) -> bool:
-        """Whether a run that is resumed with new randomness spends no more than an unbroken one."""
+        """Return whether a resumed run with new randomness spends no more than an unbroken one."""
         return True
 
 
@@ -184,9 +181,9 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     """Apply a function of one replica's tensors to tensors (R, ...) of all replicas.
 
     Args:
-        function: of one replica's tensors.
+        function: function of one replica's tensors.
         execution: whether replicas are computed together or one by one.
-        shared: how many of its last arguments are the same for every replica.
+        shared: number of the last arguments that are the same for every replica.
 
     Returns:
         A function of tensors (R, ...), with results (R, ...).
@@ -197,7 +194,7 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
         return vmap(function, in_dims=in_dims, chunk_size=execution.replicas_at_once)(*arguments)
 
     def sequential(*arguments: Any) -> Any:
-        # without vmap, which takes normalisation layers apart into many small passes
+        # without vmap, which splits normalisation layers into many small operations
         stacked, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
         parts = [
             function(*map_tensors(lambda value, index=replica: value[index], stacked), *common)
@@ -215,14 +212,14 @@ def gradient(
 ) -> Callable[..., Any]:
     """`torch.func.grad` of one replica's loss with respect to its first argument.
 
-    Where replicas are taken one by one, an ordinary backward pass gives the same at less cost, on images with
-    their channels last in memory.
+    If replicas are computed one by one, an ordinary backward pass gives the same at less cost, for images
+    with their channels last in memory.
 
     Args:
-        loss: of the network's tensors, its inputs and any further arguments; returns the loss () and
+        loss: function of the network's tensors, its inputs and further arguments; returns the loss () and
             auxiliary tensors.
         net: the network.
-        execution: device, and how many replicas are computed together.
+        execution: device, and number of replicas that are computed together.
 
     Returns:
         A function with the same arguments that returns gradients and the auxiliary tensors.
@@ -237,7 +234,7 @@ def gradient(
                 leaves, channels_last(inputs) if prefers_channels_last else inputs, *arguments
             )
             parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
-        # laid out as the parameters are, whatever the way in which they were computed
+        # in the parameters' memory layout, whatever the backward pass returned
         gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
         return gradients, map_tensors(Tensor.detach, auxiliary)
 
@@ -247,12 +244,12 @@ def gradient(
 def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:
     """Apply a function to tensors at the same place of dictionaries and tuples.
 
-    torch's own `tree_map` knows many more containers, and takes a tenth of a small network's step.
+    torch's own `tree_map` handles many more containers, and takes a tenth of a small network's step.
 
     Args:
-        function: of one tensor of each tree.
+        function: function of one tensor of each tree.
         tree: nested dictionaries, tuples and named tuples of tensors.
-        *other_trees: of the same structure.
+        *other_trees: trees of the same structure.
 
     Returns:
         The results in that structure.
@@ -284,11 +281,11 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
             yield from tensors_of(part)
 
 
-def each(tensor: Tensor, values: Tensor) -> Tensor:
+def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
     """Reshape ``values`` (R,) to multiply ``tensor`` (R, ...).
 
     Args:
-        tensor: whose number of dimensions counts.
+        tensor: tensor with the number of dimensions.
         values: one for each replica.
 
     Returns:
@@ -298,9 +295,9 @@ def each(tensor: Tensor, values: Tensor) -> Tensor:
 
 
 def as_input(stored: Tensor) -> Tensor:
-    """Inputs of a network from stored examples: images (uint8) to [0, 1], others as they are.
+    """Network inputs from stored examples: images (uint8) scaled to [0, 1], others unchanged.
 
-    No statistic of the data enters.
+    It uses no statistic of the data.
 
     Args:
         stored: (..., C, H, W) images or (..., T) tokens.

@@ -1,6 +1,6 @@
-"""From gradients to new parameters, for R replicas at once; the rules are torch.optim's own.
+"""Optimizers for R replicas together, with the rules of torch.optim.
 
-All tensors have a leading replica dimension (R, ...); rates and the like are (R,).
+All tensors have a leading replica dimension (R, ...); rates and other scalars are (R,).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pipeline.methods.base import State, each
+from pipeline.methods.base import State, per_replica
 from pipeline.privacy.gradients import Tensors
 
 # Adam's constants as in Kingma and Ba, and in torch
@@ -18,50 +18,52 @@ BETAS, TINY = (0.9, 0.999), 1e-8
 
 
 class Optimizer(Protocol):
-    """A rule by which parameters follow gradients."""
+    """Update rule of an optimizer."""
 
     def start(self, parameters: Tensors) -> State:
-        """The parameters, with what the rule keeps beside them before the first step."""
+        """State before the first step: the parameters and the optimizer's own tensors."""
 
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
-        """The parameters after a step at these learning rates, and what is kept of it."""
+        """State after a step with these gradients and learning rates."""
 
 
 @dataclass(frozen=True)
 class Sgd:
-    """SGD with momentum; as in torch the first gradient is not dampened."""
+    """SGD with momentum; as in torch, the first gradient is not dampened."""
 
-    momentum: Tensor | None = None  # None: there is none
+    momentum: Tensor | None = None  # None: no momentum
     dampening: Tensor | None = None
 
     def start(self, parameters: Tensors) -> State:
-        """The parameters and no momentum."""
+        """Parameters with zero momentum."""
         return {"parameters": parameters, "momentum": _zeros(parameters)}
 
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
-        """The parameters after a step, and the momentum."""
+        """Parameters and momentum after a step."""
         directions, momentum = gradients, self.momentum
-        # on a GPU it would take longer to find out that it is 0
+        # on a GPU, testing for 0 would take longer than computing
         if momentum is not None and (momentum.device.type != "cpu" or momentum.any()):
             dampening = torch.zeros_like(momentum) if self.dampening is None else self.dampening
             share = torch.ones_like(dampening) if step == 0 else 1 - dampening
             directions = {
-                name: (each(value, momentum) * state["momentum"][name]).add_(each(value, share) * value)
+                name: (per_replica(value, momentum) * state["momentum"][name]).add_(
+                    per_replica(value, share) * value
+                )
                 for name, value in gradients.items()
             }
         return {"parameters": _descend(state["parameters"], directions, rates), "momentum": directions}
 
 
 class Adam:
-    """Kingma and Ba 2015, Algorithm 1."""
+    """Adam (Kingma and Ba 2015, Algorithm 1)."""
 
     def start(self, parameters: Tensors) -> State:
-        """The parameters and no moments."""
+        """Parameters with zero moments."""
         moments = {moment: _zeros(parameters) for moment in ("first_moment", "second_moment")}
         return {"parameters": parameters, **moments}
 
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
-        """The parameters after a step, and both moments."""
+        """Parameters and both moments after a step."""
         beta1, beta2 = BETAS
         first, second, directions = {}, {}, {}
         for name, gradient in gradients.items():
@@ -69,18 +71,18 @@ class Adam:
             second[name] = gradient.square().lerp_(state["second_moment"][name], beta2)
             mean = first[name] / (1 - beta1 ** (step + 1))
             square = second[name] / (1 - beta2 ** (step + 1))
-            # in place: memory that was just written is the fastest there is
+            # in place, because memory that was just written is in the cache
             directions[name] = mean.div_(square.sqrt_().add_(TINY))
         parameters = _descend(state["parameters"], directions, rates)
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
 
 
 def decayed(parameters: Tensors, rates: Tensor, weight_decays: Sequence[float]) -> Tensors:
-    """Parameters after decoupled weight decay at these learning rates (Loshchilov and Hutter 2019)."""
+    """Parameters after decoupled weight decay at given learning rates (Loshchilov and Hutter 2019)."""
     if not any(weight_decays):
         return parameters
     factors = 1 - rates * rates.new_tensor(weight_decays)
-    return {name: value * each(value, factors) for name, value in parameters.items()}
+    return {name: value * per_replica(value, factors) for name, value in parameters.items()}
 
 
 def _zeros(parameters: Tensors) -> Tensors:
@@ -88,4 +90,4 @@ def _zeros(parameters: Tensors) -> Tensors:
 
 
 def _descend(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
-    return {name: value - each(value, rates) * directions[name] for name, value in parameters.items()}
+    return {name: value - per_replica(value, rates) * directions[name] for name, value in parameters.items()}

@@ -1,7 +1,7 @@
-"""The step that all private methods share: sample, clip, sum, add noise (Abadi et al. 2016, Algorithm 1).
+"""Common step of all private methods: sample, clip, sum, add noise (Abadi et al. 2016, Algorithm 1).
 
-Methods differ in what is clipped, which their clipper says: an example's gradient, the mean over an example's
-augmented copies, or the mean over a mini-set of examples; and in what they do with the noisy sum.
+Methods differ in the clipped unit, which their clipper defines: an example's gradient, the mean over an
+example's augmented copies, or the mean over a mini-set of examples; and in the use of the noisy sum.
 """
 
 import math
@@ -24,23 +24,23 @@ from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, batches_of_epoch
 from pipeline.privacy.statements import Statement, statement
 
-# Steps from one comparison of an example with itself alone to the next: each costs a pass
+# Steps between comparisons of an example's contribution with its gradient alone; each costs a pass
 CHECKED_EVERY = 100
-DIFFERENT = 0.05  # relative difference above what rounding makes, also where it decides a ReLU
-# Examples of a part of a sample on average. float32 adds up to 180, and up to 156 in samples of 1,024. Larger
-# parts are rare, and are added in float64.
+DIFFERENT = 0.05  # relative difference above any effect of rounding, also on a ReLU's threshold
+# Average number of examples of a sample's part. float32 sums up to 180, and up to 156 in samples of 1,024.
+# Larger parts are rare, and are summed in float64.
 PART = 128
 
 
 class PrivateSteps(Method):
-    """Poisson samples or allocated batches of examples, each clipped by itself; noise of ``sigma``."""
+    """Poisson samples or allocated batches of examples, each example clipped; Gaussian noise of ``sigma``."""
 
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
-    draws = 0  # uniform numbers that augmenting one example of a sample takes
+    draws = 0  # number of uniform numbers for the augmentation of one example
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
-        """Gaussian noise by the settings' spending; None where nothing is private.
+        """Gaussian noise by the settings' spending; None if nothing is private.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -55,17 +55,17 @@ class PrivateSteps(Method):
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """How clipped sums are computed: a `Clipper` of examples, each by itself."""
+        """Function that computes clipped sums: a `Clipper` of single examples."""
         return self.of_examples
 
     @cached_property
     def of_examples(self) -> Clipper:
-        """Clipped sums of examples' gradients; made once, as an example is run to know the layers."""
+        """Clipper of single examples' gradients; made once, because it runs an example to find the layers."""
         return self.factory(self.task.net)
 
     @cached_property
     def factory(self) -> ClipperFactory:
-        """The way by which clipped sums of examples' gradients are computed.
+        """Factory of clippers of examples' gradients.
 
         Raises:
             UserError: the network mixes examples.
@@ -77,12 +77,12 @@ class PrivateSteps(Method):
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
-        """The reason why examples don't meet in a private step; None where they do, or nothing is private."""
+        """Reason why examples don't mix in a private step; None if they do, or nothing is private."""
         return None if self.mechanism is None or self.broken else self.factory.isolation
 
     @property
     def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
-        """That only trials vouch for the network, where it changes variables outside of itself."""
+        """Statement that there are only trials, if the network changes variables outside itself."""
         return (statement("tried"),) if self.isolation == "tried" else ()
 
     @cached_property
@@ -92,10 +92,10 @@ class PrivateSteps(Method):
 
     @cached_property
     def class_weights(self) -> Tensor | None:
-        """(K,) factor of the loss of each class's examples; None: all are 1.
+        """(K,) factors of the loss of each class's examples; None: all are 1.
 
         Raises:
-            UserError: a class has none.
+            UserError: a class has no factor.
         """
         weights: tuple[float, ...] = getattr(self.first, "class_weights", ())
         if not weights:
@@ -105,23 +105,23 @@ class PrivateSteps(Method):
         return self.task.numbers(weights)
 
     def bounds(self, limits: Tensor) -> Bounds:
-        """(R, ...) the whole gradient as one part, clipped to ``limits`` (R,)."""
+        """Bounds (R, ...) of the whole gradient as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.task.parameters))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
 
     def sample(self, step: int) -> Sample:
-        """A Poisson sample of every replica, of expected size B, or its allocated batch."""
+        """Poisson sample of every replica, of expected size B, or its allocated batch."""
         streams, batch = self.task.streams, self.first.batch
         samples = independent_samples(streams, self.first, step, self.examples)
         sample = padded(samples, streams.device)
         if self._accounts_rounding and len(samples) == 1:
-            # with more replicas the others' sizes say how far a part is padded
+            # not with more replicas, because their sizes would decide the padding of a part
             population = self.first.population(self.examples)
             return sample._replace(parts=parts_of(samples[0], population, math.ceil(batch / PART)))
         return sample
 
     def resumable(self, steps_done: int) -> bool:
-        """Not inside an epoch of allocated batches: a resumed run allocates anew, and some join it twice."""
+        """Return False inside an epoch of allocated batches, because a resumed run allocates anew."""
         if self.first.drawn != "allocation":
             return True
         population = self.first.population(self.examples)
@@ -130,16 +130,16 @@ class PrivateSteps(Method):
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
     ) -> BatchSum:
-        """Clipped sums over a sample with respect to ``tensors`` (R, ...), whatever the physical batch.
+        """Clipped sums over a sample with respect to ``tensors`` (R, ...), for any physical batch.
 
-        ``arguments`` (R, ...) are what the clipper takes besides.
+        ``arguments`` (R, ...) are further arguments of the clipper.
         """
         clipped_sum = over_replicas(self.clipper, self.task.execution)
         sums: Tensors = {}
         norms: list[Tensor] = []
         losses, masks = [], []
         pieces = list(sample.pieces(self.pass_size(sample)))
-        # what float32 may be wrong by, before and after the passes' sums are added up
+        # bounds on the rounding errors of float32, before and after the passes' sums are added
         errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
         additions = len(pieces) * sample.chosen.shape[1] if len(pieces) > 1 else 0
         in_float64 = self._accounts_rounding and errors + additions > IN_FLOAT32
@@ -158,7 +158,7 @@ class PrivateSteps(Method):
                     sums[name] = value.double() if in_float64 else value
             norms.append(pass_sum.norms.float())
             losses.append(pass_sum.losses)
-            # a mini-set is there if any of it is
+            # a mini-set is present if any of its examples is
             masks.append((mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask))
         return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
 
@@ -170,10 +170,10 @@ class PrivateSteps(Method):
         arguments: tuple[Any, ...],
         step: int,
     ) -> None:
-        """Compare the summand of one example, or mini-set, in a pass with its result alone.
+        """Compare the contribution of one example, or mini-set, to a pass with its result alone.
 
         Raises:
-            Unproven: they differ by more than rounding. That training stops is a release of its own.
+            Unproven: they differ by more than rounding. This stop of the training is itself a release.
         """
         inputs, labels, mask = batch
         place = step // CHECKED_EVERY % labels.shape[1]
@@ -212,21 +212,21 @@ class PrivateSteps(Method):
 
     @property
     def _accounts_rounding(self) -> bool:
-        """Whether the noise covers how far rounding moves sums: on a grid, where anything is accounted."""
+        """Return whether the noise covers the rounding of sums: for noise on a grid with a guarantee."""
         return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
 
     def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
-        """Clipped sums with their noise; as they are where nothing is private."""
+        """Clipped sums with their noise; without noise if nothing is private."""
         if self.mechanism is None:
             return sums
         return self.mechanism.release(sums, bounds, self.task.streams, step)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """What a network takes in of ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
+        """Network inputs for ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
         return self.test_inputs(stored)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """(R, L, D) or (R, L, S, D) numbers that augment `Sample.chosen`: by an example's place in it.
+        """Uniform numbers (R, L, D) or (R, L, S, D) that augment `Sample.chosen`, in its order.
 
         So pieces of any length see the same copies.
         """
@@ -234,7 +234,7 @@ class PrivateSteps(Method):
         return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
 
     def pass_size(self, sample: Sample) -> int:
-        """Examples, or mini-sets, of a replica's sample in one forward pass."""
+        """Number of examples, or mini-sets, of a replica's sample in one forward pass."""
         passes = self.copies * sample.chosen[0, 0].numel()
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
 
@@ -252,7 +252,7 @@ class PrivateSteps(Method):
             yield inputs, labels, mask
 
     def guarantee(self, replica: int) -> Guarantee:
-        """The settings' guarantee, with the spending of the mechanism that adds the noise."""
+        """Guarantee of the settings, with the spending of the mechanism that adds the noise."""
         guarantee = super().guarantee(replica)
         if self.mechanism is None:
             return guarantee

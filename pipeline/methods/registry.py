@@ -1,4 +1,4 @@
-"""Names in params.yaml to code, imported by name so that nothing here reaches one method or model."""
+"""Classes and networks for the names in params.yaml, imported by name."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,21 +20,21 @@ from pipeline.privacy.randomness import initial_seed
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
-    """The method called ``name`` over the task's replicas."""
+    """Method ``name`` over the task's replicas."""
     return _class_of(name)(task, settings, normalization)
 
 
 def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
-    """Sizes of a model's network that the spending of method ``name`` may depend on.
+    """Sizes of a model's network for the spending of method ``name``.
 
     Args:
         name: the method's name in params.yaml.
         model: the row's model.
-        shape: of one input of the network.
-        classes: outputs of the network.
+        shape: shape of one input of the network.
+        classes: number of outputs of the network.
 
     Raises:
-        UserError: the network can't be built for these, or not be trained by the method.
+        UserError: the network can't be built, or can't be trained by the method.
     """
     return _class_of(name).network_sizes(build_net(model, shape, classes), torch.zeros(1, *shape))
 
@@ -48,17 +48,18 @@ def _class_of(name: str) -> type[Method]:
 def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
     """Network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
-    Two made-up inputs are tried on it, which leaves weights, buffers and random numbers as they were. Without
-    ``tried`` none are: on the device 'meta' a trial would load torch's compiler, which takes seconds.
+    Two made-up inputs are tried on it; weights, buffers and random state stay unchanged. ``tried`` is False on
+    the device 'meta', on which a trial would load torch's compiler, which takes seconds.
 
     Raises:
-        UserError: it can't be built for that shape or with those settings, or not be trained for the classes.
+        UserError: it can't be built for that shape or with those settings, or can't be trained for the
+            classes.
     """
     part = extensions("models")[model.name]
     try:
         net: nn.Module = part.load().build(model, shape, classes)
         problem = _problem(net, shape, classes) if tried else None
-    except Exception as error:  # whatever the model's own code raises
+    except Exception as error:  # the model's code may raise any exception
         reason = (
             f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"
         )
@@ -69,14 +70,14 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
 
 
 def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of `build_net` with the initial weights of a replica's ``seed``."""
+    """Network of `build_net` with the initial weights of a replica's ``seed``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(initial_seed(seed))
         return build_net(model, shape, classes)
 
 
 def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
-    """Why what a `build` returned can't be trained, and what is allowed; None where it can."""
+    """Reason why a `build`'s result can't be trained, and what is allowed; None if it can."""
     if not isinstance(net, nn.Module):
         return f"`build` returned {type(net).__name__}; needed: a torch.nn.Module"
     for name, value in net.named_parameters():
@@ -89,7 +90,7 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
             return f"{name}: {value.dtype}; allowed: torch.float32"
     if not any(value.requires_grad for value in net.parameters()):
         return "no parameter has requires_grad; needed: one to train"
-    texts = len(shape) == 2  # of the last token that there is
+    texts = len(shape) == 2
     size = (2, shape[0]) if texts else (2, *shape)
     logits = trial_call(net, torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size))
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):

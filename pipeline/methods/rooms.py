@@ -1,6 +1,7 @@
-"""Which methods there are: those whose settings a room, a folder of methods, declares in its settings.py.
+"""Registry of methods: the settings classes in the settings.py of each room (folder of a method).
 
-The code that trains is named there and imported by name, so that no method reaches another's by import.
+A settings class names its training class, which is imported by name, so that no method imports another's
+code.
 """
 
 from pipeline.errors import UserError
@@ -10,7 +11,7 @@ from pipeline.methods.settings import MethodSettings
 
 @cached
 def method_settings() -> dict[str, type[MethodSettings]]:
-    """Each method's settings, by its name in params.yaml and in that order.
+    """Settings class of each method, by its name in params.yaml, in alphabetical order.
 
     Raises:
         UserError: two methods have the same name.
@@ -21,7 +22,7 @@ def method_settings() -> dict[str, type[MethodSettings]]:
         for settings in vars(module).values():
             if not isinstance(settings, type) or not issubclass(settings, MethodSettings):
                 continue
-            # what the module imports is declared elsewhere, and a base without a name is no method
+            # without imported classes, and without base classes, which have no name
             if settings.__module__ == module.__name__ and "method" in vars(settings):
                 if settings.method in declared:
                     raise UserError(
@@ -32,7 +33,7 @@ def method_settings() -> dict[str, type[MethodSettings]]:
 
 
 def implementation(method: str) -> tuple[str, str]:
-    """Module and name of the class that trains by ``method``."""
+    """Module and name of the training class of ``method``."""
     settings = method_settings()[method]
     module, name = settings.trained_by.split(".")
     return f"{settings.__module__.rpartition('.')[0]}.{module}", name

@@ -1,4 +1,4 @@
-"""The sample of a step of several replicas: which examples, or mini-sets of them, and what their sums are."""
+"""Samples of a step of several replicas, of examples or mini-sets, and their sums."""
 
 import math
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
 
 class Sample(NamedTuple):
-    """Whose gradients a step of every replica clips: K examples each, or K mini-sets of S examples."""
+    """Clipped units of a step of every replica: K examples each, or K mini-sets of S examples."""
 
     chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
-    mask: Tensor  # alike; 1 for examples that are there, 0 for padding
-    parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed apart; none: it is one part
+    mask: Tensor  # same shape; 1 for examples, 0 for padding
+    parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed separately; (): one part
 
     def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:
-        """Pieces along K, with the size of their part: about equal ones of at most ``pass_size``."""
+        """Pieces along K of about equal size, at most ``pass_size``, with the size of their part."""
         start = 0
         for count in self.parts or (self.chosen.shape[1],):
             size = math.ceil(count / math.ceil(count / pass_size))
@@ -32,9 +32,9 @@ class Sample(NamedTuple):
 
 
 def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
-    """Sizes of the parts of a sample in rising order, of as many ranges of the ``examples``; none is 0.
+    """Sizes in rising order of the parts of a sample, one per non-empty range of the ``examples``.
 
-    An example more or less leaves all parts but its own as they are. The last range has no end.
+    An added or removed example changes only its own part. The last range has no end.
     """
     edges = np.arange(parts + 1) * examples // parts
     edges[-1] = np.iinfo(edges.dtype).max
@@ -45,7 +45,7 @@ def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
 def independent_samples(
     streams: Streams, settings: MethodSettings, step: int, examples: int
 ) -> list[np.ndarray]:
-    """Of each replica the examples of a step's batch, each of which joined by a draw of its own."""
+    """Examples of a step's batch for each replica, each drawn independently."""
     population = settings.population(examples)
     if settings.drawn == "allocation":
         batches = batches_of_epoch(population, settings.batch, settings.joined)
@@ -54,7 +54,7 @@ def independent_samples(
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
-    """Samples whose sizes differ, padded to the longest, of at least one example."""
+    """Samples of different sizes, padded to the longest, of at least one example."""
     longest = max(1, max(len(sample) for sample in samples))
     index = torch.zeros(len(samples), longest, dtype=torch.long)
     mask = torch.zeros(index.shape)
@@ -65,13 +65,13 @@ def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
 
 
 class BatchSum(NamedTuple):
-    """The clipped sums of whole samples, and what stays in the laboratory."""
+    """Clipped sums of whole samples, and private quantities that are not released."""
 
     sums: Tensors  # (R, ...) each
-    norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; of an unclipped sum G is 0
+    norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; G is 0 without clipping
     losses: Tensor  # (R, K)
     mask: Tensor  # (R, K)
-    limits: Tensor  # (R, G) that the parts were clipped to
+    limits: Tensor  # (R, G) clipping bounds of the parts
 
     @property
     def gradient_norms(self) -> Tensor:

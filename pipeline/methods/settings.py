@@ -1,7 +1,7 @@
-"""What the settings of every method share: the `settings` and `levels` of a row.
+"""Common settings of all methods: `settings` and `levels` of a row.
 
-A method's own settings stand in its room, `pipeline/methods/ROOM/settings.py`. None of these modules needs
-torch, so that params.yaml is read without it.
+A method's own settings are in its room, `pipeline/methods/ROOM/settings.py`. None of these modules imports
+torch, so params.yaml is read without it.
 """
 
 import math
@@ -22,77 +22,78 @@ from pipeline.privacy.sampled_gaussian import (
 )
 from pipeline.privacy.statements import Statement
 
-# Settings in which replicas of any method may differ though they share a step
+# Settings in which replicas that share a step may differ, for any method
 VARYING = frozenset(
     {"learning_rate", "schedule", "warmup", "milestones", "gamma", "clip", "sigma", "epsilon", "delta"}
 )
 
 
-# 'canaries', where each example is clipped by itself; 'crowd', where means are; 'opposites', where data get
-# Laplace noise once; 'shared', where the examples of a batch have one noise (`pipeline.audits.rows`)
+# 'canaries', if each example is clipped; 'crowd', if means are; 'opposites', if data get Laplace noise once;
+# 'shared', if the examples of a batch have the same noise (`pipeline.audits.rows`)
 Attack = Literal["canaries", "crowd", "opposites", "shared"]
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a row trains besides its settings, as far as these may not fit it."""
+    """Data and model of a row, for checks of its settings."""
 
     normalization: str
     data: str  # name of the prepared data set
     examples: int  # of its training split
     public: int  # examples of its public split
-    raw: str  # the raw data set it is made of
-    public_raw: str  # that of its public split
-    one_set: bool  # whether these two are editions of one set, whose labels mean the same
-    no_images: Literal["texts", "features"] | None  # what the inputs are where they are no images
-    relevances: Literal["train", "public"] | None  # of whose examples relevances come with it
-    with_relevances: tuple[str, ...]  # all data that come with relevances
-    classes: int | None = None  # of own data; None: the catalogue has their number
+    raw: str  # its raw data set
+    public_raw: str  # raw data set of its public split
+    one_set: bool  # whether these two are editions of one set, with the same labels
+    no_images: Literal["texts", "features"] | None  # kind of the inputs; None: images
+    relevances: Literal["train", "public"] | None  # split behind its relevances; None: it has none
+    with_relevances: tuple[str, ...]  # all data with relevances
+    classes: int | None = None  # number of classes of own data; None: as in the catalogue
 
 
 class MethodSettings(Strict):
-    """What every method has: declared by the settings.py of its room, where `method_settings` finds it."""
+    """Settings of every method. The settings.py of a method's room has a subclass (`method_settings`)."""
 
     method: ClassVar[str]  # its name in params.yaml
-    trained_by: ClassVar[str]  # the class that trains with these settings, 'MODULE.CLASS' of the room
-    # Of the numbers it makes: raised where the same settings would give other numbers, whether this room or
-    # the engine is why
+    trained_by: ClassVar[str]  # the training class, 'MODULE.CLASS' of the room
+    # version of its numbers: raise it if the same settings would give other numbers, through this room or the
+    # engine
     version: ClassVar[int]
-    # The normalisations that it can train. `batch_bn` and `public_bn` are answers to where a private
-    # network's statistics come from; `running_bn` is ordinary batch norm, with running averages.
-    # `response` is local response normalisation, each example's own.
+    # Normalisations that it can train. `batch_bn` and `public_bn` name the source of a private network's
+    # statistics; `running_bn` is ordinary batch norm, with running averages. `response` is local response
+    # normalisation of each example.
     normalizations: ClassVar[tuple[str, ...]]
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
-    scalable: ClassVar[bool] = False  # whether a row can foretell another at a fraction of its cost
-    title: ClassVar[str]  # for people, as in the key of a figure
-    noiseless: ClassVar[Statement] = NOISELESS  # why no epsilon holds where nothing is private
+    scalable: ClassVar[bool] = False  # whether a row can simulate another at a fraction of its cost
+    title: ClassVar[str]  # name in figures
+    noiseless: ClassVar[Statement] = NOISELESS  # reason why no epsilon holds without privacy
     unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
     scales_inputs: ClassVar[bool] = False  # whether images are scaled by the public ones
-    uses_relevances: ClassVar[bool] = False  # whether it looks at relevances that come with its data
-    # More settings in which replicas that share a step may differ; any other decides what is computed
+    uses_relevances: ClassVar[bool] = False  # whether it uses the relevances of its data
+    # further settings in which replicas that share a step may differ
     varying: ClassVar[frozenset[str]] = frozenset()
-    # Settings that records of earlier code have, each with the one value at which they stand
+    # former settings in earlier records, each with the value at which records are valid
     retired: ClassVar[dict[str, Any]] = {}
-    # Names of a model's tensors besides parameters, weights before averaging and statistics of batch norm
+    # names of a model's further tensors, besides parameters, weights before averaging and batch norm
+    # statistics
     kept: ClassVar[frozenset[str]] = frozenset()
-    # what `dprepro new row` begins with, beside batch and delta; whatever else has no default is asked for
+    # suggestions of `dprepro new row`, besides batch and delta; it asks for all others without a default
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
-    # examples of a step; DP-SGD's is the expected size of a Poisson batch
+    # examples of a step; for Poisson samples, the expected number
     batch: Count
     learning_rate: Positive
     # 'linear' and 'cosine' fall to zero; 'step' multiplies the learning rate by `gamma` at each milestone
     schedule: Literal["constant", "cosine", "linear", "step"] = "constant"
-    warmup: Share = omitted(0.0)  # share of the steps in which the learning rate rises linearly, at first
-    milestones: tuple[Share, ...] = omitted((0.5, 0.75))  # shares of the steps after the warm-up
+    warmup: Share = omitted(0.0)  # share of the steps at the start with a linearly rising learning rate
+    milestones: tuple[Share, ...] = omitted((0.5, 0.75))  # as shares of the steps after the warm-up
     gamma: Positive = omitted(0.1)
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> Self:
-        """Settings as a run recorded them, without those that are retired.
+        """Settings as recorded by a run, without former settings.
 
         Raises:
-            ValidationError: a setting is unknown, or retired and at another value than the one that stands.
+            ValidationError: a setting is unknown, or a former setting has another value than the valid one.
         """
         return cls.model_validate(
             {
@@ -104,28 +105,28 @@ class MethodSettings(Strict):
 
     @property
     def private(self) -> bool:
-        """Whether gradients are clipped and noised."""
+        """Return whether gradients are clipped and noised."""
         return False
 
     @property
     def attack(self) -> Attack:
-        """Which attack there is on its release."""
+        """Kind of the audit's attack on its release."""
         return "canaries"
 
     @property
     def drawn(self) -> Sampling:
-        """The way in which batches are drawn: `sampling` of the settings, 'poisson' where they have none."""
+        """Sampling of batches: `sampling` of the settings, by default 'poisson'."""
         sampling: Sampling = getattr(self, "sampling", "poisson")
         return sampling
 
     @property
     def joined(self) -> int:
-        """Batches of an epoch that an example is allocated to: `participations` of the settings, or one."""
+        """Number of batches of an epoch with a given example: `participations` of the settings or 1."""
         return int(getattr(self, "participations", 1))
 
     @property
     def add_or_remove(self) -> bool:
-        """True where neighbouring data sets differ in one example more; else one is replaced."""
+        """True if neighbouring data sets add or remove an example; False if they replace one."""
         return relation_of(self.drawn) is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def population(self, examples: int) -> int:
@@ -133,32 +134,33 @@ class MethodSettings(Strict):
         return getattr(self, "nominal_examples", None) or examples
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """The same mechanism over ``steps`` batches of ``batch``, all examples each: what an audit trains."""
+        """Same mechanism over ``steps`` batches of ``batch``, all examples each, for an audit."""
         return self.for_audit(images=True).changed({"batch": batch, "epochs": float(steps), "steps": steps})
 
     def for_audit(self, images: bool) -> Self:
-        """These settings without the options that make an audit dearer and are no part of the mechanism.
+        """Settings without options that make an audit slower and are no part of the mechanism.
 
-        The hook by which an audit asks a method: audits name no setting of one, and settings no audit.
+        The only hook for audits: audits use no name of a method's setting, and settings use no name of an
+        audit.
 
         Args:
-            images: whether the row's own network trains on images; else on canaries, which can't be
+            images: True if the row's own network trains on images; False for canaries, which can't be
                 augmented, cropped or normalised.
         """
         return self
 
     def changed(self, changes: dict[str, Any]) -> Self:
-        """With those of the ``changes`` whose settings there are."""
+        """Copy with those of the ``changes`` that are settings of this method."""
         applicable = {name: value for name, value in changes.items() if name in type(self).model_fields}
         return self.model_copy(update=applicable)
 
     def needs_public(self, normalization: str) -> bool:
-        """Whether it looks at public examples, as for the scale of its inputs."""
+        """Return whether it uses public examples, for example for the scale of its inputs."""
         return normalization == "public_bn"
 
     @property
     def uses_network(self) -> bool:
-        """Whether the spending depends on `Sizes.network`."""
+        """Return whether the spending depends on `Sizes.network`."""
         return False
 
     @property
@@ -167,11 +169,11 @@ class MethodSettings(Strict):
         return sensitivity(relation_of(self.drawn))
 
     def parts(self, sizes: Sizes) -> int:
-        """Parts of the gradient that are clipped and noised each on its own."""
+        """Number of parts of the gradient that are clipped and noised separately."""
         return 1
 
     def noise_multiplier(self, sizes: Sizes) -> float:
-        """Standard deviation of the noise over the clipping bound: of a method with noise, its ``sigma``.
+        """Standard deviation of the noise over the clipping bound: ``sigma`` of a method with this setting.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -180,9 +182,9 @@ class MethodSettings(Strict):
         return float(settings.sigma)
 
     def spending(self, sizes: Sizes) -> SampledGaussian | Releases:
-        """Spending of a private training: of each step, or of all that is released at once.
+        """Spending of a private training: of each step, or of a single release.
 
-        Training, ledger and audits take it from here. The noise that a training adds is computed from it.
+        Training, ledger and audits use this function; the noise of a training is computed from its result.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -201,7 +203,7 @@ class MethodSettings(Strict):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the claim, and its accountant: the paper's, or one with a bound for allocation."""
+        """Delta and accountant of the claim: the paper's accountant, or one with a bound for allocation."""
         settings: Any = self
         return settings.delta, "pld" if self.drawn == "allocation" else "rdp"
 
@@ -210,7 +212,7 @@ class MethodSettings(Strict):
         return ()
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Spending of a training, and all that is said about it.
+        """Spending of a training, and statements about it.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -223,20 +225,20 @@ class MethodSettings(Strict):
 
     @property
     def batching_key(self) -> tuple[Any, ...]:
-        """Replicas with the same values here can share a step."""
+        """Key of replicas that can share a step: their values of these settings are equal."""
         varying = VARYING | self.varying
         return (*(value for name, value in self if name not in varying), self.private)
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Examples that a step takes forward and backward: what training costs, beside the network."""
+        """Number of forward and backward passes of single examples in a step: the cost of training."""
         return self.batch
 
     def total_steps(self, examples: int) -> int:
-        """Number of steps over so many training examples."""
+        """Number of steps for so many training examples."""
         raise NotImplementedError
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
-        """Whether the history gets a line after ``steps_done`` steps; it always gets one after the last."""
+        """Return whether the history gets a line after ``steps_done`` steps; the last always does."""
         raise NotImplementedError
 
     def rate_at(self, step: int, steps: int) -> float:
@@ -255,15 +257,15 @@ class MethodSettings(Strict):
         return self.learning_rate * factor
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the network's inputs, of examples stored in that shape."""
+        """Shape of the network's inputs for examples stored in the given shape."""
         return stored
 
     def simulates(self, target: Self) -> bool:
-        """Whether training with these foretells ``target`` at a fraction of its cost."""
+        """Return whether these settings simulate ``target`` at a fraction of its cost."""
         return False
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         normalization, data = circumstances.normalization, circumstances.data
         if normalization not in self.normalizations:
             return (
@@ -292,14 +294,14 @@ class MethodSettings(Strict):
 
 
 class EpochSettings(MethodSettings):
-    """Of a method whose length is told in passes over the training examples."""
+    """Settings of a method whose length is a number of passes over the training examples."""
 
     epochs: Passes
 
     def total_steps(self, examples: int) -> int:
-        """Number of steps T that make `epochs` passes over ``examples``, in expectation.
+        """Number of steps T for `epochs` passes over ``examples``, in expectation.
 
-        Of allocated batches a pass has whole ones alone.
+        For allocated batches, a pass has whole batches only.
         """
         examples = self.population(examples)
         if self.drawn == "allocation":
@@ -308,24 +310,24 @@ class EpochSettings(MethodSettings):
         return max(1, round(self.epochs * examples / self.batch))
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
-        """Whether a pass ends with step ``steps_done``."""
+        """Return whether a pass ends with step ``steps_done``."""
         examples = self.population(examples)
         return steps_done * self.batch // examples > (steps_done - 1) * self.batch // examples
 
     def epoch_at(self, step: int, steps: int) -> int:
-        """Whole passes before one of ``steps`` steps."""
+        """Number of whole passes before one of ``steps`` steps."""
         return int(step * self.epochs / steps)
 
 
 def momentum_problem(optimizer: str, momentum: float) -> str | None:
-    """Why an optimiser can't have this momentum; None where it can."""
+    """Reason why an optimizer can't have this momentum; None if it can."""
     if optimizer == "adam" and momentum > 0:
         return f"settings.momentum: {momentum}; allowed with 'optimizer: adam', which has its own: 0"
     return None
 
 
 def decay_problem(learning_rate: float, weight_decay: float) -> str | None:
-    """Reason why weights can't decay by so much; None where they can."""
+    """Reason why a weight decay is too large for a learning rate; None if it isn't."""
     if learning_rate * weight_decay < 1:
         return None
     return (
@@ -335,7 +337,7 @@ def decay_problem(learning_rate: float, weight_decay: float) -> str | None:
 
 
 def class_weights_problem(weights: Sequence[float], circumstances: Circumstances) -> str | None:
-    """Reason why the loss can't have these weights of classes; None where it can."""
+    """Reason why the loss can't have these class weights; None if it can."""
     if weights and circumstances.normalization == "batch_bn":
         return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
     classes = circumstances.classes
@@ -345,7 +347,7 @@ def class_weights_problem(weights: Sequence[float], circumstances: Circumstances
 
 
 def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -> str | None:
-    """Reason why batches can't be allocated as ``settings`` say; None where they can."""
+    """Reason why batches can't be allocated by ``settings``; None if they can."""
     if settings.drawn != "allocation":
         if settings.joined == 1:
             return None
@@ -360,9 +362,9 @@ def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -
 
 
 def delta_problem(delta: float, circumstances: Circumstances) -> str | None:
-    """Why ``delta`` means nothing for so many examples; None where it does.
+    """Reason why ``delta`` is too large for so many examples; None if it isn't.
 
-    One example's share or more would allow publishing somebody's example outright.
+    A delta of one over the number of examples, or more, would allow publishing an example outright.
     """
     if delta < 1 / circumstances.examples:
         return None

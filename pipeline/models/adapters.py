@@ -1,4 +1,4 @@
-"""Adapters of low rank for a network with public weights (LoRA, Hu et al. 2022, arXiv:2106.09685)."""
+"""Low-rank adapters for a network with public weights (LoRA, Hu et al. 2022, arXiv:2106.09685)."""
 
 import math
 
@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 class Adapted(nn.Module):
-    """A frozen linear or convolutional layer plus trained layers of low rank beside it.
+    """Frozen linear or convolutional layer plus trained layers of low rank in parallel.
 
-    The adapters are layers of their own, so the fast per-example gradients take them.
+    The adapters are separate layers, so the fast per-example gradients cover them.
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int):
-        """``rank``: channels between the two trained layers, of which the second begins at zero."""
+        """``rank``: number of channels between the two trained layers; the second is 0 at first."""
         super().__init__()
         self.layer = layer
         self.down: nn.Module
@@ -41,7 +41,7 @@ class Adapted(nn.Module):
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch norm by its stored statistics, as a fixed scale and shift of each channel."""
+    """Batch norm with its stored statistics: a fixed scale and shift of each channel."""
 
     def __init__(self, norm: nn.BatchNorm2d):
         """Take weights and statistics of ``norm``."""
@@ -53,7 +53,7 @@ class FrozenBatchNorm(nn.Module):
         self.register_buffer("shift", (norm.bias.detach() - norm.running_mean * scale)[:, None, None])
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, C, H, W) scaled and shifted."""
+        """(B, C, H, W) inputs, scaled and shifted."""
         output: Tensor = inputs * self.get_buffer("scale") + self.get_buffer("shift")
         return output
 
@@ -63,11 +63,11 @@ def add_adapters(net: nn.Module, rank: int, classes: int) -> nn.Module:
 
     Args:
         net: a classifier with trained weights; it is changed.
-        rank: of the adapters of linear layers and ungrouped convolutions; other layers stay as they are.
-        classes: outputs of the new last layer.
+        rank: rank of the adapters of linear layers and ungrouped convolutions; other layers have none.
+        classes: number of outputs of the new last layer.
 
     Returns:
-        The network, whose outputs don't depend on other examples of a batch: batch norm has its stored
+        The network. Its outputs don't depend on other examples of a batch, because batch norm uses stored
         statistics.
     """
     net.requires_grad_(False)

@@ -45,7 +45,7 @@ def check_all(settings: Settings) -> None:
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """A plan's seeds don't reach those of its repetition or of searches; a repetition's first plan exists."""
+    """Check that a repetition has a first plan, and a plan seeds below those of repetitions and searches."""
     repeats = plan.endswith(REPEATED)
     if repeats:
         _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
@@ -56,7 +56,7 @@ def _check_seeds(settings: Settings, plan: str) -> None:
 
 
 def _check_planned_once(settings: Settings) -> None:
-    """No printed value has two plans, between which one could choose; a repetition is part of its plan.
+    """Check that no printed value has two plans; a repetition is part of its plan.
 
     A row that differs from the paper decides no value, and may have its own plan.
     """
@@ -75,7 +75,7 @@ def _check_planned_once(settings: Settings) -> None:
 
 
 def _check_repetitions(settings: Settings) -> None:
-    """A repetition differs from its first plan only in the seeds and their number."""
+    """Check that a repetition differs from its first plan only in the seeds and their number."""
     planned = {
         (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
         for row in settings.rows.values()
@@ -96,7 +96,7 @@ def _check_repetitions(settings: Settings) -> None:
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:
-    """Public initial weights come from a row on public data that itself has fresh initial weights."""
+    """Check that public initial weights come from a row on public data with fresh initial weights."""
     where = f"starts.{name}"
     if name in settings.data:
         raise ValueError(f"{where}: 'data' has an entry of that name too")
@@ -118,7 +118,7 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
 
 
 def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> None:
-    """Relevances are of images, by a network for such images, with one average for all rows that use them."""
+    """Check that relevances are of images, by a network for such images, with one average for all rows."""
     where = f"relevances.{name}"
     if name in settings.data or name in settings.starts:
         raise ValueError(f"{where}: 'data' or 'starts' has an entry of that name too")
@@ -139,7 +139,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
 
 
 def _check_unscaled(settings: Settings, where: str, row: str) -> None:
-    """The network of a start with features, or of relevances, gets images without scaling."""
+    """Check that the network of a start with features, or of relevances, gets images without scaling."""
     if method_settings()[(method := settings.rows[row].method)].scales_inputs:
         unscaled = [name for name, declared in method_settings().items() if not declared.scales_inputs]
         raise ValueError(
@@ -149,7 +149,7 @@ def _check_unscaled(settings: Settings, where: str, row: str) -> None:
 
 
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
-    """A network trained on data that are private here is not public."""
+    """Check that a public network was not trained on data that are private here."""
     seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
     for theirs in (seen.raw, seen.public.raw):
         # two entries of 'raw' may be editions of one set
@@ -161,7 +161,7 @@ def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> 
 
 
 def _check_row(settings: Settings, key: str, row: Row) -> None:
-    """A row's data, model, settings and search fit each other."""
+    """Check that a row's data, model, settings and search fit each other."""
     where = f"rows.{key}"
     _exists(f"{where}.data", row.data, {**settings.data, **settings.derived})
     if row.model.trainable != "all" and row.data not in settings.starts:
@@ -197,7 +197,7 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 
 
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
-    """A planned row belongs to its plan's table, and each of its levels has the planned number of seeds."""
+    """Check the table of a planned row, and the number of seeds at each of its levels."""
     _exists(f"{where}.plan", plan, settings.plans)
     table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
     if first != table and not first.startswith(f"{table}-"):
@@ -215,7 +215,7 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
 
 
 def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
-    """A simulation differs only in batch and noise, which shrink by one factor, and in descriptions."""
+    """Check that a simulation differs only in descriptions, batch and noise, with one factor."""
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
     if row.method != other.method or not method_settings()[row.method].scalable:

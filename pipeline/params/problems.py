@@ -52,7 +52,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
 
 def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Keys that a model has at a place below it; none where its annotations don't say."""
+    """Keys of the model at a place below another model; empty if annotations don't give them."""
     for part in place:
         if isinstance(checked, type) and issubclass(checked, BaseModel):
             checked = checked.model_fields[str(part)].annotation if part in checked.model_fields else None

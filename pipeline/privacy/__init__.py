@@ -1,1 +1,1 @@
-"""Differential privacy: gradients, clipping, mechanisms, accounting. Knows no data set and no model."""
+"""Differential privacy: gradients, clipping, mechanisms, accounting. Imports no data set and no method."""

@@ -1,4 +1,4 @@
-"""What an account can be told: the `settings` and `levels` of `accounts`."""
+"""Settings of accounts: `settings` and `levels` under `accounts` in params.yaml."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -8,30 +8,30 @@ from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Delta, Sampling
 from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
-# whose sums of draws are told, in closed form; and where an example may be drawn into several sets
+# largest number of steps, by closed forms; and with several sets of draws with replacement
 MOST_STEPS, MOST_OF_SETS = 10**12, 10**6
 
 
 class AccountSettings(Strict):
-    """A private training in the terms of its accounting alone."""
+    """Settings of a private training that its accounting needs."""
 
-    # the setting that names levels unless the account says otherwise
+    # the default setting that names levels
     axis: ClassVar[str] = "noise_multiplier"
 
     sampling: Sampling = "poisson"
     examples: Count  # N
-    batch: Count  # m; 'poisson': its expectation
+    batch: Count  # m; 'poisson': expected
     epochs: Positive | None = None  # passes; or `steps`
     steps: Count | None = None
-    # standard deviation of the noise over how far one example moves a part: what floats tell an epsilon of
+    # standard deviation of the noise over the distance that one example moves a part, within range of floats
     noise_multiplier: Annotated[float, Field(ge=1e-9, le=1e9)]
-    parts: Count = 1  # L: of the gradient, each clipped and noised on its own
-    participations: Count = 1  # 'allocation' only: batches of an epoch that each example joins
-    # k: clipped vectors of a step; 'replacement' only, where an example may be in each of them
+    parts: Count = 1  # L: parts of the gradient, clipped and noised separately
+    participations: Count = 1  # 'allocation' only: batches of an epoch that each example is in
+    # k: clipped vectors of a step; 'replacement' only, as an example may be in each of them
     sets: Count | None = None
-    delta: Delta = 1e-5  # as claimed, even where it is above 1/N and so means little
-    claimed_by: Literal["clt", "rdp"] = "clt"  # what the paper accounts by
-    # 'rdp' only: order alpha whose Renyi divergence is told too, that of all steps
+    delta: Delta = 1e-5  # as claimed, even if it is above 1/N and so means little
+    claimed_by: Literal["clt", "rdp"] = "clt"  # accountant of the paper
+    # 'rdp' only: order alpha at which the Renyi divergence of all steps is reported
     order: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
@@ -56,12 +56,12 @@ class AccountSettings(Strict):
 
     @property
     def total_steps(self) -> int:
-        """T: `steps`, or those that make `epochs` passes."""
+        """Number of steps T: `steps`, or the steps of `epochs` passes."""
         return max(1, round(self.length))
 
     @property
     def length(self) -> float:
-        """`total_steps` before it is rounded; shuffled and allocated batches of a pass are whole ones."""
+        """`total_steps` before rounding; shuffled and allocated passes have whole batches only."""
         whole = self.sampling in ("shuffled", "allocation")
         batches = batches_of_epoch(self.examples, self.batch, self.participations)
         in_pass = batches / self.participations if whole else self.examples / self.batch

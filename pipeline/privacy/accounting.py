@@ -1,15 +1,15 @@
-"""From what a training spends to epsilon at delta, by several accountants; and back to the noise.
+"""Epsilon at delta by several accountants, and noise calibration.
 
 * ``rdp``: Renyi DP (Mironov 2017; sampled Gaussian: Mironov et al. 2019; without replacement: Wang, Balle and
   Kasiviswanathan 2019) with the improved conversion of Balle et al. 2020 and Canonne et al. 2020, by
-  dp-accounting, whose fractional orders `pipeline.privacy.renyi` tightens. An upper bound; what the papers
-  use. `classic_epsilon` is the same with Mironov's own conversion: a looser bound.
+  dp-accounting; `pipeline.privacy.renyi` tightens its fractional orders. An upper bound, as in the papers.
+  `classic_epsilon` uses Mironov's conversion, a looser bound.
 * ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
-  tighter upper bound: the one the ledger reports.
-* ``unamplified``: sampling taken for known (`pipeline.privacy.participation`). An upper bound at any noise.
+  tighter upper bound.
+* ``unamplified``: sampling taken as known (`pipeline.privacy.participation`). An upper bound at any noise.
 * ``clt``: the limit that some papers state (`pipeline.privacy.clt`). An approximation and no bound.
 * ``tan``: the closed form of Sander et al. (`pipeline.privacy.total_noise`). An approximation and no bound.
-* `opacus_prv` and `opacus_rdp`: of Poisson samples by Opacus, as a second library's opinion.
+* `opacus_prv` and `opacus_rdp`: Opacus's epsilons for Poisson samples, as a second library.
 """
 
 import logging
@@ -46,7 +46,7 @@ from pipeline.privacy.subsampling import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING, 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 
-# dp-accounting warns of every Renyi order it leaves out; leaving one out only loosens the bound
+# dp-accounting warns about every Renyi order that it leaves out, which only loosens the bound
 logging.getLogger("absl").setLevel(logging.ERROR)
 
 # dense near 1, where large epsilons find their minimum, and far enough out for epsilon .05 at delta 1e-5
@@ -56,22 +56,22 @@ ORDERS = (
     *range(11, 64),
     *np.geomspace(64, 4096, 40).round().tolist(),
 )
-# of samples without replacement, whose bound takes long at large orders, and between whole ones interpolates
+# for samples without replacement, whose bound takes long at large orders, and interpolates between whole ones
 WHOLE_ORDERS = (*range(2, 64), 64, 80, 96, 128, 192, 256, 512, 1024)
-LEAST_NOISE = 0.05  # below which the integral at fractional orders takes long, and sampling saves little
-PARTS = (1, 64, 256, 1024, 5000)  # of the orders, each looked at where those before are not enough
+LEAST_NOISE = 0.05  # below, the integral at fractional orders takes long, and sampling saves little
+PARTS = (1, 64, 256, 1024, 5000)  # parts of the orders; later parts are used only if needed
 
 
 def poisson_gaussian(
     rate: float, noise_multiplier: float, steps: int, first_release: float | None = None
 ) -> DpEvent:
-    """``steps`` Gaussian mechanisms, each on a fresh Poisson sample; and `SampledGaussian.first_release`."""
+    """Event of ``steps`` Poisson-sampled Gaussian mechanisms, and of `SampledGaussian.first_release`."""
     sampled = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier)), steps)
     return ComposedDpEvent([GaussianDpEvent(first_release), sampled]) if first_release else sampled
 
 
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
-    """Epsilon by Renyi DP, improved conversion; unit and relation: add or remove one example."""
+    """Epsilon by Renyi DP, improved conversion; neighbours add or remove one example."""
     epsilon = inf
     for low, high in pairwise(PARTS):
         orders = [order for order in ORDERS if low <= order < high]
@@ -83,24 +83,24 @@ def rdp_epsilon(event: DpEvent, delta: float) -> float:
 
 
 class _RdpByParts(PrivacyAccountant):
-    """`rdp_epsilon` as dp-accounting's calibration asks for it."""
+    """`rdp_epsilon` as an accountant, for dp-accounting's calibration."""
 
     def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool) -> None:
-        """Nothing: `get_epsilon` looks at the ledger."""
+        """Do nothing: `get_epsilon` uses the accountant's ledger of events."""
 
     def get_epsilon(self, target_delta: float) -> float:
-        """Of all that was composed."""
+        """Epsilon of the composed event."""
         return rdp_epsilon(self.ledger, target_delta)
 
 
 def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
     """Check that no higher order can give an epsilon below ``epsilon``.
 
-    Higher orders take longer. A divergence grows with its order, and the improved conversion takes off no
-    more than this.
+    Higher orders take longer. A divergence grows with its order, and the improved conversion subtracts at
+    most this gain.
 
     Returns:
-        True where none can.
+        True if none can.
     """
     gain = log(order) / (order - 1) - log1p(-1 / order)
     return isfinite(divergence) and divergence > epsilon + gain
@@ -109,15 +109,15 @@ def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
 def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     """Epsilon by privacy loss distributions.
 
-    Rounding's largest effect on delta is taken off delta beforehand.
+    The largest effect of rounding on delta is subtracted from delta first.
 
     Args:
         event: composed mechanism.
-        delta: of the guarantee.
-        interval: of the discretisation.
+        delta: delta of the guarantee.
+        interval: interval of the discretisation.
 
     Returns:
-        An upper bound at any ``interval``; infinity where rounding leaves nothing of delta.
+        An upper bound at any ``interval``; infinity if rounding leaves nothing of delta.
     """
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
     remaining_delta = delta - ROUNDING * _compositions(event)
@@ -125,16 +125,16 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
 
 
 def _compositions(event: DpEvent) -> int:
-    """Of how many mechanisms an event is."""
+    """Number of mechanisms in an event."""
     if isinstance(event, SelfComposedDpEvent):
         return event.count * _compositions(event.event)
     return sum(map(_compositions, event.events)) if isinstance(event, ComposedDpEvent) else 1
 
 
 def tightest(epsilon: float, delta: float, steps: int) -> Accountant:
-    """The accountant with the least bound of those that can tell such a guarantee after so many steps."""
-    told = epsilon >= LEAST_EPSILON and steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1)
-    return "pld" if told else "rdp"
+    """Accountant with the smallest bound among those that can resolve such a guarantee."""
+    resolved = epsilon >= LEAST_EPSILON and steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1)
+    return "pld" if resolved else "rdp"
 
 
 @lru_cache(maxsize=256)  # half a second
@@ -147,7 +147,7 @@ def opacus_rdp(
     accountant = RDPAccountant()
     accountant.history = _history(rate, noise_multiplier, steps, first_release)
     with warnings.catch_warnings():
-        # that the best order is the least of them, as it is at an epsilon of hundreds
+        # it warns if the best order is the smallest, as at an epsilon of hundreds
         warnings.simplefilter("ignore")
         return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
 
@@ -155,23 +155,23 @@ def opacus_rdp(
 def _history(
     rate: float, noise_multiplier: float, steps: int, first_release: float | None
 ) -> list[tuple[float, float, int]]:
-    """(noise multiplier, rate, steps) as Opacus has them."""
+    """(noise multiplier, rate, steps) of each mechanism, in Opacus's format."""
     first = [(first_release, 1.0, 1)] if first_release else []
     return [*first, (noise_multiplier, rate, steps)]
 
 
 @lru_cache(maxsize=512)
 def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergences of one step, or of one epoch where it is shuffled.
+    """Renyi divergences of one step, or of one epoch if it is shuffled.
 
     Returns:
-        (K,) divergences; infinite where dp-accounting has none.
+        (K,) divergences; infinite if dp-accounting has none.
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
     all_orders, divergences = np.array(orders), np.empty(len(orders))
     integrable = poisson and spending.rate < 1 and spending.noise_multiplier >= LEAST_NOISE
-    fractional = (all_orders % 1 > 0) & integrable  # which take dp-accounting long
+    fractional = (all_orders % 1 > 0) & integrable  # slow in dp-accounting
     if fractional.any():
         divergences[fractional] = sampled_gaussian(
             spending.rate, spending.noise_multiplier, all_orders[fractional]
@@ -183,17 +183,17 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
 
 
 def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> float:
-    """Renyi divergence of ``steps`` steps at one order; nothing is known for draws with replacement."""
+    """Renyi divergence of ``steps`` steps at one order; not for draws with replacement."""
     return float(_divergences(spending, steps, (order,))[0])
 
 
 def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
-    """Epsilon by Renyi DP, improved conversion, in milliseconds; None where dp-accounting has no bound."""
+    """Epsilon by Renyi DP, improved conversion, in milliseconds; None if dp-accounting has no bound."""
     return _converted(spending, steps, lambda *curve: float(compute_epsilon(*curve, delta)[0]))
 
 
 def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
-    """Epsilon by Renyi DP with the conversion of Mironov 2017: Sander et al. 2022, Eq. 3. Else as above."""
+    """Epsilon by Renyi DP with the conversion of Mironov 2017 (Sander et al. 2022, Eq. 3); None as above."""
     return _converted(
         spending, steps, lambda orders, divergences: float((divergences - np.log(delta) / (orders - 1)).min())
     )
@@ -202,12 +202,12 @@ def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> floa
 def _converted(
     spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
 ) -> float | None:
-    """The least epsilon that ``convert`` makes of orders and their divergences after ``steps`` steps."""
+    """Smallest epsilon by ``convert`` over orders and their divergences after ``steps`` steps."""
     if spending.sampling in ("replacement", "allocation"):
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
     epsilon = inf
-    # large orders take long, and are for trainings that spend little
+    # large orders take long, and are needed only for small epsilons
     for low, high in pairwise(PARTS):
         part = np.array([order for order in orders if low <= order < high])
         divergences = _divergences(spending, steps, tuple(part.tolist()))
@@ -220,14 +220,14 @@ def _converted(
 
 
 def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
-    """(K,) of ``steps`` steps and what came before them, at each of the orders."""
+    """(K,) divergences of ``steps`` steps and of an earlier release, by order."""
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
     total = _renyi(spending, orders) * times
     return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
 
 
 def spent_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Epsilon spent so far: an upper bound that is cheap enough to show while training."""
+    """Upper bound on the epsilon spent so far, cheap enough to show while training."""
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     if spending.sampling == "allocation":
@@ -248,10 +248,10 @@ def opacus_prv(
     """Epsilon of `poisson_gaussian` by Opacus's PRV accountant (Gopi et al. 2021), an upper bound.
 
     Returns:
-        Epsilon and the error bound it was computed with.
+        Epsilon and its error bound.
 
     Raises:
-        ValueError: the accountant fails, as it does at large epsilon.
+        ValueError: the accountant fails, as at large epsilon.
     """
     from opacus.accountants import PRVAccountant
 
@@ -265,9 +265,9 @@ def opacus_prv(
         raise ValueError(f"PRV failed: {problem}") from problem
 
 
-COARSE_EPOCHS = 4.0  # factor on the grid of allocated epochs, whose bound takes a tenth of a second then
-COARSE = 1e-3  # a grid ten times as fast as `pld_epsilon`'s, whose bound is an upper one as well
-NEAR = 0.995  # of a target epsilon: a bound from there on is taken for the target
+COARSE_EPOCHS = 4.0  # factor on the grid of allocated epochs, for a bound in a tenth of a second
+COARSE = 1e-3  # a grid ten times as fast as `pld_epsilon`'s, also with an upper bound
+NEAR = 0.995  # share of a target epsilon that a bound must reach
 
 
 @lru_cache(maxsize=256)
@@ -281,21 +281,22 @@ def noise_for(
 ) -> float:
     """Smallest noise multiplier, to a thousandth, that keeps a `poisson_gaussian` within epsilon.
 
-    By 'pld' it is found on a coarse grid, and where the fine one proves less than `NEAR` of epsilon, on that.
+    'pld' searches on a coarse grid, and again on the fine grid if the result is below `NEAR` of epsilon
+    there.
 
     Args:
         epsilon: target.
-        delta: of the guarantee.
-        rate: of Poisson sampling.
-        steps: of the training.
-        accountant: of the calibration.
+        delta: delta of the guarantee.
+        rate: probability of Poisson sampling.
+        steps: number of steps.
+        accountant: accountant of the calibration.
         first_release: noise multiplier of an earlier release of all examples; None: there is none.
 
     Returns:
         The noise multiplier.
 
     Raises:
-        UserError: no multiplier below 10,000 is enough, or one of .2 is already; or 'pld' has no bound there.
+        UserError: no multiplier below 10,000 is enough, or .2 is already enough; or 'pld' has no bound there.
     """
     if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
         raise UserError(
@@ -331,8 +332,8 @@ def _calibrated(
     delta: float,
     remaining_delta: float,
 ) -> float:
-    """The noise at which ``epsilon_of`` is just within epsilon; rounding leaves ``remaining_delta``."""
-    # below .2 the PLD grows very large; a target that loose is not worth a calibration
+    """Noise at which ``epsilon_of`` is just within epsilon; rounding leaves ``remaining_delta``."""
+    # below .2 the PLD grows very large, and so loose a target needs no calibration
     low, high = 0.2, 1.0
     while epsilon_of(event_at(high), delta) > epsilon:
         low, high = high, 2 * high
@@ -359,7 +360,7 @@ def _calibrated(
 
 
 def describe(event: DpEvent) -> str:
-    """The event in one line, in DpEvent's own terms."""
+    """Description of an event in one line, in dp-accounting's terms."""
     if isinstance(event, ComposedDpEvent):
         return ", then ".join(map(describe, event.events))
     if isinstance(event, SelfComposedDpEvent):

@@ -1,18 +1,17 @@
 """Privacy loss distributions of random allocation: balls and bins (Feldman and Shenfeld 2025 and 2026).
 
-Every epoch puts each example into one of its t batches, independently and uniformly. With the example, an
-epoch's releases have the likelihood ratio W = (X_1 + ... + X_t) / t to those without it, where each
-X_i = exp((2 x_i - 1) / (2 z^2)) is log-normal with mean 1 if the example is missing. Delta is the expectation
-of a convex function of W: of (W - e^epsilon)_+ where the example is removed, and of (1 - e^epsilon W)_+ where
-it is added. So a law with the same mean that is larger in the convex order gives a pair of distributions that
-dominates W's in both directions, and composes. `epoch_ratio` is such a law on a grid of log W: a value
-between two points of the grid is split between them so that the mean stays. The error is of second order in
-the grid's spacing.
+Every epoch puts each example into one of its t batches, independently and uniformly. The likelihood ratio of
+an epoch's releases with the example to those without it is W = (X_1 + ... + X_t) / t. Without the example,
+each X_i = exp((2 x_i - 1) / (2 z^2)) is log-normal with mean 1. Delta is the expectation of a convex function
+of W: of (W - e^epsilon)_+ if the example is removed, and of (1 - e^epsilon W)_+ if it is added. So a law with
+the same mean that is larger in the convex order gives a pair of distributions that dominates W's in both
+directions, and composes. `epoch_ratio` is such a law on a grid of log W: a value between two points of the
+grid is split between them so that the mean stays. The error is of second order in the grid's spacing.
 
 `rounded_epoch` is a post-processing of an epoch's releases: the same sums, rounded to the grid after each
-addition. Its laws with and without the example are exact, so that an epsilon of theirs is a lower bound.
+addition. Its laws with and without the example are exact, so that their epsilon is a lower bound.
 
-A round in which each example joins k of t batches is k such epochs of t / k batches, as an upper bound: a
+A round in which each example is in k of t batches is k such epochs of t / k batches, as an upper bound: a
 uniform choice of k batches is a choice of one batch in each block of a random partition, and knowing the
 partition only helps the attacker.
 
@@ -31,16 +30,16 @@ from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import ndtr
 
-# Spacing of an epoch's grid in standard deviations of its privacy loss; and the largest
+# Spacing of an epoch's grid in standard deviations of its privacy loss; and the largest spacing
 FINENESS, LARGEST_SPACING = 0.05, 0.01
 MOST_POINTS = 100_000  # of one log-normal's grid
-REACH = 11.0  # standard deviations beyond both means that the grid of a log-normal covers
+REACH = 11.0  # standard deviations that the grid of a log-normal covers beyond both means
 RARE = 1e-24  # probability of each end of a grid that is cut off
-LEAST_NOISE = 0.05  # noise multiplier; exponentials of losses overflow with less
+LEAST_NOISE = 0.05  # smallest noise multiplier; with less, exponentials of losses overflow
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 Law = TypeVar("Law")
-# (offset, share) of the points that a value goes to, by its distance above a point in spacings
+# (offset, share) of the points that receive a value, by its distance above a point in spacings
 Placement = Callable[[float, float], Iterator[tuple[int, float]]]
 
 
@@ -60,7 +59,7 @@ class Ratio(NamedTuple):
 
     masses: Masses
     zero: float  # probability of 0
-    beyond: float  # part of the expectation that lies above all points, at no probability
+    beyond: float  # part of the expectation above all points, with probability 0
 
 
 class Rounded(NamedTuple):
@@ -80,7 +79,7 @@ def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -
 
 @attrs.frozen
 class RandomAllocationDpEvent(DpEvent):
-    """An epoch of ``steps`` steps, of which each example joins ``selected``, drawn for it alone."""
+    """Event of an epoch of ``steps`` steps; each example is in ``selected`` random steps, independently."""
 
     steps: int
     selected: int
@@ -94,11 +93,11 @@ def composed_epochs(
 
     Args:
         noise_multiplier: standard deviation of the noise over the distance that an example moves a release.
-        batches: of an epoch.
-        participations: batches of an epoch that an example joins. With more than one, an epoch that was
-            begun counts as a whole.
+        batches: batches of an epoch.
+        participations: batches of an epoch that an example is in. With more than one, an incomplete epoch
+            counts as a whole.
         steps: at least 1.
-        spacing: of the grid of losses.
+        spacing: spacing of the grid of losses.
 
     Returns:
         Losses of removing the example and of adding it.
@@ -121,7 +120,7 @@ def composed_epochs(
 def epoch_losses(
     noise_multiplier: float, batches: int, steps: int, spacing: float
 ) -> PrivacyLossDistribution:
-    """Privacy losses of an epoch's first ``steps`` steps, an upper bound; arguments are `epoch_ratio`'s."""
+    """Privacy losses of an epoch's first ``steps`` steps, an upper bound; arguments of `epoch_ratio`."""
     (first, masses), zero, beyond = epoch_ratio(noise_multiplier, batches, steps, spacing)
     removed = masses * np.exp(spacing * (first + np.arange(len(masses))))
     last = first + len(masses) - 1
@@ -132,13 +131,13 @@ def epoch_losses(
 
 
 def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Ratio:
-    """Law, in the convex order an upper bound, of the likelihood ratio of an epoch's first steps.
+    """Law of the likelihood ratio of an epoch's first steps: an upper bound in the convex order.
 
     Args:
         noise_multiplier: standard deviation of the noise over the distance that the example moves a release.
         batches: t, batches of the epoch.
-        steps: steps that were done, from 1 to t.
-        spacing: of the grid of log W.
+        steps: completed steps, from 1 to t.
+        spacing: spacing of the grid of log W.
 
     Returns:
         A law with mean 1.
@@ -158,10 +157,10 @@ def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: floa
 
 @lru_cache(maxsize=8)
 def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Rounded:
-    """Exact laws of a post-processing of an epoch's first steps; arguments are `epoch_ratio`'s."""
+    """Exact laws of a post-processing of an epoch's first steps; arguments of `epoch_ratio`."""
 
     def add(first: Rounded, second: Rounded, counts: tuple[int, int]) -> Rounded:
-        # the example is in any of the summands
+        # the example is in one of the summands
         within = _sum(first.within, second.without, spacing, _nearest)
         if first is not second:
             other = _sum(second.within, first.without, spacing, _nearest)
@@ -180,7 +179,7 @@ def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: fl
 
 
 def _repeated(one: Law, count: int, add: Callable[[Law, Law, tuple[int, int]], Law]) -> Law:
-    """The sum of ``count`` independent copies, by doubling; ``add`` is told how many it adds of each."""
+    """Sum of ``count`` independent copies, by doubling."""
     power, copies = one, 1
     total, added = None, 0
     while True:
@@ -200,7 +199,7 @@ def _span(noise_multiplier: float, batches: int, spacing: float) -> tuple[int, i
 
 
 def _log_normal(noise_multiplier: float, batches: int, spacing: float) -> Ratio:
-    """Law of X / batches, of which each cell's mass is split between the cell's ends."""
+    """Law of X / batches; each cell's mass is split between the cell's ends."""
     first, last = _span(noise_multiplier, batches, spacing)
     left = np.arange(first, last) * spacing
     # all terms of these integrals are positive, and smooth: no digits are lost
@@ -230,7 +229,7 @@ def _split(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
 
 
 def _nearest(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
-    """The point nearest to a value."""
+    """Point nearest to a value."""
     yield floor(distance + 0.5), 1.0
 
 
@@ -313,7 +312,7 @@ def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
 
 
 def _trimmed(law: Ratio, spacing: float) -> Ratio:
-    """The law with what hardly ever happens split between 0, the first and the last point, and beyond."""
+    """Law whose rare values are moved to 0, to the first and the last point, and to ``beyond``."""
     masses, logs = law.masses, law.masses.logs(spacing)
     moments = masses.values * np.exp(logs)
     low = int(np.searchsorted(np.cumsum(masses.values), RARE))
@@ -327,7 +326,7 @@ def _trimmed(law: Ratio, spacing: float) -> Ratio:
 
 
 def _cut(laws: Rounded) -> Rounded:
-    """The laws with what hardly ever happens at the first and the last point."""
+    """Laws whose rare values are moved to the first and the last point."""
     both = laws.without.values + laws.within.values
     low = int(np.searchsorted(np.cumsum(both), RARE))
     high = len(both) - 1 - int(np.searchsorted(np.cumsum(both[::-1]), RARE))

@@ -1,4 +1,4 @@
-"""Attack risk, and mu of Gaussian DP with its regret: reported beside epsilon.
+"""Attack risk of a mechanism, and mu of Gaussian DP with its regret.
 
 All follow from the mechanism's trade-off curve f: at a false-positive rate alpha no membership attack has a
 false-negative rate below f(alpha). A curve comes from
@@ -30,9 +30,9 @@ from pipeline.privacy.risk import Risk
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import Losses, losses
 
-OVERFLOW = 700.0  # e to this is a float
+OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve
-SAMPLES = 2000  # points of a curve at which mu and regret are compared with
+SAMPLES = 2000  # points of a curve for mu and regret
 REGRET_ERROR = 1e-9
 
 
@@ -40,8 +40,8 @@ REGRET_ERROR = 1e-9
 class Curve:
     """Trade-off curve: a lower bound on the false-negative rate of any attack."""
 
-    at: Callable[[np.ndarray], np.ndarray]  # (K,) false-positive rates to (K,) false-negative rates
-    corners: np.ndarray  # (M,) false-positive rates where its slope changes
+    at: Callable[[np.ndarray], np.ndarray]  # (K,) false-negative rates at (K,) false-positive rates
+    corners: np.ndarray  # (M,) false-positive rates at which its slope changes
     advantage: float  # upper bound on a true-positive rate minus its false-positive rate
 
 
@@ -50,7 +50,7 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
 
     Args:
         curves: its trade-off curves, each a bound.
-        epsilon: its proven epsilon at the ledger's delta. mu covers the false-positive rates from that on at
+        epsilon: its proven epsilon at the ledger's delta. mu covers false-positive rates from the one at
             which (epsilon, delta) touches the curve, so that it is never below the mu of (epsilon, delta).
 
     Returns:
@@ -76,7 +76,7 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
 
 @lru_cache(maxsize=64)
 def gaussian_risk(spending: SampledGaussian, steps: int, delta: float, epsilon: float) -> Risk:
-    """Attack risk of ``steps`` Gaussian steps, whose proven epsilon at ``delta`` is ``epsilon``."""
+    """Attack risk of ``steps`` Gaussian steps with proven ``epsilon`` at ``delta``."""
     grid = losses(spending, steps, delta, epsilon)
     curves = [curve_of_lines(np.array([epsilon]), np.array([delta]))]
     if isinstance(grid, Losses):
@@ -103,7 +103,7 @@ def curve_of_losses(losses: Losses) -> Curve:
 
 
 def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """Error rates of the attacks that call out losses above a threshold >= 0.
+    """Error rates of the attacks with a threshold >= 0 on the loss.
 
     Both are summed from the top. At negative losses e^-y would multiply the rounding of Fourier transforms,
     and dp-accounting's distribution of adding an example has too much mass there.
@@ -127,7 +127,7 @@ def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
 
 
 def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
-    """Trade-off curve that (K,) epsilons and their deltas come to."""
+    """Trade-off curve of (K,) epsilons and their deltas."""
     slopes = np.exp(np.minimum(epsilons, OVERFLOW))[:, None]
 
     def at(alphas: np.ndarray) -> np.ndarray:
@@ -142,19 +142,19 @@ def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
 
 
 def touching_rate(curve: Curve, epsilon: float) -> float:
-    """False-positive rate, above 0, where a line of slope -e^epsilon touches the curve."""
+    """False-positive rate, above 0, at which a line of slope -e^epsilon touches the curve."""
     rates = _rates(curve, 0.0)
     height = curve.at(rates) + exp(min(epsilon, OVERFLOW)) * rates
-    # all along a line where one has this slope: its largest rate
+    # the largest rate, if the line touches along a segment
     return float(rates[height <= height.min() + 1e-15][-1])
 
 
 def gaussian_mu(curve: Curve, least_rate: float) -> float:
-    """Least mu with f_mu <= f where both error rates are at least ``least_rate``.
+    """Smallest mu with f_mu <= f wherever both error rates are at least ``least_rate``.
 
     Args:
         curve: trade-off curve f of a mechanism.
-        least_rate: of false positives and of false negatives.
+        least_rate: smallest false-positive and false-negative rate.
 
     Returns:
         Maximum of isf(alpha) + isf(beta) over the curve; may be infinite.
@@ -168,7 +168,7 @@ def gaussian_mu(curve: Curve, least_rate: float) -> float:
 
 
 def regret(curve: Curve, mu: float) -> float:
-    """Least D with f(x + D) - D <= f_mu(x) at all x."""
+    """Smallest D with f(x + D) - D <= f_mu(x) at all x."""
     rates = np.unique(np.concatenate([[0.0], np.geomspace(1e-12, 1, SAMPLES), np.linspace(0, 1, SAMPLES)]))
     gaussian = norm.cdf(norm.isf(rates) - mu)
     low, high = 0.0, 1.0
@@ -180,7 +180,7 @@ def regret(curve: Curve, mu: float) -> float:
 
 
 def _rates(curve: Curve, least_rate: float) -> np.ndarray:
-    """False-positive rates in (0, 1) to look at: corners, and points between them."""
+    """False-positive rates in (0, 1) for comparisons: corners, and points between them."""
     rates = np.unique(np.concatenate([np.geomspace(max(least_rate, 1e-300), 0.999, SAMPLES), curve.corners]))
     return rates[(rates >= max(least_rate, 1e-300)) & (rates < 1)]
 

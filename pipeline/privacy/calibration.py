@@ -1,6 +1,6 @@
-"""Noise calibration by the tightest proven bound, for any sampling, in a few evaluations of that bound.
+"""Noise calibration by the tightest proven bound, for any sampling, with few evaluations of this bound.
 
-`pipeline.privacy.accounting.noise_for` calibrates the noise of trainings, whose committed numbers depend on
+`pipeline.privacy.accounting.noise_for` calibrates the noise of trainings, whose recorded numbers depend on
 its last digit.
 """
 
@@ -13,19 +13,19 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import LEAST_EPSILON, losses
 from pipeline.rounding import rounded_up
 
-LEAST_NOISE, LARGEST_NOISE = 0.2, 1e9  # the search's range; losses of less noise take long
+LEAST_NOISE, LARGEST_NOISE = 0.2, 1e9  # range of the search; losses of less noise take long
 DIGITS = 5  # of the noise multiplier, rounded up
-NEAR = 0.998  # share of epsilon that the result must spend
+NEAR = 0.998  # smallest share of the target epsilon that the result has
 CLOSED = 1.0005  # factor within which the bracket counts as closed
-TINY = 1e-300  # an epsilon of 0, as a logarithm needs it
-# grids that the search goes through: interval over that of the ledger's, and share of epsilon to reach
+TINY = 1e-300  # in place of an epsilon of 0, for logarithms
+# grids of the search: interval over that of the ledger, and share of epsilon to reach
 GRIDS = ((20.0, 0.98), (4.0, 0.99), (1.0, NEAR))
 CHEAP_STEPS = 20  # bisections of the cheap bound
 MOST_EVALUATIONS = 16  # of the bound on a grid
 
 
 def proven_epsilon(spending: SampledGaussian, steps: int, delta: float, coarseness: float = 1.0) -> float:
-    """Least proven upper bound on epsilon, as the ledger has it."""
+    """Smallest proven upper bound on epsilon, as in the ledger."""
     cheap = spent_epsilon(spending, steps, delta)
     grid = losses(spending, steps, delta, cheap, coarseness)
     return cheap if grid is None else min(cheap, grid.epsilon(delta))
@@ -36,14 +36,15 @@ def least_noise(
 ) -> float:
     """Noise multiplier, of `DIGITS` digits, whose bound is between `NEAR` times ``epsilon`` and ``epsilon``.
 
-    Bisection of the cheap bounds, Renyi DP and the closed form, gives a multiplier that is enough. From there
-    a secant method on logarithms, inside a bracket, lowers the bound on a coarse grid, then on the ledger's.
+    Bisection of the cheap bounds, Renyi DP and the closed form, gives a sufficient multiplier. From there a
+    secant method on logarithms, inside a bracket, lowers it with the bound on a coarse grid, then on the
+    ledger's.
 
     Args:
         epsilon: target, above 0.
-        delta: of the guarantee.
-        steps: of the training.
-        spending_at: the mechanism at a noise multiplier.
+        delta: delta of the guarantee.
+        steps: number of steps.
+        spending_at: mechanism at a noise multiplier.
 
     Returns:
         The noise multiplier.
@@ -83,13 +84,13 @@ def least_noise(
 def _lowered(
     epsilon: float, enough: float, near: float, slope: float, bound: Callable[[float], float]
 ) -> tuple[float, float]:
-    """Least noise multiplier whose ``bound`` is between ``near`` and 1 times ``epsilon``.
+    """Smallest noise multiplier whose ``bound`` is between ``near`` and 1 times ``epsilon``.
 
     Args:
         epsilon: target.
-        enough: a multiplier that is enough.
+        enough: a sufficient multiplier.
         near: share of the target.
-        slope: of log epsilon over log noise, as estimated.
+        slope: estimated slope of log epsilon over log noise.
         bound: epsilon at a multiplier.
 
     Returns:

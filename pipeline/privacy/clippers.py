@@ -1,10 +1,10 @@
-"""The way by which a network's clipped sums are computed: the fastest that is right for it.
+"""Choice of the fastest correct clipper for a network, by trials.
 
 `BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`, and
-`OneByOne` on one example after the other: in all three examples can't meet, whatever the network does with
-them. A way's gradients may still be wrong, and a network may keep state between calls, or be meant for
-batches that it mixes. So it is tried on made-up inputs, which know nothing of any data, beside each example
-alone.
+`OneByOne` on one example after the other. In all three examples can't mix, whatever the network does. A
+clipper's gradients may still be wrong, and a network may keep state between calls, or may be meant for
+batches that it mixes. So the network is tried on made-up inputs, which use no data, and each example in a
+batch is compared with the example alone.
 """
 
 import copy
@@ -42,36 +42,36 @@ from pipeline.privacy.network_state import (
 from pipeline.privacy.parameters import Isolation
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
-FEWEST, KINDS = 3, 8  # made-up examples: of expensive networks, and of others
-FEW_SIZES = (1, 2, 3)  # of batches of expensive networks
+FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
+FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
 EXPENSIVE = 5e8  # multiplications of layers that a batch, or all examples together, may take
 TINY = 1e-30  # in place of a norm of 0
-# Relative differences that are rounding. In double precision, which is tried first, rounding is far smaller,
-# but some layers compute in single precision whatever they are given; whole networks that do differ by 1e-4.
+# Relative differences that count as rounding. In double precision, which is tried first, rounding is far
+# smaller, but some layers always compute in single precision; networks of such layers differ by 1e-4.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
 
 
 @dataclass(frozen=True)
 class ClipperFactory:
-    """A way to compute clipped sums, for any copy of a network."""
+    """Chosen clipper class with its options, for any copy of a network."""
 
     way: type[BookKeeping | PerExample | OneByOne]
-    example: Tensor  # (1, ...), whose values don't matter
+    example: Tensor  # (1, ...), used for shape, type and device only
     copies: int
     single_replica: bool
     resets: bool  # whether the network's state is renewed before each call
     tried: bool  # whether the network changes variables that can't be renewed
-    taps: bool  # as of `BookKeeping`
+    taps: bool  # as in `BookKeeping`
 
     @property
     def isolation(self) -> Isolation:
-        """The reason why examples don't meet: 'tried' where variables outside of the network change."""
+        """Reason why examples don't mix: 'tried' if variables outside of the network change."""
         if self.tried:
             return "tried"
         return "one_at_a_time" if self.way is OneByOne else "by_construction"
 
     def __call__(self, net: nn.Module) -> Clipper:
-        """The way for ``net``."""
+        """Clipper for ``net``."""
         if self.way is BookKeeping:
             example = random_inputs(net, self.example, 1)
             return BookKeeping(net, example, self.copies, self.single_replica, self.resets, self.taps)
@@ -82,20 +82,20 @@ class ClipperFactory:
 def clipper_factory(
     net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, single_replica: bool = False
 ) -> ClipperFactory:
-    """The first of `BookKeeping`, `PerExample` and `OneByOne` that is right for a network.
+    """First of `BookKeeping`, `PerExample` and `OneByOne` that is correct for a network.
 
     Args:
-        net: the network, in the mode in which it will be used.
-        example: one of its inputs (1, ...), of which shape, type and device are looked at, and no value.
+        net: the network, in the mode of its use.
+        example: one of its inputs (1, ...), for shape, type and device only.
         copies: K of `Clipper`.
         reference: leave `BookKeeping` out.
-        single_replica: see `BookKeeping`. Otherwise the way must go under `vmap` too.
+        single_replica: see `BookKeeping`. Otherwise the clipper must also run under `vmap`.
 
     Returns:
-        The class, bound to what it needs.
+        The factory of clippers.
 
     Raises:
-        UserError: as `Trial`, or no way is right.
+        UserError: as `Trial`, or no clipper is correct.
     """
     trial = Trial.of(net, example, copies)
     ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
@@ -113,26 +113,26 @@ def clipper_factory(
 
 
 class KeptState(NamedTuple):
-    """State that a network keeps between calls, where it doesn't matter."""
+    """State that a network keeps between calls, if it has no effect."""
 
-    resets: bool  # whether attributes, buffers or parameters change, which copies of the network keep apart
-    tried: bool  # whether variables change that its functions refer to, which nothing keeps apart
+    resets: bool  # whether attributes, buffers or parameters change, which copies of the network separate
+    tried: bool  # whether variables change that its functions refer to, which nothing separates
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
     """Check whether a network's state must be renewed before each mini-set.
 
-    Examples of one mini-set may see each other.
+    Examples of one mini-set may mix.
 
     Args:
         net: the network.
         example: one of its inputs (1, ...).
 
     Returns:
-        True where the network keeps state between calls.
+        True if the network keeps state between calls.
 
     Raises:
-        UserError: see `kept_state`; or it changes variables that nothing keeps apart.
+        UserError: as `kept_state`; or it changes variables outside itself.
     """
     with fixed_randomness(example.device), NoDropout():
         state = kept_state(net, random_inputs(net, example, 4).split(2))
@@ -150,13 +150,13 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
     Args:
         net: the network.
         inputs: two different inputs (B, ...).
-        tolerance: relative difference of outputs that is rounding.
+        tolerance: relative difference of outputs that counts as rounding.
 
     Returns:
         Whether state must be renewed, and whether only trials show that this is enough.
 
     Raises:
-        UserError: a buffer depends on inputs; the same input gives something else after another one; outputs
+        UserError: a buffer depends on inputs; an input gives other outputs after another input; outputs
             change from call to call, or by random numbers.
     """
 
@@ -204,7 +204,7 @@ def _named(variables: list[str]) -> str:
 
 
 def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
-    """What a call of ``net`` gives: outputs (B, ...), and gradients of all that is trained, as one vector."""
+    """Outputs (B, ...) of a call of ``net`` and gradients of its trained parameters, as one vector."""
     with torch.enable_grad():
         outputs = net(inputs.clone())
         if not isinstance(outputs, Tensor):
@@ -219,13 +219,13 @@ def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
 
 
 class Example(NamedTuple):
-    """A made-up example, and what it gives alone."""
+    """Made-up example, with its results alone."""
 
     inputs: Tensor  # (K, ...)
     label: int
     logits: Tensor  # (K, classes)
     gradients: Tensors
-    norms: Tensor  # (T,) of each of these
+    norms: Tensor  # (T,) of each gradient
 
     @property
     def norm(self) -> float:
@@ -234,15 +234,15 @@ class Example(NamedTuple):
 
 
 class Trial:
-    """A network on made-up inputs, each example alone; and whether batches of them give the same.
+    """Comparison of a network's results on single made-up examples with those in batches.
 
-    Dropout is switched off: it draws for every example apart. All else stays in the mode in which it is, as
-    batch norm mixes examples in one mode and not in the other. Any network that passes is right on these
-    inputs, at these weights; that is no proof for others.
+    Dropout is switched off, because it draws for every example separately. The mode stays, because batch norm
+    mixes examples in one mode and not in the other. A network that passes is correct on these inputs, at
+    these weights; that is no proof for others.
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
-        """Make a clipper of copies of ``net`` in precision ``dtype``; see `clipper_factory`.
+        """Run copies of ``net`` in precision ``dtype``; see `clipper_factory`.
 
         Raises:
             UserError: an example's logits or gradients depend on its batch, or as `kept_state`.
@@ -255,7 +255,7 @@ class Trial:
             if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
                 layer.dropout = 0.0
         for weight in self.net.parameters():
-            # nothing hides behind weights that start at zero, or at the bend of a ReLU
+            # random weights, because zeros, or thresholds of a ReLU, could hide an effect
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
@@ -273,36 +273,36 @@ class Trial:
 
     @classmethod
     def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Trial":
-        """In the best precision that the network takes."""
+        """Trial in the best precision that the network supports."""
         problem: Exception | None = None
         for dtype in TOLERANCES:
             try:
                 return cls(net, example, copies, dtype)
             except UserError:
                 raise
-            except Exception as error:  # whatever the network's own code raises
+            except Exception as error:  # the network's code may raise any exception
                 problem = error
         text = str(problem).split("\n")[0]
         raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
 
     def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
-        """Whether the sums of batches are those of single examples."""
+        """Return whether a clipper's sums over batches equal those of single examples."""
         sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
                 return all(self._is_right(factory, self.examples[:size], under_vmap) for size in sizes)
-            except Exception:  # it has no rule for a layer, or torch none for an operation
+            except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
 
     def _examples(self, inputs: list[Tensor]) -> Iterator[Example]:
-        """Those that the network takes alone, with finite numbers."""
+        """Examples on which the network alone gives finite numbers."""
         for position, example in enumerate(inputs):
             label = None
             try:
                 classes = self._logits(self.tensors, example).shape[1]
                 label = position % classes
                 logits, gradients = self._gradient(example, [label], [1.0])
-            except Exception:  # whatever the network's own code raises of unusual inputs
+            except Exception:  # the network's code may raise any exception on unusual inputs
                 if position < FEWEST:
                     raise
                 continue
@@ -315,7 +315,7 @@ class Trial:
                 )
 
     def _compare(self, size: int) -> None:
-        """Refuse a network that gives the examples of a batch anything else than what each has alone."""
+        """Refuse a network that gives examples of a batch other results than each example alone."""
         chosen = [self.examples[position % len(self.examples)] for position in range(size)]
         weights = _weights(chosen)
         try:
@@ -326,7 +326,7 @@ class Trial:
             )
         except UserError:
             raise
-        except Exception:  # it takes no such batch, so that none can mix anything
+        except Exception:  # the network takes no such batch, so it can't mix one
             return
         usual = float(self.examples[0].logits.norm())
         for example, row in zip(chosen, logits.split(self.copies), strict=True):
@@ -346,7 +346,7 @@ class Trial:
             )
 
     def _is_right(self, factory: ClipperFactory, chosen: list[Example], under_vmap: bool) -> bool:
-        """Whether a way gives norms, losses and a weighted sum of the examples, unclipped, as they are."""
+        """Return whether a clipper gives the examples' norms, losses and a weighted, unclipped sum."""
         weights = _weights(chosen)
         ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
         inputs = torch.cat([example.inputs for example in chosen])
@@ -373,7 +373,7 @@ class Trial:
         )
 
     def _gradient(self, inputs: Tensor, labels: list[int], weights: list[float]) -> tuple[Tensor, Tensors]:
-        """Logits (B K, classes) of B examples, and the gradients of their weighted losses, by one pass."""
+        """Logits (B K, classes) of B examples, and the gradients of their weighted losses, in one pass."""
         leaves = {name: value.clone().requires_grad_() for name, value in self.tensors.items()}
         with torch.enable_grad():
             logits = self._logits(leaves, inputs)
@@ -404,7 +404,7 @@ def _loss(logits: Tensor, label: int) -> Tensor:
 
 
 def _weights(chosen: list[Example]) -> list[float]:
-    """Different ones, by which every example has a share in a sum of gradients that is not lost."""
+    """Different weights, with which every example has a visible share in a sum of gradients."""
     largest = max(TINY, *(example.norm for example in chosen))
     return [
         (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
@@ -413,7 +413,7 @@ def _weights(chosen: list[Example]) -> list[float]:
 
 
 def _total(chosen: list[Example], weights: list[float]) -> Tensors:
-    """The weighted sum of the examples' gradients."""
+    """Weighted sum of the examples' gradients."""
     factors = torch.tensor(weights).to(chosen[0].norms)
     return {
         name: torch.tensordot(factors, torch.stack([example.gradients[name] for example in chosen]), dims=1)
@@ -427,12 +427,12 @@ def _distance(some: Tensors, others: Tensors) -> float:
 
 
 def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
-    """Whether rows differ by rounding alone, beside the largest row's size; never if one isn't finite."""
+    """Return whether rows differ by rounding only, relative to the largest row; False if one isn't finite."""
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
 
 def multiplications(net: nn.Module, inputs: Tensor) -> int:
-    """Multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
+    """Number of multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
     total = 0
 
     def count(name: str, layer_inputs: Tensor, output: Tensor) -> None:
@@ -452,7 +452,7 @@ def multiplications(net: nn.Module, inputs: Tensor) -> int:
 
 @contextmanager
 def _without_own_rules() -> Iterator[None]:
-    """Let a `torch.autograd.Function` fail under `vmap` if a rule of its own sees all examples at once."""
+    """Make a `torch.autograd.Function` with its own `vmap` rule fail, as the rule gets all examples."""
 
     def fail(*arguments: Any) -> Any:
         raise NotImplementedError("a rule of one's own for vmap sees all examples")
@@ -475,10 +475,10 @@ def _without_own_rules() -> Iterator[None]:
 
 
 class NoDropout(TorchFunctionMode):
-    """Dropout as a function hands on what it is given, also within attention."""
+    """Mode in which dropout returns its input, also within attention."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What ``function`` gives without dropout."""
+        """Result of ``function`` without dropout."""
         name, options = getattr(function, "__name__", ""), kwargs or {}
         if "dropout" in name:
             return args[0]
@@ -488,7 +488,7 @@ class NoDropout(TorchFunctionMode):
 
 
 def _refuse_unsupported(net: nn.Module) -> None:
-    """Refuse what is known to be wrong by its name, with a better line than what would be seen of it."""
+    """Refuse networks that are known to be wrong, with a better message than a trial's."""
     for name, layer in net.named_modules():
         batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm)
         if batch_norm and (layer.training or not layer.track_running_stats):
@@ -503,12 +503,12 @@ def _refuse_unsupported(net: nn.Module) -> None:
 def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
     """Random inputs like an example: numbers in [0, 1), or tokens that every embedding has.
 
-    Token 0 is left out where there are others, since it may stand for padding, which only ends texts.
+    Token 0 is left out if there are others, because it may be padding, which only ends texts.
 
     Args:
         net: the network, whose embeddings limit tokens.
-        example: (1, ...), whose shape, type and device count.
-        count: of inputs.
+        example: (1, ...), for shape, type and device.
+        count: number of inputs.
 
     Returns:
         (count, ...) inputs.
@@ -522,15 +522,15 @@ def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
 
 
 def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
-    """Inputs of several kinds, of which those of `random_inputs` are the first.
+    """Inputs of several kinds; the first are those of `random_inputs`.
 
     The others are numbers that are negative, large, spread, almost constant or small; texts of other lengths,
-    which end with padding, and of one word. No two numbers of an example are equal, since rounding decides
-    where they tie in a pool.
+    which end with padding, and of one word. No two numbers of an example are equal, because rounding decides
+    ties in a pool.
 
     Args:
         net: the network.
-        example: (1, ...), whose shape, type and device count.
+        example: (1, ...), for shape, type and device.
         kinds: number of kinds.
         copies: K of `Clipper`.
 

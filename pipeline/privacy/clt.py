@@ -1,4 +1,4 @@
-"""Limits of many small steps: mu of the Gaussian DP that they come near to. Approximations and no bounds."""
+"""Central limit theorems: approximate mu of the Gaussian DP of many small steps. No bounds."""
 
 from math import exp, expm1, hypot, isfinite, sqrt
 
@@ -11,17 +11,17 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     """mu of the central limit theorem that papers state for this sampling.
 
     ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
-    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020,
-    and of ``allocation``, whose likelihood ratios have the same variance, too.
-    ``shuffled``: sqrt(epochs) / z, which is no limit but exact, where nothing is gained from the order. A
-    first release adds its own in squares (Dong, Roth and Su 2022, Corollary 3.3).
+    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson`` and ``allocation``, whose likelihood ratios have
+    the same variance: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020. ``shuffled``: sqrt(epochs) / z, which
+    is exact if the order hides nothing. Squares of mu add up over a first release and the steps (Dong, Roth
+    and Su 2022, Corollary 3.3).
 
     Args:
         spending: sampling, noise and sizes of one step.
-        steps: of the training.
+        steps: number of steps.
 
     Returns:
-        mu; None where it overflows.
+        mu; None if it overflows.
     """
     mu = _mu_of_steps(spending, steps)
     return mu if mu is None or spending.first_release is None else hypot(mu, 1 / spending.first_release)
@@ -43,16 +43,17 @@ def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
 def h(noise: float) -> float:
     """sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2): Corollary 5.4 of Dong, Roth and Su 2022.
 
-    Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) for 3 sigma^-1 / 2; its numbers are these.
+    Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) for 3 sigma^-1 / 2; its numbers agree with the
+    latter.
 
     Args:
-        noise: multiplier z.
+        noise: noise multiplier z.
 
     Returns:
         h(z).
 
     Raises:
-        OverflowError: the noise is too little for a float to hold the result.
+        OverflowError: the noise is so small that the result overflows.
     """
     square = exp(noise**-2) * ndtr(1.5 / noise) + 3 * ndtr(-0.5 / noise) - 2
     return sqrt(max(0.0, float(square)))

@@ -1,25 +1,25 @@
-"""The Gaussian mechanism in closed form: mu-GDP (Dong, Roth and Su 2022), N(0, 1) against N(mu, 1)."""
+"""Gaussian mechanism in closed form: mu-GDP (Dong, Roth and Su 2022), N(0, 1) against N(mu, 1)."""
 
 from collections.abc import Callable
 
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-# delta at each of some epsilons: what a mechanism spends, all of it
+# privacy profile of a mechanism: delta at each epsilon
 Profile = Callable[[np.ndarray], np.ndarray]
-# least_epsilon's answer is above the exact one by at most this share
+# relative excess of `least_epsilon` over the exact value, at most
 PRECISION = 1e-9
 
 
 def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
     """Delta of mu-GDP at each epsilon >= 0 (Balle and Wang 2018, Theorem 8).
 
-    Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), where the second term is written with the
-    density at the first one's argument, so that nothing overflows at an epsilon of millions.
+    Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu); the second term is computed from the density
+    at the first argument, so that nothing overflows at an epsilon of millions.
 
     Args:
         epsilons: any shape.
-        mu: of a shape that broadcasts with it.
+        mu: any shape that broadcasts with ``epsilons``.
 
     Returns:
         Deltas in the common shape.
@@ -39,11 +39,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def least_epsilon(profile: Profile, delta: float) -> float:
-    """Least epsilon whose delta is at most ``delta``, rounded up within `PRECISION`.
+    """Smallest epsilon whose delta is at most ``delta``, rounded up within `PRECISION`.
 
     Args:
-        profile: delta at each epsilon; it must not rise.
-        delta: of the guarantee.
+        profile: delta at each epsilon; it must not increase.
+        delta: delta of the guarantee.
 
     Returns:
         The epsilon, or infinity.

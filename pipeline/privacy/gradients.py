@@ -1,8 +1,8 @@
-"""Sums of clipped per-example gradients: the obvious way, and a fast way that must agree with it.
+"""Sums of clipped per-example gradients: the reference, and a fast way with equal results.
 
 Both take one replica's tensors; the caller adds replicas with `torch.func.vmap`. ``tensors`` holds every
-parameter *and* buffer of the network that is to be differentiated, by name, so statistics given to a
-normalisation layer (`BatchStatistics`) are just more names.
+parameter *and* buffer of the network to be differentiated, by name, so statistics of a normalisation layer
+(`BatchStatistics`) are further names.
 """
 
 import math
@@ -21,38 +21,39 @@ from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
 
-# What `BookKeeping` writes of per-example gradients at most in one pass on a CPU, in floats, unless that
-# would leave it fewer than so many examples; larger passes are no faster
+# Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, but at least so many
+# examples; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
-VECTOR = 16  # numbers that a processor takes at once
-# operations that `vmap` takes one example at a time, as in pools of images with channels last, are right too
+VECTOR = 16  # numbers in a vector register of a CPU
+# `vmap` runs some operations one example at a time, such as pools of images with channels last, which is
+# correct too
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batch")
-Uses = dict[str, list[Tensor]]  # of a layer in one pass, by the layer's name
+Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by the layer's name
 
 
 class Bounds(NamedTuple):
-    """To what a gradient of T tensors is clipped: G parts of it, each to a bound of its own.
+    """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
 
-    A tensor belongs to one part. Its weight is a factor inside the part's norm: the tensor is clipped as if
-    it were multiplied by it, and gets noise as if it were divided by it again afterwards.
+    Each tensor belongs to one part. Its weight is a factor inside the part's norm: the tensor is clipped as
+    if it were multiplied by the weight, and gets noise as if it were then divided by it.
     """
 
-    members: Tensor  # (T, G) 1 where a tensor belongs to a part
+    members: Tensor  # (T, G) 1 if a tensor belongs to a part
     limits: Tensor  # (G,) L2 bound of each part
     weights: Tensor  # (T,)
 
     def double(self) -> "Bounds":
-        """The same in float64: then gradients are multiplied by their factors and summed in it too."""
+        """The same bounds in float64; gradients are then multiplied and summed in float64 too."""
         return Bounds(*(part.double() for part in self))
 
     @classmethod
     def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
-        """The whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
+        """Bounds of the whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
         return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
 
 
 class ClippedSum(NamedTuple):
-    """What a batch gives away, and what stays in the laboratory."""
+    """Clipped sum of a batch, and private quantities that are not released."""
 
     sums: Tensors  # sum over examples of the clipped gradient; the shapes of `tensors`
     norms: Tensor  # (B, G) L2 norm of each part of each example's gradient before clipping
@@ -60,14 +61,14 @@ class ClippedSum(NamedTuple):
 
     @classmethod
     def of(cls, parts: "Sequence[ClippedSum]") -> "ClippedSum":
-        """Of a batch that was taken in ``parts``."""
+        """Clipped sum of a batch from those of its ``parts``."""
         sums, norms, losses = zip(*parts, strict=True)
         totals = {name: reduce(torch.add, [part[name] for part in sums]) for name in sums[0]}
         return cls(totals, torch.cat(norms), torch.cat(losses))
 
 
 class Clipper(Protocol):
-    """A way to compute `ClippedSum`.
+    """Function that computes a `ClippedSum`.
 
     Shapes: inputs (B K, ...), the K augmented copies of an example one after the other, whose gradients are
     averaged before clipping (De et al. 2022; Sander et al. 2022, Eq. 5; K is the clipper's own); labels (B,),
@@ -78,7 +79,7 @@ class Clipper(Protocol):
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """The sums of one batch."""
+        """Clipped sum of one batch."""
 
 
 def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
@@ -86,19 +87,19 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
 
     A gradient of norm n and weight w contributes w g, clipped to C: g times w min(1, C / (w n)).
 
-    A part that is not finite has no norm to clip to; its factor is 0. Whoever sums must also replace its
-    values (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
+    A part that is not finite has no norm to clip to; its factor is 0. The caller must also replace its values
+    (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
 
     Args:
         squares: (B, T) squared L2 norm of each tensor of each example's gradient.
-        mask: (B,) the weight w of each example, 1 in general; 0 for padding.
-        bounds: of the T tensors.
+        mask: (B,) weight w of each example, 1 in general; 0 for padding.
+        bounds: bounds of the T tensors.
 
     Returns:
-        (B, T) the factor of each tensor, that of its part; (B, G) the parts' norms.
+        (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
     """
     weighted = squares * bounds.weights**2
-    # apart from the sums, where infinity times 0 would spoil the norms of the other parts
+    # separate from the sums, in which infinity times 0 would spoil the norms of the other parts
     not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
     norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
     norms = torch.where(not_finite, torch.inf, norms)
@@ -122,11 +123,11 @@ def clip_and_sum(
     """Clip gradients of examples and sum them.
 
     Args:
-        gradients: of each tensor, in the order of ``bounds``; is emptied, to free memory.
-        losses: (B,) of the examples.
-        mask: (B,) the weight of an example in the sample, 1 in general; 0 for padding.
-        bounds: of one replica.
-        single_replica: whether it is called outside `vmap`, where a norm's value may be read.
+        gradients: gradients of each tensor, in the order of ``bounds``; emptied, to free memory.
+        losses: (B,) losses of the examples.
+        mask: (B,) weight of each example in the sample, 1 in general; 0 for padding.
+        bounds: bounds of one replica.
+        single_replica: whether it runs outside `vmap`, where the value of a norm may be read.
 
     Returns:
         Sums, norms and losses.
@@ -142,16 +143,16 @@ def clip_and_sum(
 
 
 def wants_channels_last(net: nn.Module) -> bool:
-    """Check whether a CPU takes the network's images faster with their channels last in memory.
+    """Check whether a CPU processes the network's images faster with their channels last in memory.
 
-    Convolutions of many channels are faster, and poolings for the maximum of any number; with few channels,
-    whose numbers don't fill the processor's vectors, all else is slower. Measured on every network here.
+    Convolutions of many channels are faster, and max pooling of any number; with few channels, which don't
+    fill vector registers, all else is slower. Measured on every network here.
 
     Args:
         net: the network.
 
     Returns:
-        True where it is faster.
+        True if it is faster.
     """
     layers = list(net.modules())
     narrow = any(isinstance(layer, nn.Conv2d) and layer.out_channels < VECTOR for layer in layers)
@@ -159,13 +160,13 @@ def wants_channels_last(net: nn.Module) -> bool:
 
 
 def channels_last(inputs: Tensor) -> Tensor:
-    """Images (B, C, H, W) with their channels last in memory; other inputs as they are.
+    """Images (B, C, H, W) with their channels last in memory; other inputs unchanged.
 
     Args:
-        inputs: of a network.
+        inputs: inputs of a network.
 
     Returns:
-        A copy: an image of one channel lies both ways, and the layers behind the first would go on with their
+        A copy, because an image of one channel has both layouts, and later layers would continue with
         channels first.
     """
     if inputs.dim() != 4:
@@ -175,7 +176,7 @@ def channels_last(inputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PerExample:
-    """The reference: one gradient an example by vmap(grad), then clip, then sum."""
+    """Reference clipper: one gradient per example by vmap(grad), then clip, then sum."""
 
     net: nn.Module
     copies: int = 1  # K
@@ -184,7 +185,7 @@ class PerExample:
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """The sums of one batch; see `Clipper`."""
+        """Clipped sum of one batch; see `Clipper`."""
 
         def loss(tensors: Tensors, example: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
             logits = call(self.net, tensors, example, self.resets)
@@ -199,19 +200,19 @@ class PerExample:
 
 @dataclass(frozen=True)
 class OneByOne:
-    """The definition: an ordinary backward pass for every example alone, then clip, then sum.
+    """Definition of the clipped sum: an ordinary backward pass for every example alone, then clip, then sum.
 
-    Slow, but for any network that autograd takes; what `vmap` can't take goes this way.
+    It is slow, but works for any network that autograd supports, also without `vmap`.
     """
 
     net: nn.Module
     copies: int = 1  # K
-    resets: bool = False  # as of `PerExample`
+    resets: bool = False  # as in `PerExample`
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """The sums of one batch; see `Clipper`."""
+        """Clipped sum of one batch; see `Clipper`."""
         parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
         return ClippedSum.of([self._single_example(tensors, *part, bounds) for part in parts])
 
@@ -228,14 +229,14 @@ class OneByOne:
 
 
 class BookKeeping:
-    """The fast way: one forward and backward pass for all examples, then clip and sum layer by layer.
+    """Fast clipper: one forward and backward pass for all examples, then clip and sum layer by layer.
 
-    The network runs as a function of one example, under `torch.func.vmap` over examples with the weights left
-    as they are. torch's batching rules make ordinary batched kernels of it, and examples can't meet, whatever
+    The network runs as a function of one example, under `torch.func.vmap` over examples with unbatched
+    weights. torch's batching rules turn it into ordinary batched kernels, and examples can't mix, whatever
     the network does with sizes, lengths and values. A per-example gradient of a layer is a product of its
-    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). Where `vmap`
-    carries replicas too, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
-    used once an example, and embeddings, never write their per-example gradients out.
+    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap`
+    also carries replicas, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
+    that each example uses once, and embeddings, never write out their per-example gradients.
     """
 
     def __init__(
@@ -249,14 +250,14 @@ class BookKeeping:
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
-        ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function that
-        `vmap` takes. ``resets``: the network's state is renewed before each pass. ``taps``: they are used for
-        a single replica too, which is slower, and right where a network writes into layers' outputs. Layers
-        none of whose parameters has `requires_grad` are frozen: they need no rule and cost nothing.
+        ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function for
+        `vmap`. ``resets``: the network's state is renewed before each pass. ``taps``: use taps for a single
+        replica too, which is slower, and correct if a network writes into layers' outputs. Layers without a
+        parameter that has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
-                another; `PerExample` takes every network.
+                another; `PerExample` supports every network.
         """
         self.net = net
         self.copies = copies
@@ -283,7 +284,7 @@ class BookKeeping:
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """The sums of one batch; see `Clipper`."""
+        """Clipped sum of one batch; see `Clipper`."""
         if not self.single_replica or len(labels) <= self.examples_per_pass:
             return self._one_pass(tensors, inputs, labels, mask, bounds)
         pieces = math.ceil(len(labels) / self.examples_per_pass)
@@ -305,7 +306,7 @@ class BookKeeping:
                 layer, uses.pop(name), gradients_at_outputs.pop(name), layer_tensors
             )
             for key, value in layer_gradients.items():
-                if f"{name}.{key}" in tensors:  # what is held fixed is no part of the clipped vector
+                if f"{name}.{key}" in tensors:  # fixed tensors are no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         ordered = {name: gradients.pop(name) for name in tensors}
         return clip_and_sum(ordered, losses, mask, bounds, self.single_replica)
@@ -316,13 +317,13 @@ class BookKeeping:
             function = partial(self._forward, tensors, inputs, labels)
             gradients, (losses, uses, _) = grad(function, has_aux=True)(self._taps(tensors, len(labels)))
             return losses, uses, gradients
-        # an ordinary backward pass, without what `torch.func.grad` costs
+        # an ordinary backward pass, which is cheaper than `torch.func.grad`
         with torch.enable_grad():
-            # all is differentiated by the outputs alone; leaves let these be part of a graph
+            # only gradients at outputs are needed; leaves make outputs part of a graph
             leaves, net_inputs = tensors, inputs
             if self.prefers_channels_last:
                 net_inputs = channels_last(inputs)
-                # images of one channel, which lie both ways, can't say so under `vmap`: their kernels do
+                # under `vmap`, the layout of one-channel images, which is both, comes from their kernels
                 leaves = {
                     name: channels_last(value) if value.shape[1:2] == (1,) else value
                     for name, value in tensors.items()
@@ -349,7 +350,7 @@ class BookKeeping:
     def _forward(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses | None
     ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
-        """The sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
+        """Sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
 
         def single(example: Tensor, taps: Uses | None) -> tuple[Tensor, Uses, Uses]:
             uses: Uses = {name: [] for name in self.layers}
@@ -375,5 +376,5 @@ class BookKeeping:
 
 
 def all_uses(uses: Uses) -> list[Tensor]:
-    """Of all layers, in their order."""
+    """Tensors of all layers' uses, in order."""
     return [use for layer_uses in uses.values() for use in layer_uses]

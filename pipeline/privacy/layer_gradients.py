@@ -1,10 +1,10 @@
-"""The per-example gradients of one layer, from its inputs and the gradients at its outputs.
+"""Per-example gradients of one layer, from its inputs and the gradients at its outputs.
 
-A rule takes the uses that each of B examples makes of a layer, (B, ...) each, whose gradients are added up.
-All that a layer sees in an example's pass is that example's own, whatever its dimensions mean. What a rule
-returns can be asked for the examples' norms and for a weighted sum, and need not hold the gradients as they
-are. What is summed is the very gradient whose norm was taken, never one computed again: then no rounding
-error lets an example add more than its clipped vector.
+A rule takes the uses of a layer by each of B examples, (B, ...) each, and adds up their gradients. Inputs and
+outputs of a layer in an example's pass depend on this example only, whatever their dimensions mean. A rule's
+result gives the examples' norms and a weighted sum, and need not hold the gradients themselves. The summed
+gradient is the one whose norm was computed, never recomputed: then no rounding error lets an example add more
+than its clipped vector.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from torch.nn import functional as F
 from pipeline.models.normalization import BatchStatistics
 
 Tensors = dict[str, Tensor]
-# Floats of patches that are written out before they are used: what a processor's cache holds
+# Floats of patches that are written out at once, which fit into a CPU's cache
 CACHE_FLOATS = 1_000_000
-# Entries whose squares are added in float32, and gradients that are converted to float64 at once
+# Entries whose squares are summed in float32, and gradients that are converted to float64 at once
 BLOCK, CONVERTED_AT_ONCE = 1024, 16
-# Floats that lie together in an image with its channels last, from which on patches are copied faster so
+# Smallest number of contiguous floats for which patches are copied faster with channels last
 CONTIGUOUS_FLOATS = 16
 
 
@@ -34,10 +34,10 @@ class Gradients(Protocol):
         """(B,) squared L2 norm of each example's gradient."""
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples, each times its own of ``factors`` (B,), in the precision of these.
+        """Sum over examples, each times its factor in ``factors`` (B,), in the precision of these.
 
-        ``finite``: every example's norm is. Otherwise an example whose norm is not adds nothing, for which
-        its factor must be 0.
+        ``finite``: every example's norm is finite. Otherwise examples without a finite norm add nothing;
+        their factors must be 0.
         """
 
 
@@ -48,13 +48,13 @@ class Outer(NamedTuple):
     right: Tensor  # (B, I)
 
     def square_norms(self) -> Tensor:
-        """Squared Frobenius norms: those of the two vectors, multiplied.
+        """Squared Frobenius norms: products of the two vectors' squared norms.
 
-        Each in double precision: a tiny vector squared would be 0, and with a huge one at its side a gradient
-        could pass unclipped.
+        Each is computed in double precision: a tiny vector squared would be 0, and with a huge one as factor
+        a gradient could pass unclipped.
 
         Returns:
-            (B,) in the vectors' own precision.
+            (B,) in the vectors' precision.
         """
         left, right = (torch.linalg.vector_norm(side, dim=1, dtype=torch.float64) for side in self)
         return (left * right).square().to(self.left.dtype)
@@ -66,32 +66,32 @@ class Outer(NamedTuple):
 
 
 class AtOutputs(NamedTuple):
-    """Per-example gradients of a matrix, left^T right each, where every example has a gradient at all J.
+    """Per-example gradients of a matrix, left^T right each, if every example has a gradient at all J outputs.
 
-    So it is where the J examples of a batch share statistics. No gradient is written out: norms are by inner
-    products of the J (the ghost norm of Li et al. 2022, arXiv:2110.05679), and what is summed is ``left``,
-    whose sum is still to be multiplied by ``right``, once for all examples.
+    This is so if the J examples of a batch share statistics. No gradient is written out: norms are by inner
+    products of the J (the ghost norm of Li et al. 2022, arXiv:2110.05679), and the sum is of ``left``, which
+    is then multiplied by ``right``, once for all examples.
     """
 
-    left: Tensor  # (B, J, O) of each example's loss, at the outputs of all J
-    products: Tensor  # (J, J) right right^T, of the inputs (J, I) of all J
+    left: Tensor  # (B, J, O) gradient of each example's loss at the outputs of all J
+    products: Tensor  # (J, J) right right^T for the inputs right (J, I) of all J
 
     def square_norms(self) -> Tensor:
-        """(B,) squared Frobenius norms, added up in double precision."""
+        """(B,) squared Frobenius norms, summed in double precision."""
         mixed = torch.bmm(self.products.expand(len(self.left), -1, -1), self.left)
         return (mixed * self.left).sum((1, 2), dtype=torch.float64).clamp_min(0).to(self.left.dtype)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """(J, O) the sum of ``left`` over examples, each times its own factor."""
+        """(J, O) sum of ``left`` over examples, each times its factor."""
         return weighted_sum(self.left, factors, finite)
 
 
 class Rows(NamedTuple):
-    """Per-example gradients of an embedding table (V, E), of whose rows an example looks up but a few."""
+    """Per-example gradients of an embedding table (V, E), in the few rows that an example looks up."""
 
     total: int  # V
-    tokens: Tensor  # (B, P) the row looked up at each place
-    value: Tensor  # (B, P, E) gradients of these rows; of a row that comes several times, zero but the first
+    tokens: Tensor  # (B, P) row at each place
+    value: Tensor  # (B, P, E) gradients of these rows; for a repeated row, at its first place only
 
     def square_norms(self) -> Tensor:
         """(B,) squared L2 norms; see `Gradients`."""
@@ -107,25 +107,25 @@ class Rows(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Per-example gradients that are written out, all in one tensor."""
+    """Per-example gradients in one tensor."""
 
     value: Tensor  # (B, ...)
-    channels_last: bool = False  # whether they are a kernel's with its input channels last, (B, O, K, K, I)
+    channels_last: bool = False  # whether they are of a kernel with input channels last, (B, O, K, K, I)
 
     def square_norms(self) -> Tensor:
         """(B,) squared L2 norms; see `Gradients`."""
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """The weighted sum over examples; see `Gradients`."""
+        """Weighted sum over examples; see `Gradients`."""
         total = weighted_sum(self.value, factors, finite)
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
 
 def squares(value: Tensor) -> Tensor:
-    """Squared norms, of `BLOCK` entries in their own precision and of blocks in float64.
+    """Squared norms; blocks of `BLOCK` entries are summed in their own precision, and blocks in float64.
 
-    However many entries there are, float32 loses no more than it may of a block.
+    So the error of float32 is at most that of one block, for any number of entries.
 
     Args:
         value: (B, ...).
@@ -143,18 +143,18 @@ def squares(value: Tensor) -> Tensor:
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
-    """Sum of ``value`` (B, ...) over examples, each times its own factor; see `Gradients.weighted_sum`."""
+    """Sum of ``value`` (B, ...) over examples, each times its factor; see `Gradients.weighted_sum`."""
     values = value if finite else torch.nan_to_num(value)
     if values.dtype == factors.dtype:
         return torch.tensordot(factors, values, dims=1)
-    # some at a time: what was converted is still in the processor's cache where it is read
+    # some at a time, so that converted values are still in the CPU's cache when they are read
     pieces = zip(values.flatten(1).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
     sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
     return reduce(torch.add, sums).reshape(values.shape[1:])
 
 
-# The gradients of a layer's tensors from the inputs and the gradients at the outputs of its uses, (B, ...)
-# each, and from the layer's own tensors
+# Gradients of a layer's tensors, from the inputs and the gradients at the outputs of its uses, (B, ...) each,
+# and from the layer's own tensors
 Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
 
 
@@ -162,8 +162,8 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
     """Rule for a layer's gradients.
 
     Args:
-        layer: with trained parameters.
-        single_replica: whether it is called as on a CPU, and not within `vmap`.
+        layer: a layer with trained parameters.
+        single_replica: whether the rule runs on a CPU outside `vmap`.
 
     Returns:
         The rule.
@@ -177,7 +177,7 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
-    """(B, P, C): all places of all uses of a layer that works on the last dimension alone."""
+    """(B, P, C): all places of all uses of a layer that acts on the last dimension only."""
     flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
@@ -202,8 +202,8 @@ def _embedding(
         _flat_positions([use[..., None] for use in inputs])[..., 0],
         _flat_positions(output_gradients),
     )
-    # A row's gradients are added up before any norm is taken. The inner products of all pairs of places give
-    # the same norm, but where gradients cancel, their rounding could hide one from the clipping.
+    # A row's gradients are added before any norm is computed. The inner products of all pairs of places give
+    # the same norm, but if gradients cancel, rounding could hide one from the clipping.
     same_token = tokens[:, :, None] == tokens[:, None, :]  # (B, P, P)
     skipped = (same_token & torch.ones_like(same_token).tril(-1)).any(2)  # all but a row's first place
     if layer.padding_idx is not None:
@@ -224,7 +224,7 @@ def _layer_norm(
 
 
 def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
-    """The rule of a layer whose gradients are written out for one use of an image and added up."""
+    """Rule of a layer whose gradients are written out for each use of an image and added up."""
 
     def summed_rule(
         layer: nn.Module, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
@@ -251,7 +251,7 @@ def _conv(
     tensors: Tensors,
     single_replica: bool = False,
 ) -> dict[str, Gradients]:
-    """Products of what the kernel sees and the gradients at the output, of some examples at a time."""
+    """Gradients as products of the kernel's windows and the output's gradients, in groups of examples."""
     inputs, output_gradients = _images(inputs), _images(output_gradients)
     is_channels_last = single_replica and inputs[0].flatten(0, 1).is_contiguous(
         memory_format=torch.channels_last
@@ -278,7 +278,7 @@ def _images(uses: list[Tensor]) -> list[Tensor]:
 
 
 def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:
-    """(B, O, I, K, K), or (B, O, K, K, I): one batch of matrix products, its patches written out."""
+    """(B, O, I, K, K), or (B, O, K, K, I): one batch of matrix products with written-out patches."""
     left, patches = output_gradient.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
     if channels_last:
         right = patches.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
@@ -292,9 +292,9 @@ def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channel
 
 
 def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """Inputs of a convolution's kernel at each place.
+    """Windows of a convolution's kernel at each place.
 
-    To be copied once; `F.unfold` walks the examples one by one, which on a busy CPU takes 50 times as long.
+    The view is copied once; `F.unfold` loops over the examples, which on a busy CPU takes 50 times as long.
 
     Args:
         layer: the convolution.
@@ -303,7 +303,7 @@ def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
     Returns:
         (B, I, H', W', K, K), a view.
     """
-    assert not isinstance(layer.padding, str), "ruled out by `plain`"
+    assert not isinstance(layer.padding, str), "excluded by `is_supported`"
     (row_stride, column_stride), (row_padding, column_padding) = layer.stride, layer.padding
     padded = inputs
     if row_padding or column_padding:
@@ -350,7 +350,7 @@ _RULES: dict[type[nn.Module], Rule] = {
 
 
 def is_supported(layer: nn.Module) -> bool:
-    """Whether a rule has the layer's case."""
+    """Return whether a rule covers the layer's options."""
     if isinstance(layer, nn.Conv2d):
         zeros = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
         return zeros and layer.groups == 1 and layer.dilation == (1, 1)

@@ -1,4 +1,4 @@
-"""Which layers of a network are trained, and what they see in a pass."""
+"""Trained layers of a network, and hooks on their inputs and outputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
-    """Layers with trained parameters of their own, by name.
+    """Layers with their own trained parameters, by name.
 
     Args:
         net: the network.

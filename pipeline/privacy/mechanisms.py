@@ -1,11 +1,11 @@
-"""The mechanisms that touch private data. The object that adds the noise also says what it spends.
+"""Mechanisms that add noise to private data; the same object states its spending.
 
-Secret noise lies on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
-(`pipeline.privacy.rounded_noise`), and integers are added, in float64, which is exact below 2^53. For a value
-on the grid that is the same as adding real noise and rounding then: post-processing, as is what becomes of
-the sum, such as a float32 number. More noise covers what rounding adds to how far neighbouring data sets move
-a sum: rounding to the grid, and rounding as gradients are clipped and summed. That an example's gradient is
-the same number in every batch is taken for granted, and that the same pass gives the same sum again.
+Secret noise is on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
+(`pipeline.privacy.rounded_noise`), and integers are added in float64, which is exact below 2^53. For a value
+on the grid this equals adding real noise and then rounding: post-processing, as is conversion to float32.
+More noise covers what rounding adds to the distance of neighbouring sums: rounding to the grid, and rounding
+as gradients are clipped and summed. It is assumed that an example's gradient is the same number in every
+batch, and that the same pass gives the same sum again.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,13 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
-# Errors that float32 may make of a sum, in 2^-24 clipping bounds (`roundings`); float64 sums others. A sample
-# may come in parts that one example more or less leaves as they are, but for its own. Then the errors of all
-# other parts are the same in neighbouring sums, and those of one part are counted.
+# Largest allowed error of a float32 sum, in 2^-24 clipping bounds (`roundings`); larger sums are in float64.
+# A sample may come in parts, and an added or removed example changes only its own part. Then the errors of
+# all other parts are the same in neighbouring sums, and only those of one part count.
 IN_FLOAT32 = 2**15
-# Clipping bounds by which computing moves neighbouring sums further apart: both are rounded so; and norms, of
-# blocks of 1,024 entries (`layer_gradients.squares`), factors and deviations are off by 2^-14 each at most.
+# Clipping bounds by which rounding moves neighbouring sums further apart: rounding of both sums; and errors
+# of at most 2^-14 each in norms, of blocks of 1,024 entries (`layer_gradients.squares`), factors and
+# deviations.
 COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 
 
@@ -34,18 +35,17 @@ COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
-    One example moves part g of the sum by at most ``distance`` C_g, `sensitivity` times its clipping bound
-    (`pipeline.privacy.sampled_gaussian`). The parts' noise has standard deviation
-    ``distance`` C_g z sqrt(G), so that all of them together have multiplier z (Nguyen et al. 2023,
-    section 3.2).
+    One example moves part g of the sum by at most ``distance`` C_g: `sensitivity` times its clipping bound
+    (`pipeline.privacy.sampled_gaussian`). The parts' noise has standard deviation ``distance`` C_g z sqrt(G),
+    so that all of them together have multiplier z (Nguyen et al. 2023, section 3.2).
 
-    On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s neighbouring
-    sums lie at most 1 / z apart, computing adds c / z (`COMPUTING`), and each of d coordinates is moved by
-    r / 2 at most when either is rounded: (1 + c) / z + r sqrt(d) in all. So that z is what is spent, s is
-    larger by 1 / (1 - c - z r sqrt(d)).
+    On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s, neighbouring
+    sums are at most 1 / z apart, rounding of the sums adds c / z (`COMPUTING`), and rounding to the grid
+    moves each of d coordinates by at most r / 2 on either side: (1 + c) / z + r sqrt(d) in all. So s is
+    larger by 1 / (1 - c - z r sqrt(d)), for a spending of exactly z.
     """
 
-    spendings: tuple[SampledGaussian, ...]  # z, and how batches are drawn
+    spendings: tuple[SampledGaussian, ...]  # z and sampling of each replica
     distance: float
 
     def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
@@ -54,8 +54,8 @@ class GaussianMechanism:
         Args:
             sums: (R, ...) clipped sums by tensor.
             bounds: (R, ...) clipping bounds, public.
-            streams: of random numbers.
-            step: whose noise is drawn; each may be released once.
+            streams: random streams.
+            step: step of the noise; each may be released once.
 
         Returns:
             Noisy sums of the same shapes, in float32.
@@ -75,44 +75,44 @@ class GaussianMechanism:
         deviations = self.deviations(bounds)
         parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
         return {
-            # in place: nobody else sees the numbers that were drawn
+            # in place, because the drawn numbers are not used again
             name: part.mul_(deviation[:, None]).reshape(value.shape).add_(value)
             for deviation, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
         }
 
     def deviations(self, bounds: Bounds) -> Tensor:
-        """(R, T) standard deviation of the noise in every entry of each tensor, if nothing is rounded."""
+        """(R, T) standard deviation of the noise in every entry of each tensor, without rounding."""
         multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
         noise = self.distance * multipliers[:, None] * bounds.limits
         noise = noise * bounds.limits.shape[-1] ** 0.5
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
-        """Of each replica -log2 r, so that rounding ``size`` coordinates adds no more than `FINENESS`."""
+        """-log2 r of each replica, so that rounding ``size`` coordinates adds at most `FINENESS`."""
         return [
             max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
             for spending in self.spendings
         ]
 
     def spacings(self, bounds: Bounds, size: int) -> Tensor:
-        """(R, T) float64 spacing of each tensor's grid, of ``size`` coordinates in all."""
+        """(R, T) float64 spacing of each tensor's grid, for ``size`` coordinates in all."""
         shares_of_noise = []
         for spending, bits in zip(self.spendings, self.bits(size), strict=True):
             rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
             shares_of_noise.append(2.0**-bits / (1 - rounding_share))
         deviations = self.deviations(bounds).double()
-        # of a tensor that is clipped to 0, and has no noise, all is 0
+        # a tensor that is clipped to 0 has no noise, and is 0
         return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
 
 
 def roundings(vectors: int, at_once: int) -> int:
     """Bound on the errors of a float32 sum of clipped vectors, in 2^-24 clipping bounds.
 
-    In a pass of n each vector is rounded by 2^-24 of it at most n + 1 times: as a factor, as a product, and
-    as a term of sums in any order.
+    In a pass of n, each vector is rounded by 2^-24 of its size at most n + 1 times: as a factor, as a
+    product, and as a term of sums in any order.
 
     Args:
-        vectors: that are summed.
+        vectors: number of summed vectors.
         at_once: vectors of one pass.
 
     Returns:
@@ -132,24 +132,24 @@ def release_laplace(
 ) -> Tensor:
     """Add independent Laplace noise to values, once.
 
-    On a grid, rounding with the default spacing lets values in [0, 1], and such as are 1/2 or -1/2, lie no
-    further apart than 1: up to a spacing of 1/2 these ends lie on the grid, of 1 they become 0 and 1, or 0,
-    and of more all become 0. Others lie further apart by up to one ``spacing``.
+    On a grid, rounding with the default spacing never moves values in [0, 1], or values 1/2 and -1/2, further
+    apart than 1: with spacings up to 1/2 these ends are on the grid, with 1 they become 0 and 1, or 0, and
+    with more all become 0. Other values may move further apart by up to one ``spacing``.
 
     Args:
         values: (N, d).
         scales: (R, d); 0 adds no noise.
-        streams: of random numbers.
-        step: whose noise is drawn.
-        purpose: names the noise: each purpose has its own.
-        spacing: of the grid; None: a power of two, 2^-20 of a scale or half as much.
+        streams: random streams.
+        step: step of the noise.
+        purpose: name of the noise; each purpose has a separate stream.
+        spacing: spacing of the grid; None: a power of two, 2^-20 of a scale or half as much.
 
     Returns:
         (R, N, d) noisy values in float32.
     """
     if streams.noise == "float32":
         laplace_noise = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)
-        # in place: this is the largest thing there is
+        # in place, because this is the largest tensor
         return laplace_noise.mul_(scales[:, None]).add_(values)
     scales_array, exact = scales.cpu().double().numpy(), values.cpu().numpy()
     spacings = np.full_like(scales_array, spacing) if spacing else laplace_spacings(scales_array)
@@ -162,5 +162,5 @@ def release_laplace(
 
 
 def laplace_spacings(scales: np.ndarray) -> np.ndarray:
-    """Of each of ``scales`` the power of two that it is 2^20 to 2^21 times."""
+    """Power of two for each of ``scales``, which is 2^20 to 2^21 times as large."""
     return np.ldexp(1.0, np.frexp(scales)[1] - 21)

@@ -1,4 +1,4 @@
-"""State that a network keeps between calls: found, named, and kept from a call."""
+"""State that a network keeps between calls: detection, names, and calls without it."""
 
 import functools
 import random
@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from pipeline.models.functional import fresh_state, functional_call
 
-# Attributes of a layer that hold its tensors and its parts, which have names of their own
+# Attributes of a layer with its tensors and its parts, which have names of their own
 _PARTS = ("_parameters", "_buffers", "_modules")
-_DEEPEST = 12  # objects inside of objects that are looked at
-# Packages whose functions and classes keep nothing for a network
+_DEEPEST = 12  # largest depth of nested objects
+# Packages whose functions and classes keep no state for a network
 _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy"}
-Prints = dict[str, Any]  # what can be compared of values, by their names
+Prints = dict[str, Any]  # comparable fingerprints of values, by name
 
 
 def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: bool) -> Any:
-    """What ``net`` makes of ``inputs`` with ``tensors``; ``resets``: in a state that nothing else sees."""
+    """Outputs of ``net`` for ``inputs`` with ``tensors``; ``resets``: with a copy of its state."""
     if not resets:
         return functional_call(net, tensors, (inputs,))
     with fresh_state(net):
@@ -32,7 +32,7 @@ def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: boo
 
 @contextmanager
 def fixed_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
-    """Seed torch's, numpy's and Python's random numbers, and leave them as they were."""
+    """Seed torch's, numpy's and Python's random numbers during the block, and restore their states."""
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -46,7 +46,7 @@ def fixed_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
 
 
 def prints_inside(net: nn.Module) -> Prints:
-    """Comparable values of ``net``'s tensors and attributes, by name: state that `fresh_state` copies."""
+    """Fingerprints of ``net``'s tensors and attributes, by name: state that `fresh_state` copies."""
     prints: Prints = {}
     for prefix, layer in net.named_modules():
         for name, value in vars(layer).items():
@@ -57,7 +57,7 @@ def prints_inside(net: nn.Module) -> Prints:
 
 
 def prints_outside(net: nn.Module) -> Prints:
-    """Comparable values of variables that ``net``'s functions close over or find in modules and classes."""
+    """Fingerprints of variables that ``net``'s functions close over or find in modules and classes."""
     prints: Prints = {}
     # a method refers to its class, and so to all other methods
     seen: dict[int, Any] = {id(kind): kind for layer in net.modules() for kind in type(layer).__mro__}
@@ -78,21 +78,21 @@ def changed(before: Prints, after: Prints) -> list[str]:
 
 
 def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> Any:
-    """Fingerprint of a value: equal values have equal ones.
+    """Fingerprint of a value: equal values have equal fingerprints.
 
     Args:
         value: any object.
-        seen: ids that were visited.
-        inside: whether to follow only what `copy.deepcopy` copies, or references of functions too.
-        depth: of the recursion.
+        seen: visited objects by id.
+        inside: True to follow only what `copy.deepcopy` copies, False to follow references of functions too.
+        depth: depth of the recursion.
 
     Returns:
-        A hashable fingerprint.
+        A comparable fingerprint.
     """
     if isinstance(value, Tensor):
         try:
             return tuple(value.shape), value.detach().cpu().numpy().tobytes()
-        except (RuntimeError, TypeError, ValueError):  # numpy has no such type, or there are no values
+        except (RuntimeError, TypeError, ValueError):  # the type is unknown to numpy, or there are no values
             return tuple(value.shape), str(value.dtype)
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes() if value.dtype != object else repr(value)
@@ -121,7 +121,7 @@ def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> An
     if isinstance(value, type):
         return [] if inside or _is_foreign(value) else follow(dict(vars(value)))
     if _is_foreign(type(value)):
-        # a counter of itertools says in its text where it is, and a set what it holds
+        # the text of an itertools counter has its position, and that of a set its elements
         return repr(value) if type(value).__repr__ is not object.__repr__ else ""
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     attributes = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
@@ -129,12 +129,12 @@ def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> An
 
 
 def _is_foreign(made: Any) -> bool:
-    """Whether a function or class comes with Python or torch."""
+    """Return whether a function or class is of the standard library, torch or numpy."""
     return str(made.__module__).split(".")[0] in _FOREIGN
 
 
 def _referred(function: types.FunctionType) -> Iterator[Any]:
-    """Values that a function closes over, has as defaults, and finds in its module by its names."""
+    """Values that a function closes over, has as defaults, and finds in its module by name."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents

@@ -1,24 +1,24 @@
-"""The parameters of a guarantee, as settings spell them."""
+"""Types of a guarantee's parameters in settings."""
 
 import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-# How a batch of m is drawn from the N. 'fixed': m different ones, anew each step. 'replacement': m
-# independent draws. 'poisson': each with probability m / N. 'shuffled': on through a new order an epoch.
-# 'allocation': each example in one batch of an epoch, drawn by itself (balls and bins).
+# Sampling of a batch of m from N examples. 'fixed': m different ones, anew each step. 'replacement': m
+# independent draws. 'poisson': each with probability m / N. 'shuffled': consecutive parts of a new order in
+# every epoch. 'allocation': each example in one random batch of an epoch, independently (balls and bins).
 Sampling = Literal["fixed", "replacement", "poisson", "shuffled", "allocation"]
-# How noise is made. 'float32': numbers of that type, added to sums of that type, which holds for real numbers
-# only. 'grid': integers on a grid, which a rounded real number's probabilities have exactly.
+# Kind of noise. 'float32': floating-point numbers added to floating-point sums; its proofs ignore
+# floating-point effects. 'grid': integers on a grid, with exactly the probabilities of rounded real numbers.
 Noise = Literal["float32", "grid"]
-# The reason why an example's clipped gradient is a function of that example alone. 'by_construction': a pass
-# runs the network on one example, under `vmap`. 'one_at_a_time': a pass sees one example. 'tried': calls on
-# made-up inputs, and checks in training; nothing proves it.
+# Reason why an example's clipped gradient is a function of that example alone. 'by_construction': the network
+# runs on one example, under `vmap`. 'one_at_a_time': it runs on one example after the other. 'tried': trials
+# on made-up inputs, and checks in training; nothing proves it.
 Isolation = Literal["by_construction", "one_at_a_time", "tried"]
-# Far below any use, and far above where floats end, beyond which a bound could no longer be told from none.
+# far below any use, and far above the smallest float
 LEAST_DELTA = 1e-100
-# What may fail every other time promises nothing; near 1 rounding would decide what is left of it.
+# a delta of .5 or more promises nothing, and near 1 rounding would decide
 Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=0.5)]
 
 
@@ -28,10 +28,10 @@ def _epsilon(value: Any) -> Any:
 
 Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
 
-# Largest delta times N without a remark: delta is the chance that an example's protection fails altogether
+# largest delta times N without a remark: delta is the probability that an example's protection fails
 LARGE_DELTA = 0.1
 
 
 def is_large_delta(delta: float | None, examples: int) -> bool:
-    """True where ``delta`` is above a tenth of 1/N for N ``examples``."""
+    """True if ``delta`` is above a tenth of 1/N for N ``examples``."""
     return delta is not None and delta * examples > LARGE_DELTA * (1 + 1e-9)

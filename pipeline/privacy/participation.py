@@ -1,4 +1,4 @@
-"""How often an example is drawn, and how far that moves what a training releases."""
+"""Law of the number of draws of an example, and of the distance that they move a training's releases."""
 
 from functools import lru_cache
 from math import ceil, floor, sqrt
@@ -9,16 +9,16 @@ from scipy.stats import binom
 from pipeline.privacy.gaussian import Profile, gaussian_delta, least_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# Probability, a step and in all, of rare events, which count as the worst there is.
+# Probability, per step and in total, of rare events, which count as the worst case.
 RARE = 1e-20
-MOST_VALUES = 20_000  # of a mixture; it is coarser where there would be more
+MOST_VALUES = 20_000  # largest number of a mixture's values; a larger one is coarsened
 
 
 def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """Law of the distance by which a neighbouring data set moves one step.
 
-    Distances are in those of a single draw. An example that isn't drawn moves nothing, and that probability
-    is left out. Draws rarer than `RARE` in all count as the most that are not.
+    Distances are in units of that of a single draw. An example that isn't drawn moves nothing; this
+    probability is left out. Numbers of draws rarer than `RARE` in total count as the largest that is not.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -42,7 +42,7 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 
     Args:
         spending: sampling, noise and sizes of one step.
-        steps: of the training.
+        steps: number of steps.
 
     Returns:
         (K,) sums and their (K,) probabilities.
@@ -68,14 +68,14 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Law of the number of successes among ``trials``, in intervals.
 
-    Each number is by itself where few do. Those that hardly ever occur stand at either end.
+    If there are few numbers, each has its own interval. Rare numbers are in the first and the last interval.
 
     Args:
-        trials: independent ones.
-        probability: of success.
+        trials: number of independent trials.
+        probability: probability of success.
 
     Returns:
-        (K,) least and (K,) largest numbers, and (K,) probabilities between.
+        (K,) smallest and (K,) largest numbers, and (K,) probabilities of the intervals.
     """
     mean = trials * probability
     margin = 10 * sqrt(mean * (1 - probability)) + 50  # beyond it is less than `RARE`
@@ -86,7 +86,7 @@ def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, 
         binom.cdf(endpoints, trials, probability),
         binom.sf(endpoints, trials, probability),
     )
-    # on either side of the mean from the tail there, which has all its digits
+    # on either side of the mean from the tail there, which is precise
     between = np.where(endpoints[1:] > mean, upper_tail[:-1] - upper_tail[1:], np.diff(lower_tail))
     smallest, largest = np.concatenate([[0], endpoints + 1]), np.append(endpoints, trials)
     probabilities = np.concatenate([lower_tail[:1], np.maximum(between, 0.0), upper_tail[-1:]])
@@ -94,7 +94,7 @@ def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _success_bound(trials: int, probability: float) -> int:
-    """A number of successes, at least 1, that is exceeded with a probability below `RARE`."""
+    """Number of successes, at least 1, that is exceeded with a probability below `RARE`."""
     bound = 1
     while bound < trials and binom.sf(bound, trials, probability) >= RARE:
         bound = min(2 * bound, trials)
@@ -102,7 +102,7 @@ def _success_bound(trials: int, probability: float) -> int:
 
 
 def _trimmed(probabilities: np.ndarray) -> np.ndarray:
-    """Without the top values, where they are rarer than `RARE` in all."""
+    """Probabilities without the largest values, if these are rarer than `RARE` in total."""
     upper_tail = probabilities[::-1].cumsum()[::-1]
     return probabilities[: max(1, int((upper_tail >= RARE).sum()))]
 
@@ -110,14 +110,14 @@ def _trimmed(probabilities: np.ndarray) -> np.ndarray:
 def unamplified(spending: SampledGaussian, steps: int) -> Profile:
     """Delta for an attacker who knows in which steps an example was drawn, and how often.
 
-    Sampling then hides nothing, and what is left is a mixture of Gaussians: sum_h P(H = h) of sqrt(h)/z-GDP,
-    H the sum of squared distances. An upper bound for every kind of sampling, as what is told only helps
-    (post-processing), and the steps' adaptive composition given it is Gaussian (Dong, Roth and Su 2022,
-    Corollary 3.3). Needs no grid of losses, and so bounds an epsilon of millions.
+    Sampling then hides nothing, and the mechanism is a mixture of Gaussians: sum_h P(H = h) of sqrt(h)/z-GDP,
+    H the sum of squared distances. An upper bound for every kind of sampling, because the attacker's
+    knowledge only helps (post-processing), and the steps' adaptive composition given it is Gaussian (Dong,
+    Roth and Su 2022, Corollary 3.3). It needs no grid of losses, and so bounds an epsilon of millions.
 
     Args:
         spending: sampling, noise and sizes of one step.
-        steps: of the training.
+        steps: number of steps.
 
     Returns:
         Delta at epsilons >= 0.

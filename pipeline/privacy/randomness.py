@@ -1,16 +1,16 @@
-"""Random streams of a run: which examples a step takes, and its noise.
+"""Random streams of a run: samples of the steps, and noise.
 
 Both must be secret for a guarantee to hold: known noise can be subtracted, and amplification by subsampling
-counts on nobody knowing who was sampled. So a run draws 256 bits of entropy from the operating system, keeps
-them in memory only, and derives every stream from them; a resumed run draws new ones, unless its noise is
-drawn once for all: then a checkpoint keeps the entropy until training ends. Only where the settings say
-``reproducible`` is the entropy a constant, and then the streams repeat and the guarantee is void.
+needs unknown samples. So a run draws 256 bits of entropy from the operating system, keeps them in memory
+only, and derives every stream from them. A resumed run draws new ones, unless its noise is drawn once: then a
+checkpoint keeps the entropy until training ends. Only if the settings have ``reproducible`` is the entropy a
+constant; then the streams repeat and the guarantee is void.
 
-Samples and noise come from AES-128 in counter mode: where no example adds to a coordinate a release gives its
-noise away, and nobody can tell the other numbers from that. Secret noise is made of integers
-(`pipeline.privacy.rounded_noise`), on the CPU for every device, as CUDA's own generator, Philox, is a
-statistical one. Seeded streams repeat the float32 numbers that PCG64, or on a GPU Philox, always drew, of
-which it can be told what was added to them (Mironov 2012).
+Samples and noise come from AES-128 in counter mode: if no example adds to a coordinate, a release reveals its
+noise, and the other numbers must stay unpredictable. Secret noise is made of integers
+(`pipeline.privacy.rounded_noise`), on the CPU for every device, because CUDA's generator, Philox, is a
+statistical one. Seeded streams repeat the float32 numbers of PCG64, or on a GPU of Philox, from which the
+added value can be recovered (Mironov 2012).
 """
 
 import hashlib
@@ -27,18 +27,18 @@ from torch import Tensor
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.rounded_noise import rounded_laplace, rounded_normal
 
-BLOCK = 2**15  # Laplace numbers at once: what stays in a core's cache
+BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """The streams of replicas trained together; each depends on its own name alone, not on its neighbours."""
+    """Streams of replicas that are trained together; each depends on its own name only."""
 
     def __init__(
         self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None
     ):
-        """Name one replica each, such as 'epsilon=3/seed=0'.
+        """``names`` has one per replica, such as 'epsilon=3/seed=0'.
 
-        ``noise`` is float32 where it is seeded, and else on a grid, unless it is said.
+        The default of ``noise`` is float32 for seeded streams, and a grid otherwise.
 
         Raises:
             ValueError: two have the same name, and would have the same noise.
@@ -50,13 +50,13 @@ class Streams:
         self.reproducible = reproducible
         self.noise: Noise = noise or ("float32" if reproducible else "grid")
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
-        self._order: tuple[int, Tensor] | None = None  # an epoch and the (R, N) orders of its examples
-        self._allocation: tuple[int, list[np.ndarray]] | None = None  # an epoch and `allocation` of replicas
+        self._order: tuple[int, Tensor] | None = None  # epoch, and (R, N) orders of its examples
+        self._allocation: tuple[int, list[np.ndarray]] | None = None  # epoch and allocations
         self._prefetcher = Prefetcher()
-        self._released: int | None = None  # the last step whose noise was added to a release
+        self._released: int | None = None  # last step whose noise is in a release
 
     def release_once(self, step: int) -> None:
-        """Note that a step's noise goes into a release: in two, their difference would have none.
+        """Record that a step's noise goes into a release: the difference of two releases would have no noise.
 
         Raises:
             ValueError: a release had the noise of this step, or of a later one.
@@ -73,7 +73,7 @@ class Streams:
         return int.from_bytes(hashlib.sha256(self.entropy + text).digest(), "big")
 
     def _generator(self, name: str, purpose: str, step: int) -> np.random.Generator:
-        """Of one replica's numbers for a step."""
+        """Generator of one replica's numbers for a step."""
         seed = self._seed(name, purpose, step)
         if self.reproducible:
             return np.random.default_rng(seed)
@@ -82,12 +82,13 @@ class Streams:
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """Poisson samples of a step: every example is in with probability ``rate``.
 
-        Drawn as a binomial count and then that many distinct examples, which is the same distribution. With
-        noise on a grid in rising order: then one example more or less leaves the order of the others, and
-        with it what rounding does to their sum. Samples of seeded trainings stay as they always were.
+        Drawn as a binomial count and then that many distinct examples, which has the same distribution. With
+        noise on a grid the samples are sorted: then an added or removed example keeps the order of the
+        others, and the rounding of their sum. Samples of seeded trainings are not sorted, as in earlier
+        versions.
 
         Args:
-            step: of the training.
+            step: step of the training.
             examples: N.
             rate: probability of each.
 
@@ -107,7 +108,7 @@ class Streams:
         return self._batches(step, lambda generator: generator.choice(examples, batch, replace=False))
 
     def replaced(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices drawn independently, so that an example may come several times."""
+        """(R, batch) indices drawn independently, so that an example may occur several times."""
         return self._batches(step, lambda generator: generator.integers(examples, size=batch))
 
     def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
@@ -115,12 +116,12 @@ class Streams:
         return torch.from_numpy(np.stack(batches)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
-        """Batch of a step that goes through the examples in a new order each epoch.
+        """Batch of a step in a pass over the examples, with a new order in each epoch.
 
         The last examples of an order, too few for a batch, are left out.
 
         Args:
-            step: of the training.
+            step: step of the training.
             examples: N.
             batch: examples of a step.
 
@@ -134,7 +135,7 @@ class Streams:
         return self._order[1][:, position * batch : (position + 1) * batch]
 
     def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
-        """For each replica the indices of a step's batch, in rising order, of `allocation`."""
+        """Indices of a step's batch by `allocation`, in rising order, for each replica."""
         epoch, position = divmod(step, batches)
         if self._allocation is None or self._allocation[0] != epoch:
             generators = (self._generator(name, "allocation", epoch) for name in self.names)
@@ -143,7 +144,7 @@ class Streams:
         return [np.flatnonzero((chosen == position).any(1)) for chosen in self._allocation[1]]
 
     def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
-        """(R, size) integers in float64: 2^bits of each of R replicas times standard normals, rounded."""
+        """(R, size) integers in float64: standard normals times 2^bits of each replica, rounded."""
         kind = (self.entropy, size, tuple(bits))
         noise = self._prefetcher.draw(kind, step, partial(self._rounded_normal, size=size, bits=bits))
         return noise.to(self.device)
@@ -161,13 +162,13 @@ class Streams:
         """Laplace numbers of scale 1 times ``scales``, rounded to integers in float64.
 
         Args:
-            step: of the training.
-            count: rows.
+            step: step of the training.
+            count: number of rows.
             scales: (R, d).
-            purpose: names the stream.
+            purpose: name of the stream.
 
         Yields:
-            Block by block a replica, a slice of rows, and their (n, d) integers.
+            For each block: replica, slice of rows, and their (n, d) integers.
         """
         rows = max(1, BLOCK // scales.shape[1])
         for replica, name in enumerate(self.names):
@@ -177,9 +178,9 @@ class Streams:
                 yield replica, slice(start, start + len(block)), rounded_laplace(generator, block)
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
-        """(R, size) independent standard normals in float32; other purposes are other streams."""
+        """(R, size) independent standard normals in float32; each purpose has a separate stream."""
         if self.device.type == "cpu":
-            # the entropy may be replaced, by that of a run that is resumed
+            # with the entropy, which a resumed run replaces
             kind = (self.entropy, size, purpose)
             return self._prefetcher.draw(kind, step, partial(self._normal, size=size, purpose=purpose))
         noise = torch.empty(len(self.names), size, dtype=torch.float32, device=self.device)
@@ -189,7 +190,7 @@ class Streams:
         return noise
 
     def _normal(self, step: int, size: int, purpose: str) -> Tensor:
-        """The same on a CPU, by numpy: torch's own CPU generator takes only 32 bits of a seed."""
+        """`normal` on a CPU, by numpy: torch's CPU generator uses only 32 bits of a seed."""
         noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
             generator = self._generator(name, purpose, step)
@@ -199,12 +200,12 @@ class Streams:
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
         """Independent Laplace numbers of scale 1, as differences of exponential ones.
 
-        Drawn on the CPU, so that a training resumed on another device goes on with the same.
+        Drawn on the CPU, so that a training resumed on another device continues with the same numbers.
 
         Args:
-            step: of the training.
+            step: step of the training.
             size: numbers of each replica.
-            purpose: names the stream.
+            purpose: name of the stream.
 
         Returns:
             (R, size) in float32.
@@ -221,7 +222,7 @@ class Streams:
         return torch.from_numpy(self.uniform_values(step, size, purpose)).to(self.device)
 
     def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:
-        """The same for whoever must know them, before they are on the device: a GPU would wait."""
+        """`uniform` as an array on the CPU, which saves waiting for a GPU."""
         rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
         return np.stack(rows)
 
@@ -231,13 +232,13 @@ def allocation(
 ) -> np.ndarray:
     """Random allocation of examples to batches of an epoch.
 
-    Floyd's algorithm: the j-th draw is from one number more than the draw before it, and a number that the
-    example has already becomes the new one.
+    Floyd's algorithm: each draw is from one number more than the draw before it, and a repeated number is
+    replaced by the new one.
 
     Args:
-        generator: of random numbers.
+        generator: generator of random numbers.
         examples: N.
-        batches: of an epoch.
+        batches: batches of an epoch.
         participations: k, batches of each example.
 
     Returns:
@@ -252,16 +253,16 @@ def allocation(
 
 
 class Prefetcher:
-    """Numbers of the next step, drawn by a thread while this step is computed. They are the same numbers."""
+    """Numbers of the next step, drawn by a thread during this step; the numbers are the same."""
 
     def __init__(self) -> None:
-        """Nothing is drawn before it is clear that steps follow one another."""
+        """Start without a thread; it is needed only for consecutive steps."""
         self._next: dict[Hashable, tuple[int, Future[Tensor]]] = {}
         self._last: dict[Hashable, int] = {}
         self._thread: ThreadPoolExecutor | None = None
 
     def draw(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
-        """What ``draw`` gives for a step. Draws of one kind differ by the step alone."""
+        """Result of ``draw`` for a step. Draws of one kind differ by the step only."""
         early_step, future = self._next.pop(kind, (None, None))
         numbers = future.result() if future is not None and early_step == step else draw(step)
         if self._last.get(kind) == step - 1:
@@ -273,19 +274,19 @@ class Prefetcher:
 
 
 def _undivided_thread() -> ThreadPoolExecutor:
-    """A thread whose operations torch and MKL don't divide among further ones.
+    """Thread whose operations torch and MKL don't divide among further threads.
 
-    With these OpenMP would have more threads than cores, and then lets all of them sleep after each
+    With further threads OpenMP would have more threads than cores, and would let all of them sleep after each
     operation: a step of two threads would take up to twice as long.
 
     Returns:
-        The thread, in a pool of its own.
+        A pool with the thread.
     """
     executor, threads = ThreadPoolExecutor(1, "draws"), torch.get_num_threads()
-    # asked once, or the thread would take the process's number at its first operation
+    # a first call, or the thread would use the process's number of threads at its first operation
     executor.submit(torch.get_num_threads).result()
     executor.submit(torch.set_num_threads, 1).result()
-    torch.set_num_threads(threads)  # of this thread, and of those that begin later
+    torch.set_num_threads(threads)  # for this thread and later ones
     return executor
 
 

@@ -1,8 +1,8 @@
 """Renyi divergences of the Poisson-sampled Gaussian mechanism at fractional orders.
 
-dp-accounting has them at whole orders, by a finite sum. At others it adds the absolute values of an
-alternating series: a bound, but one that is off by tens of percent below order 2, where a training that
-spends hundreds finds its least epsilon.
+dp-accounting computes whole orders exactly, by a finite sum. At others it adds the absolute values of an
+alternating series: a bound, but too large by tens of percent below order 2, where trainings with an epsilon
+of hundreds have their minimum.
 """
 
 from math import log, log1p, pi, sqrt
@@ -10,9 +10,9 @@ from math import log, log1p, pi, sqrt
 import numpy as np
 from scipy.special import logsumexp
 
-# The integral's ends, in standard deviations beyond the outermost means: densities there are e^-72
+# ends of the integral, in standard deviations beyond the outermost means: densities there are e^-72
 REACH = 12.0
-LARGE_POWER = 30.0  # of e, far below overflow and far above where digits cancel
+LARGE_POWER = 30.0  # exponent far below overflow and far above cancellation
 
 
 def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
@@ -20,7 +20,7 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
 
     log(A) / (order - 1), A = E[r(x)^order] over x ~ N(0, z^2), r = 1 - q + q e^((2 x - 1) / (2 z^2)), which
     covers adding and removing an example (Mironov, Talwar and Zhang 2019, section 3.3). As E[r] = 1, A - 1 is
-    the mean of r^order - 1 - order (r - 1), which is nowhere negative, so that no digits are lost.
+    the mean of r^order - 1 - order (r - 1), which is nowhere negative, so no digits cancel.
 
     Args:
         rate: q of Poisson sampling, 0 < q < 1.
@@ -30,8 +30,8 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
     Returns:
         (K,) divergences.
     """
-    # A trapezoidal sum is off by e^(-2 pi a / step), a how far off the real line the integrand stays
-    # analytic: pi z^2, where r is 0
+    # a trapezoidal sum has the error e^(-2 pi a / step) if the integrand is analytic up to a distance a from
+    # the real line: pi z^2, where r is 0
     step = noise_multiplier * min(1 / 8, noise_multiplier / 4)
     points = np.arange(-REACH * noise_multiplier, max(orders) + REACH * noise_multiplier, step)
     ratio = np.logaddexp(log1p(-rate), log(rate) + (2 * points - 1) / (2 * noise_multiplier**2))
@@ -41,7 +41,7 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
 
 
 def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
-    """log(r^order - 1 - order (r - 1)) of log(r), without overflow."""
+    """log(r^order - 1 - order (r - 1)) as a function of log(r), without overflow."""
     powers = order * ratio
     small = powers < LARGE_POWER
     small_ratio, large_ratio = ratio[small], ratio[~small]

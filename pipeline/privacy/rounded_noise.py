@@ -1,20 +1,20 @@
-"""Normal and Laplace numbers rounded to integers, with exactly the probabilities that real ones would have.
+"""Normal and Laplace numbers rounded to integers, with exactly the probabilities of rounded real numbers.
 
 Most normal numbers are read from a table of 2^16 entries. An entry is a cell, a 64th of a standard deviation
-wide, and random bits say where in the cell the number is. Each cell has as many entries as fit under the
-density. The rest of the density, one number in 99, is sampled by rejection (von Neumann 1951): a random point
-above a cell is accepted if it lies under the density. float64 compares the two. Where its error could decide,
-intervals compare them, with more random bits until they can.
+wide, and random bits give the position in the cell. Each cell has as many entries as fit under the density.
+The rest of the density, one number in 99, is sampled by rejection (von Neumann 1951): a random point above a
+cell is accepted if it is under the density. float64 compares the two. If its error could decide, intervals
+compare them, with more random bits until they can.
 
 A Laplace number is a function of a uniform real number (inversion), of which 64 bits are drawn. float64
-computes it with an error below `ERROR`, the missing bits included. If nothing so near rounds to another
-integer, that integer is the result. Elsewhere, once in millions of numbers at a scale of 2^20, intervals
-decide, with more bits until they can.
+computes it with an error below `UNIFORM_ERROR`, the missing bits included. If no number within this error
+rounds to another integer, that integer is the result. Otherwise, once in millions of numbers at a scale of
+2^20, intervals decide, with more bits until they can.
 
-So the integers have no numerical error that a delta would have to cover, if the bits are random. Those of AES
-in counter mode are as random as AES-128 is a random permutation. Its blocks never repeat, which distinguishes
-2^24 normal numbers, of 2^22 blocks, from random ones with an advantage of 2^-85 (n^2 / 2^129; Bellare et al.
-1997).
+So the integers have no numerical error that a delta would have to cover, if the bits are random. The bits of
+AES in counter mode are as random as AES-128 is a random permutation. Its blocks never repeat, which
+distinguishes 2^24 normal numbers, of 2^22 blocks, from random ones with an advantage of 2^-85 (n^2 / 2^129;
+Bellare et al. 1997).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,46 +28,46 @@ from mpmath.libmp import finf, to_int
 # Cells of a normal number: 2^CELL_BITS to a standard deviation, up to REACH standard deviations on both sides
 CELL_BITS, REACH = 6, 6
 INDEX_BITS = 16  # of the table's entries
-# Largest scale 2^bits of integers that words of 32 bits suffice for, and for which float64 is exact
+# Largest scale 2^bits of integers for words of 32 bits, and for exact float64
 SHORT, LONGEST = 21, 48
-# A height over a cell is a number of units, each worth 2^-32 of probability if it is that of the whole cell
+# A height over a cell is a number of units; a unit over the whole cell has probability 2^-32
 UNIT_BITS = 32
 ENTRY = 1 << UNIT_BITS - INDEX_BITS  # units of the table's entries
-TICKET = 1 << 10  # units of what is drawn from for the rest
-# Units by which float64 is wrong about a difference of heights at most: heights are below 2^25, and an
-# exponential of -18 to 0 is off by less than 2^-46 of itself
+TICKET = 1 << 10  # units of a ticket in the draw of the rest
+# Largest error of float64 in a difference of heights, in units: heights are below 2^25, and an exponential of
+# -18 to 0 has a relative error below 2^-46
 HEIGHT_ERROR = 2.0**-20
 BLOCK = 2**16  # numbers at once: few enough for a core's cache
 
-# Of Laplace numbers at scale 1 of uniform numbers above LOW, what float64 and missing bits are off by at most
-ERROR, LOW = 2.0**-44, 2.0**-18
+# Largest error of Laplace numbers at scale 1 by float64 and missing bits, for uniform numbers above LOW
+UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18
 WORD = 2.0**-64
 
 INTERVALS = MPIntervalContext()
-INTERVALS.prec = 320  # bits; more are drawn once in 2^200 times
-Real = Callable[..., Sequence[Any]]  # intervals of numbers, of intervals of uniform ones
+INTERVALS.prec = 320  # bits; more are needed once in 2^200 times
+Real = Callable[..., Sequence[Any]]  # intervals of numbers, from intervals of uniform numbers
 
 
 class Cells(NamedTuple):
     """Normal density over the cells from -REACH to REACH, in units."""
 
-    table: np.ndarray  # (2 REACH 2^CELL_BITS,) height that the table covers, nowhere above the density
-    rest: np.ndarray  # (2 REACH 2^CELL_BITS,) height that the density has above it at most
-    tickets: np.ndarray  # cell, from 0, of each TICKET of `rest`; one that is no cell stands for the tails
+    table: np.ndarray  # (2 REACH 2^CELL_BITS,) height covered by the table, nowhere above the density
+    rest: np.ndarray  # (2 REACH 2^CELL_BITS,) upper bound on the density above that height
+    tickets: np.ndarray  # cell, from 0, of each TICKET of `rest`; the number after the last cell is the tails
 
 
 class Table(NamedTuple):
-    """Numbers of a word of random bits: an index in its first bits, a fraction of a cell in its others."""
+    """Table of numbers by a word of random bits: index of a cell, then fraction of the cell."""
 
-    numbers: np.ndarray  # (2^INDEX_BITS,) a cell's beginning in units of the fraction's last bit, plus a half
-    entries: int  # number of the first entries, which belong to cells; the others are the rest's
+    numbers: np.ndarray  # (2^INDEX_BITS,) start of a cell in units of the fraction's last bit, plus a half
+    entries: int  # number of the first entries, which belong to cells; the others are for the rest
     fraction_bits: int
-    shift: int  # bits of a number behind the last bit of its integer
+    shift: int  # bits of a number after the last bit of its integer
 
 
 @cache
 def cells() -> Cells:
-    """The cells; their heights are rounded away from the density by more than float64's error."""
+    """Cells, with heights rounded away from the density by more than float64's error."""
     edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
     heights = _density(edges)
     lowest, highest = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])
@@ -114,7 +114,7 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
         block = words[start : start + BLOCK]
         index, integer, fraction = (buffer[: len(block)] for buffer in buffers)
         np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
-        # without the copy of `integer` that an index out of range would need
+        # `wrap` saves a copy of `integer`; no index is out of range
         numbers.take(index, out=integer, mode="wrap")
         np.bitwise_and(block.view(signed), signed.type((1 << fraction_bits) - 1), out=fraction)
         integer += fraction
@@ -136,7 +136,7 @@ def _density(points: np.ndarray) -> np.ndarray:
 
 
 def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rest: cells (count,), from 0 upwards on the right of 0, and 64-bit positions in them."""
+    """Numbers of the rest: cells (count,), from 0 upwards to the right of 0, and 64-bit positions in them."""
     covered, rest, tickets = cells()
     found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
     while missing > 0:
@@ -164,8 +164,8 @@ def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
 def _tail(generator: np.random.Generator) -> tuple[int, float]:
     """Random cell beyond REACH, with a bound on the density there.
 
-    Half of the bounds' sum, TICKET, is that of the first standard deviation on both sides, a quarter that of
-    the second, and so on: the density falls faster.
+    Half of the bounds' sum, TICKET, is for the first standard deviation on both sides, a quarter for the
+    second, and so on: the density falls faster.
 
     Returns:
         The cell, and the bound in units.
@@ -182,10 +182,10 @@ def _lies_under(
 ) -> bool:
     """Compare ``covered`` and a share of ``rest`` with the density at a point of a cell.
 
-    The first 64 bits of the point's ``position`` and of the share, its ``height``, are there.
+    The first 64 bits of the point's ``position`` and of the share, its ``height``, are given.
 
     Returns:
-        True where the density is larger.
+        True if the density is larger.
     """
     prefixes, width = [int(position), int(height)], 64
     while True:
@@ -205,15 +205,15 @@ def _extended(generator: np.random.Generator, prefixes: Sequence[int]) -> list[i
 
 
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
-    """Integers in float64, of the shape of ``scales``: these times Laplace numbers of scale 1, rounded."""
+    """Integers in float64, shaped like ``scales``: Laplace numbers of scale 1 times ``scales``, rounded."""
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
     uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
     real = scales * -np.log(np.maximum(uniform, WORD))
     noise = np.empty(scales.shape)
-    ambiguous = _round(real, scales * ERROR, noise)
+    ambiguous = _round(real, scales * UNIFORM_ERROR, noise)
     for index in zip(*np.nonzero((uniform < LOW) | (False if ambiguous is None else ambiguous)), strict=True):
         scale = float(scales[index])
-        # the last bit is the sign, and not one of the uniform number's
+        # the last bit is the sign, not a bit of the uniform number
         (noise[index],) = _round_exactly(
             lambda u, scale=scale: [-scale * INTERVALS.log(u)], words[index] >> np.uint64(1), generator, 63
         )
@@ -221,11 +221,11 @@ def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.nd
 
 
 def _round(real: np.ndarray, error: np.ndarray | float, noise: np.ndarray) -> np.ndarray | None:
-    """Round into ``noise``; which numbers, off by ``error``, may round to another integer; None: none."""
+    """Round into ``noise``; return the mask of numbers within ``error`` of a half-integer, or None."""
     np.rint(real, out=noise)
     real -= noise
     np.abs(real, out=real)
-    # what is not a number, of a word that is 0, hides no other
+    # a word of 0 gives NaN, which doesn't hide other numbers
     return None if real.max() < 0.5 - np.max(error) else real >= 0.5 - error
 
 

@@ -1,4 +1,4 @@
-"""What one training spends, in the numbers that every accountant starts from."""
+"""Spending of a training: the parameters that every accountant needs."""
 
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NeighboringRelation(Enum):
-    """Relation of neighbouring data sets: dp-accounting's of the same names, whose import takes seconds."""
+    """Relation of neighbouring data sets, with the names of dp-accounting's, whose import takes seconds."""
 
     ADD_OR_REMOVE_ONE = "add or remove one"
     REPLACE_ONE = "replace one"
@@ -29,26 +29,27 @@ def _relation(value: Any) -> NeighboringRelation:
     raise ValueError(f"{value!r}; allowed: {', '.join(map(repr, RELATION_WORDS.values()))}")
 
 
-# What neighbouring data sets differ in. Records spell it in words.
+# neighbouring relation, in words in records
 Relation = Annotated[
     NeighboringRelation, BeforeValidator(_relation), PlainSerializer(RELATION_WORDS.__getitem__)
 ]
 
 
 def relation_of(sampling: Sampling) -> NeighboringRelation:
-    """Relation of neighbouring data sets: one more or less where batch sizes depend on their number."""
+    """Relation of neighbouring data sets: add or remove one if batch sizes depend on their number."""
     add_or_remove = sampling in ("poisson", "allocation")
     return NeighboringRelation.ADD_OR_REMOVE_ONE if add_or_remove else NeighboringRelation.REPLACE_ONE
 
 
 def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
-    """Distance of neighbouring sums of vectors that are clipped to 1, where one vector differs.
+    """Distance of neighbouring sums of vectors that are clipped to 1, if one vector differs.
 
-    It appears or disappears where an example of its own is added or removed. It turns around at worst, which
-    is 2, where the example is replaced, or the vector is ``shared`` with others, as a mini-set's mean is.
+    A vector of a single example appears or disappears if the example is added or removed. If the example is
+    replaced, or the vector is ``shared`` with others, as a mini-set's mean, it turns around in the worst
+    case, a distance of 2.
 
     Args:
-        relation: of neighbouring data sets.
+        relation: neighbouring relation.
         shared: whether a vector is of several examples.
 
     Returns:
@@ -58,24 +59,25 @@ def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
 
 
 class SampledGaussian(Strict):
-    """The Gaussian mechanism on a batch of ``batch`` out of ``examples``, step after step.
+    """Gaussian mechanism on a batch of ``batch`` out of ``examples``, step after step.
 
-    ``noise_multiplier`` is the standard deviation of the noise over the L2 distance that a neighbouring data
-    set moves a release by, where the differing example is in the batch; once, where it may be in it several
-    times. It covers everything that a step releases: L parts at multiplier sigma each are sigma / sqrt(L).
+    ``noise_multiplier`` is the standard deviation of the noise over the L2 distance of neighbouring releases,
+    if the differing example is in the batch once. It covers everything that a step releases: L parts at
+    multiplier sigma each are sigma / sqrt(L).
 
-    How a batch is drawn, and so what neighbours are:
+    Sampling, and the neighbouring relation:
 
     * ``poisson``: each example is in with probability batch / examples; neighbours add or remove one.
-    * ``fixed``: ``batch`` different examples, anew each step; neighbours replace one, as in what follows.
+    * ``fixed``: ``batch`` different examples, anew each step; neighbours replace one, as in the next two.
     * ``replacement``: ``batch`` independent draws, put into ``sets`` clipped vectors. An example drawn j
       times moves up to min(j, sets) of them, each by the distance above.
-    * ``shuffled``: on through a new order of all examples each epoch, so each example is in one batch of it.
-    * ``allocation``: each example joins ``participations`` of an epoch's batches, drawn for it alone;
-      neighbours add or remove one, as in Feldman and Shenfeld 2026. With one of them, balls and bins.
+    * ``shuffled``: consecutive batches of a new order of all examples in each epoch, so each example is in
+      one of them.
+    * ``allocation``: each example is in ``participations`` random batches of an epoch, independently;
+      neighbours add or remove one, as in Feldman and Shenfeld 2026. With one participation, balls and bins.
 
-    ``first_release`` is the multiplier of Gaussian noise on something else that was released of all examples
-    together, once, before the first step, such as statistics of the inputs.
+    ``first_release`` is the multiplier of Gaussian noise on another release of all examples together, before
+    the first step, such as statistics of the inputs.
     """
 
     sampling: Sampling
@@ -88,30 +90,30 @@ class SampledGaussian(Strict):
 
     @property
     def rate(self) -> float:
-        """m / N, the probability of an example to be in a batch; k / t of allocated batches."""
+        """m / N, the probability of an example to be in a batch; k / t for allocated batches."""
         if self.sampling == "allocation":
             return self.participations / self.batches
         return self.batch / self.examples
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch of 'shuffled' or 'allocation'."""
+        """Number of batches of an epoch of 'shuffled' or 'allocation'."""
         return batches_of_epoch(self.examples, self.batch, self.participations)
 
     @property
     def neighbouring(self) -> NeighboringRelation:
-        """The relation that epsilons are for."""
+        """Neighbouring relation of its epsilons."""
         return relation_of(self.sampling)
 
     def replacing(self) -> "SampledGaussian":
         """Bound on the same training for neighbours that replace one example.
 
-        In a Poisson sample the example that takes another's place is in where that one was, and its clipped
-        vector in the other's place moves the sum twice as far as adding it (`sensitivity`). With it in and
-        without it are mixed as in a sample of a fixed size, whose bounds need no more than that all three
-        releases, without, with the one and with the other, are no further apart (joint convexity: Balle,
-        Barthe and Gaboardi 2018, Theorem 2). Where batches are allocated, the one takes the other's place in
-        the same batch, which is taken as known.
+        In a Poisson sample the replacing example is in exactly when the replaced one was, and its clipped
+        vector in the other's place moves the sum twice as far as adding it (`sensitivity`). Releases with and
+        without it are mixed as in a sample of fixed size, whose bounds only need that the three releases,
+        without, with the one and with the other, are no further apart (joint convexity: Balle, Barthe and
+        Gaboardi 2018, Theorem 2). If batches are allocated, the one takes the other's place in the same
+        batch, which is taken as known.
 
         Returns:
             A mechanism that spends no less for such neighbours.
@@ -124,13 +126,13 @@ class SampledGaussian(Strict):
         return self.model_copy(update={"sampling": sampling, **halved})
 
     def repeated(self, trainings: int) -> "SampledGaussian":
-        """What so many trainings spend as one, of as many times the steps: Gaussian releases add up."""
+        """Spending of several trainings as one longer training, because Gaussian releases compose."""
         return self.model_copy(
             update={"first_release": self.first_release and self.first_release / trainings**0.5}
         )
 
     def event(self, steps: int) -> "DpEvent":
-        """What ``steps`` steps spend, and what came before them, in the words of dp-accounting."""
+        """Event of ``steps`` steps and of an earlier release, for dp-accounting."""
         from dp_accounting import ComposedDpEvent, GaussianDpEvent
 
         if self.first_release is None:
@@ -165,10 +167,10 @@ class SampledGaussian(Strict):
         return SelfComposedDpEvent(mechanism, self.epochs(steps))
 
     def epochs(self, steps: int) -> int:
-        """Epochs begun in ``steps`` steps; examples too few for a last batch are left out of an epoch."""
+        """Number of epochs begun in ``steps`` steps; an epoch leaves out the last incomplete batch."""
         return -(-steps // self.batches)
 
 
 def batches_of_epoch(examples: int, batch: int, participations: int = 1) -> int:
-    """Batches of an epoch in which each of ``examples`` joins ``participations`` of them."""
+    """Number of batches of an epoch in which each of ``examples`` is in ``participations`` of them."""
     return max(participations, participations * examples // batch)

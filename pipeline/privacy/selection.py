@@ -1,11 +1,11 @@
-"""What it spends to release the best alone of several trainings, where how many there are is drawn.
+"""Epsilon of releasing only the best of a random number of trainings.
 
-A search of ten trainings spends ten times as much as one. Where the number of trainings is itself drawn,
-each with a candidate drawn at random, and only the best one is released, with no word of the others, two or
-three times as much is spent, however many there are on average (Liu and Talwar 2019; tightened by Papernot
-and Steinke 2022, Theorems 2 and 6, as dp-accounting has them). A grid of which every candidate is tried, or
-whose results are published, is no such search; nor is one whose best is told by the training examples
-themselves: the score must come from other data, or be released with noise of its own that is accounted for.
+A search of ten trainings spends ten times as much as one. If the number of trainings is random, each has a
+random candidate, and only the best one is released, without any information about the others, the search
+spends two or three times as much, for any average number (Liu and Talwar 2019; tightened by Papernot and
+Steinke 2022, Theorems 2 and 6, as in dp-accounting). A grid whose candidates are all tried, or whose results
+are published, is no such search; nor is one that is judged on the training examples themselves: the score
+must come from other data, or be a noisy release that is accounted for.
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# The law of the number of trainings, and its shape as a truncated negative binomial.
+# law of the number of trainings, and its shape as a truncated negative binomial
 Drawn = Literal["logarithmic", "geometric", "poisson"]
 SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}
 
@@ -29,14 +29,14 @@ SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": i
 def selection_epsilon(
     spending: SampledGaussian, steps: int, delta: float, mean: float, drawn: Drawn
 ) -> float:
-    """Epsilon of the best of a drawn number of trainings, an upper bound at ``delta``.
+    """Epsilon of the best of a random number of trainings, an upper bound at ``delta``.
 
     Args:
-        spending: a step of each training; of candidates that differ, one that spends no less than any.
-        steps: of each training.
-        delta: of the guarantee.
-        mean: number of trainings on average, 1 or more.
-        drawn: the law of that number.
+        spending: a step of each training; for different candidates, one that spends no less than any.
+        steps: steps of each training.
+        delta: delta of the guarantee.
+        mean: average number of trainings, 1 or more.
+        drawn: law of that number.
 
     Returns:
         An upper bound on epsilon.

@@ -9,12 +9,12 @@ from pipeline.fields import Strict
 
 
 class Statement(Strict):
-    """A key, and what its words have to name."""
+    """Key of a statement, and values for its words."""
 
     key: str
     values: dict[str, str | int | float] = Field(default_factory=dict)
 
 
 def statement(key: str, **values: str | int | float) -> Statement:
-    """The statement ``key``, with the values that its words name."""
+    """Statement ``key`` with values for its words."""
     return Statement(key=key, values=values)

@@ -1,7 +1,7 @@
-"""Privacy loss distributions of Gaussian steps on samples of a fixed size, which dp-accounting does not have.
+"""Privacy loss distributions of Gaussian steps on samples of fixed size, which dp-accounting does not have.
 
-With dp-accounting's own of Poisson samples they give epsilon at delta and the trade-off curve, as upper
-bounds: losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
+With dp-accounting's for Poisson samples they give epsilon at delta and the trade-off curve, as upper bounds:
+losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
 """
 
 from dataclasses import dataclass
@@ -16,41 +16,41 @@ from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import step_distances
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# Probability of a step's losses that are too large to be told apart, and count as infinite.
+# probability of a step's largest losses, which count as infinite
 INFINITE_LOSS_PROBABILITY = 1e-18
-# No grid beyond this epsilon: sampling saves little there, and dp-accounting's numbers run out.
+# largest epsilon for a grid: above, sampling saves little, and dp-accounting overflows
 LARGEST_EPSILON = 1e5
-# Nor below this one, of which a step's losses are so small a part that composing them takes for ever.
+# smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
 LEAST_EPSILON = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
-# What a step's part in a Fourier transform's rounding may take off a delta: three times the most that long
-# doubles show of it (see the tests), two units of a double's last place.
+# error of a delta per step by the rounding of a Fourier transform: three times the largest one found with
+# long doubles (see the tests), two units of a double's last place
 ROUNDING = 1e-15
-# Steps of which dp-accounting counts how many losses all of them may have, exactly, before it composes.
+# largest number of steps in one composition of dp-accounting, which first counts all possible losses
 MOST_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses on a grid, and what rounding may have taken off a delta, by which every delta is larger here."""
+    """Losses on a grid, and the possible error of a delta by rounding, which is added to every delta."""
 
     grid: PrivacyLossDistribution
     rounding: float
 
     def epsilon(self, delta: float) -> float:
-        """An upper bound at ``delta``; infinity where that is too small to be told from rounding."""
+        """Upper bound on epsilon at ``delta``; infinity if this is below the error by rounding."""
         return float(self.grid.get_epsilon_for_delta(delta - self.rounding)) if delta > self.rounding else inf
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
-        """Upper bounds at each epsilon, the worse of adding and removing."""
-        # one by one: its way of taking many at once overflows at large epsilons
+        """Upper bounds on delta at each epsilon, for the worse of adding and removing."""
+        # one by one, because its vectorized form overflows at large epsilons
         return (
             np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])
             + self.rounding
         )
 
     def compose(self, other: "Losses") -> "Losses":
-        """Of both, on the same grid."""
+        """Composition of both, on the same grid."""
         return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
 
 
@@ -61,11 +61,11 @@ class OneStep:
     spending: SampledGaussian
 
     def epsilon(self, delta: float) -> float:
-        """An upper bound at ``delta``."""
+        """Upper bound on epsilon at ``delta``."""
         return least_epsilon(self.delta, delta)
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
-        """`amplified`; of a Poisson sample adding an example tells less than removing it."""
+        """`amplified_delta`; for a Poisson sample, adding an example reveals less than removing it."""
         return amplified_delta(self.spending, np.asarray(epsilons))
 
 
@@ -75,9 +75,9 @@ def losses(
     """Losses of ``steps`` steps on a grid that suits their epsilon at ``delta``.
 
     Args:
-        spending: the mechanism of a step.
+        spending: mechanism of a step.
         steps: number of steps.
-        delta: at which epsilon is wanted.
+        delta: delta at which epsilon is wanted.
         bound: an upper bound on that epsilon.
         coarseness: factor on the grid's interval; a coarse grid is faster, and its bounds are looser.
 
@@ -106,7 +106,7 @@ def losses(
 
 
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
-    """1e-4, as dp-accounting has it, and less or more than that for epsilons far from 1."""
+    """Interval of the grid: 1e-4, as in dp-accounting, and less or more for epsilons far from 1."""
     if spending.sampling == "allocation":
         return allocation.spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
@@ -114,7 +114,7 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
 
 
 def _largest_loss(spending: SampledGaussian) -> float:
-    """The loss from which those of one step count as infinite."""
+    """Smallest loss of one step that counts as infinite."""
     return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)
 
 
@@ -124,8 +124,8 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
 
     Args:
         spending: not 'shuffled', whose steps depend on each other.
-        steps: of the training.
-        interval: of the grid.
+        steps: number of steps.
+        interval: interval of the grid.
 
     Returns:
         The losses.
@@ -146,9 +146,9 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
     else:
         step_losses = _step_losses(spending, interval)
     rounding = ROUNDING * steps
-    if steps == 1:  # composing it with nothing takes as long as with others
+    if steps == 1:  # composing a single step takes long too
         return Losses(step_losses, rounding)
-    # the more at a time the better, as each composition leaves out what hardly ever happens
+    # many at a time, because each composition truncates rare losses
     repetitions, remainder = divmod(steps, MOST_AT_ONCE)
     parts = [step_losses.self_compose(MOST_AT_ONCE).self_compose(repetitions)] if repetitions else []
     parts += [step_losses.self_compose(remainder)] if remainder else []
@@ -159,12 +159,12 @@ def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarr
     """Delta of one step for data sets that differ in one example replaced.
 
     With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
-    and alpha = 1 + (e^epsilon - 1) / p: delta(epsilon) = sum_j P(j) delta_j(log alpha), delta_j the
-    Gaussian's own.
+    and alpha = 1 + (e^epsilon - 1) / p: delta(epsilon) = sum_j P(j) delta_j(log alpha), delta_j of the
+    Gaussian itself.
 
     Without replacement this is p delta_1, exact: Theorem 11 of Zhu, Dong and Wang 2022, and Dong, Roth and
-    Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, and the
-    same where j is 0 or 1.
+    Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, exact if j
+    is 0 or 1.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -184,7 +184,7 @@ def _log_expm1(values: np.ndarray) -> np.ndarray:
 
 
 def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
-    """Losses of one step: the pair of distributions whose delta is `amplified` at every epsilon >= 0.
+    """Losses of one step: the pair of distributions whose delta is `amplified_delta` at every epsilon >= 0.
 
     Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon
     delta(-epsilon), and a loss -l has e^-l times the probability of l. A larger delta than the sampling's own
@@ -195,8 +195,8 @@ def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistr
     """
     last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
     deltas = amplified_delta(spending, interval * np.arange(last_index + 1))
-    # Delta is drawn as straight lines over e^epsilon, above the true one as that is convex; where they bend
-    # there is probability. Beyond the last point delta stays what it is there: losses without end.
+    # Delta is interpolated linearly over e^epsilon, above the true, convex one; each bend is probability.
+    # Beyond the last point delta is constant: infinite losses.
     increments = np.append(np.diff(deltas), 0.0)
     positive_masses = np.maximum(
         (increments[1:] - np.exp(interval) * increments[:-1]) / np.expm1(interval), 0.0

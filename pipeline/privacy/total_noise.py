@@ -1,7 +1,7 @@
-"""The total amount of noise, TAN = 1 / eta (Sander et al. 2022, section 3): what it says of Poisson samples.
+"""Total amount of noise, TAN = 1 / eta (Sander et al. 2022, section 3), for Poisson samples.
 
-Where noise is plenty, what is spent depends on eta alone. An approximation, and no bound: below a noise
-multiplier of about `WALL`, the paper's 'privacy wall', Renyi divergences grow far beyond it.
+With much noise, the spending depends on eta alone. An approximation, and no bound: below a noise multiplier
+of about `WALL`, the paper's 'privacy wall', Renyi divergences are far larger.
 """
 
 from math import log, sqrt
@@ -17,17 +17,17 @@ def signal_to_noise(spending: SampledGaussian, steps: int) -> float:
 
 
 def tan_divergence(eta: float, order: float) -> float:
-    """alpha eta^2: the Renyi divergence of all steps at order alpha, where noise is plenty (section 3.2)."""
+    """alpha eta^2: Renyi divergence of all steps at order alpha, with much noise (section 3.2)."""
     return order * eta**2
 
 
 def tan_epsilon(eta: float, delta: float) -> float:
-    """eta^2 + 2 eta sqrt(log(1 / delta)): Eq. 4, the least of Eq. 3 over all orders."""
+    """eta^2 + 2 eta sqrt(log(1 / delta)): Eq. 4, the minimum of Eq. 3 over all orders."""
     return eta**2 + 2 * eta * sqrt(log(1 / delta))
 
 
 def tan_eta(epsilon: float, delta: float) -> float:
-    """The eta whose `tan_epsilon` is ``epsilon``."""
+    """eta at which `tan_epsilon` is ``epsilon``."""
     root = sqrt(log(1 / delta))
     # sqrt(root^2 + epsilon) - root, without the loss of digits at a small epsilon
     return epsilon / (sqrt(root**2 + epsilon) + root)

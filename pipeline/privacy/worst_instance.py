@@ -1,17 +1,18 @@
-"""What a named pair of neighbouring data sets really spends: a lower bound beside the upper ones.
+"""Lower bound on epsilon: the spending on one named pair of neighbouring data sets.
 
-The pair is the one that an attacker would choose. Every record but one gives a clipped vector that points one
-way, and the differing one, wherever it is drawn, turns the clipped vector it is in around (or, where an
-example of its own is added or removed, adds a clipped vector that nobody else's hides). A step then releases
-N(0, z^2) without the record, and a mixture of N(j, z^2) with it, j how many vectors it turned around. Nothing
-is trained: this is what the mechanism spends on that pair, however good the network.
+The pair is the one that an attacker would choose. All records but one give a clipped vector in one direction.
+The differing record turns around the clipped vector that it is in, whenever it is drawn; or, if it has a
+vector of its own that is added or removed, adds one in a direction without others. A step then releases N(0,
+z^2) without the record, and a mixture of N(j, z^2) with it, j the number of vectors that it turned around.
+Nothing is trained: this is the spending of the mechanism on that pair, for any network.
 
-A first release (`SampledGaussian.first_release`) is left out: whoever doesn't look at it knows no more.
+A first release (`SampledGaussian.first_release`) is left out, because ignoring it gives the attacker no more
+information.
 
-All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid, whose
-rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are taken off. Beside it stands what the
-sum of all releases alone tells, in closed form: all there is to tell of a single step or of whole batches,
-and a bound at deltas that a transform can't carry.
+All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid; its
+rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are subtracted. A second bound comes from
+the sum of all releases alone, in closed form: exact for a single step or for whole batches, and a bound at
+deltas too small for a transform.
 """
 
 from collections.abc import Callable
@@ -29,15 +30,17 @@ from pipeline.privacy.participation import successes
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
-CELLS = 100_000  # of what one step releases; a cell's probabilities are exact, so that more only sharpen
-REACH = 10.0  # standard deviations beyond the outermost means that cells cover
-# of epsilon: how much the grid of losses may take off
+CELLS = (
+    100_000  # of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
+)
+REACH = 10.0  # standard deviations that cells cover beyond the outermost means
+# relative loss of epsilon by the grid of losses
 GRAIN = 0.001
-MOST_POINTS = 2**22  # of the grid of all steps' losses; beyond them it gets coarser
-ERROR_SHARE = 1e-3  # of delta: probability of each error of the grid's that is taken off
-RARE = 1e-20  # probability of numbers of draws that are left out
-THRESHOLDS = 500  # of the sum of all releases, tried twice, the second time around the best
-MIXED = 200  # numbers of draws that the sum of all releases is a mixture of, at most
+MOST_POINTS = 2**22  # of the grid of all steps' losses; a larger grid is coarsened
+ERROR_SHARE = 1e-3  # probability of each error of the grid, as a share of delta, which is subtracted
+RARE = 1e-20  # probability of the numbers of draws that are left out
+THRESHOLDS = 500  # on the sum of all releases, tried twice, the second time around the best
+MIXED = 200  # largest number of parts of the mixture for the sum of all releases
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Pair:
 
     without: np.ndarray
     within: np.ndarray
-    times: int  # such steps
+    times: int  # number of such steps
 
 
 @lru_cache(maxsize=256)
@@ -56,14 +59,14 @@ def worst_epsilon(
     """Lower bound on epsilon on the worst known pair of neighbouring data sets.
 
     Args:
-        spending: the mechanism.
-        steps: so many of it.
-        delta: at which epsilon is told.
-        bound: an upper bound on epsilon, by which the grid is chosen.
-        shared: whether the record turns a vector of others around even where it is added or removed.
+        spending: mechanism of a step.
+        steps: number of steps.
+        delta: delta of the bound.
+        bound: an upper bound on epsilon, for the choice of the grid.
+        shared: whether the record turns a vector of others around even if it is added or removed.
 
     Returns:
-        An epsilon that the steps exceed at ``delta``; 0 where none is shown.
+        An epsilon that the steps exceed at ``delta``; 0 if none is shown.
     """
     if not 0 < bound < inf:
         return 0.0
@@ -98,17 +101,17 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
-        # of an epoch's batches one has the record: what the largest of their releases tells
+        # one of an epoch's batches has the record: distribution of the largest of their releases
         batches = spending.examples // spending.batch
         edges = np.linspace(-REACH, 1 / noise + REACH, CELLS + 1)
         without = _log_masses(log_ndtr(edges) * batches)
         within = _log_masses(log_ndtr(edges) * (batches - 1) + log_ndtr(edges - 1 / noise))
-        # of examples that don't fill a last batch, as many are left out of an epoch
+        # an epoch leaves out the examples that don't fill a last batch
         included = batches * spending.batch / spending.examples
         mixture = (
             within if included == 1 else np.logaddexp(within + log(included), without + log1p(-included))
         )
-        # an epoch that was begun need not have come to the record
+        # without an incomplete epoch, which may not reach the record
         return Pair(without, mixture, steps // batches)
     if spending.sampling == "allocation":
         return _pair_of_epochs(spending, steps)
@@ -139,7 +142,8 @@ def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
 def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """Law of the number of a step's clipped vectors that the record is in.
 
-    Of independent draws, those of a mini-set are as many as fill it, and the sets are alike.
+    For independent draws, each mini-set has as many draws as it has places, and the sets are identically
+    distributed.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -158,9 +162,9 @@ def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
-    """Log probabilities of a standard normal between rising ``edges``, exact however far out."""
+    """Log probabilities of a standard normal between rising ``edges``, precise in both tails."""
     left, right = edges[:-1], edges[1:]
-    # of a pair of edges on the right, the mirror image: there a distribution function is 1
+    # edges on the right are mirrored, because the distribution function is close to 1 there
     mirrored = left > 0
     low, high = np.where(mirrored, -right, left), np.where(mirrored, -left, right)
     top = log_ndtr(high)
@@ -169,14 +173,14 @@ def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
 
 
 def _log_masses(logarithms: np.ndarray) -> np.ndarray:
-    """Log probabilities between edges where the log of the distribution function is ``logarithms``."""
+    """Log probabilities between edges, from the logarithms of the distribution function at the edges."""
     low, high = logarithms[:-1], logarithms[1:]
     with np.errstate(divide="ignore"):
         return high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
 
 
 def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float) -> float:
-    """The epsilon that ``times`` draws of (K,) losses with these probabilities exceed at ``delta``."""
+    """Epsilon that ``times`` draws of (K,) losses with these probabilities exceed at ``delta``."""
     possible = np.isfinite(losses) & (probabilities > 0)
     losses, probabilities = losses[possible], probabilities[possible]
     if times == 0 or not len(losses):
@@ -184,7 +188,7 @@ def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: f
     profile = _profile(losses, probabilities, times, delta, bound)
     if profile is None or profile(0.0) <= delta:
         return 0.0
-    # what is exceeded is below the least epsilon that would do
+    # a value just below the smallest sufficient epsilon is exceeded
     return least_epsilon(
         lambda epsilons: np.array([profile(float(epsilon)) for epsilon in epsilons]), delta
     ) * (1 - 1e-8)
@@ -195,13 +199,12 @@ def _profile(
 ) -> Callable[[float], float] | None:
     """Lower bound on delta at an epsilon.
 
-    A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean;
-    that all of them together fall short of it by more than ``shortfall`` has the probability
-    ``error_probability`` by Hoeffding (1963), and so has that they exceed it. So has a sum that leaves the
-    grid, by Chernoff.
+    A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean. By
+    Hoeffding (1963), all errors together fall below their mean by more than ``shortfall`` with probability
+    ``error_probability`` at most, and exceed it likewise. By Chernoff, so does a sum leave the grid.
 
     Returns:
-        The bound; None where the grid would get too coarse.
+        The bound; None if the grid would get too coarse.
     """
     error_probability = ERROR_SHARE * delta
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
@@ -212,14 +215,14 @@ def _profile(
     grain = max(grain, (high - low) / MOST_POINTS)
     shortfall = grain * reach
     indices = np.rint(losses / grain).astype(np.int64)
-    # what is left out on the way, cells without a loss or beyond the edges, only takes off
+    # left-out cells, without a loss or beyond the edges, only lower the bound
     mean = float(((losses - indices * grain) * probabilities).sum() / probabilities.sum())
     points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, indices.max() - indices.min() + 1)))
     if points > 4 * MOST_POINTS:
         return None
     step_masses = np.bincount((indices % points).astype(np.int64), weights=probabilities, minlength=points)
     sums = step_masses if times == 1 else np.fft.irfft(np.fft.rfft(step_masses) ** times, points)
-    # the grid is a circle: it begins where hardly any sum of rounded losses is below
+    # the grid is circular; it begins below almost all sums of rounded losses
     first = int(np.floor((low - times * mean) / grain - reach))
     sums = np.roll(sums, -(first % points))
     values = (first + np.arange(points)) * grain + times * mean - shortfall
@@ -235,9 +238,9 @@ def _profile(
 def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Lower bound on epsilon from the sum of all releases: N(0, T z^2) against N(h, T z^2).
 
-    h is how often it was drawn. That the sum is above a threshold has the probability a without the record
-    and b with it, and b <= e^epsilon a + delta, whatever the threshold. 0 where it may be drawn several times
-    in a step, or once in an epoch's batches.
+    h is the number of draws. The sum exceeds a threshold with probability a without the record and b with it,
+    and b <= e^epsilon a + delta at any threshold. 0 if the record may be drawn several times in a step, or
+    once in an epoch's batches.
 
     Returns:
         The epsilon.
@@ -252,7 +255,7 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
             return 0.0
     else:
         draws, _, probabilities = successes(steps, spending.rate)
-    # fewer parts, each with the fewest draws of those that it takes in, are told apart less
+    # merging parts, with the smallest number of draws of each, only lowers the bound
     stride = -(-len(draws) // MIXED)
     probabilities = np.add.reduceat(probabilities, np.arange(0, len(probabilities), stride))
     draws = draws[::stride]
@@ -276,11 +279,11 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
 def _span(
     losses: np.ndarray, probabilities: np.ndarray, times: int, error_probability: float
 ) -> tuple[float, float]:
-    """Between what the sum of ``times`` losses lies, but for ``error_probability`` on either side."""
+    """Interval of the sum of ``times`` losses, except for ``error_probability`` on either side."""
     weights = np.log(probabilities)
     mean = float((losses * probabilities).sum() / probabilities.sum())
     variance = max(float(((losses - mean) ** 2 * probabilities).sum()), 1e-300)
-    # around the rate that is best for a normal sum
+    # around the best rate for a normal sum
     rates = np.sqrt(-2 * log(error_probability) / (times * variance)) * np.geomspace(1e-4, 10, 40)
     endpoints = []
     for sign in (-1, 1):

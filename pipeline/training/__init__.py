@@ -1,1 +1,1 @@
-"""Training: the loop over replicas, its checkpoints, what a run leaves, and searches."""
+"""Training: the loop over replicas, checkpoints, records of runs, and searches."""

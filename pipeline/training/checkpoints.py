@@ -1,4 +1,4 @@
-"""Checkpoints: what an interrupted training goes on from, and the lock that keeps it to one process."""
+"""Checkpoints of interrupted trainings, and the lock that allows one process per row."""
 
 import io
 import pickle
@@ -13,7 +13,7 @@ from pipeline.errors import UserError
 from pipeline.files import Damaged, locked, read_sealed, write_sealed
 from pipeline.methods.base import State
 
-# Outside DVC's outs, which DVC deletes before it runs a stage.
+# outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")
 
 
@@ -27,18 +27,18 @@ class Checkpoint:
     seconds: float  # trained so far
     started: float  # Unix time of the first step
     cpu_seconds: float = 0.0  # of processor time so far
-    entropy: str | None = None  # in hexadecimal, where noise is drawn once
+    entropy: str | None = None  # in hexadecimal, if noise is drawn once
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint with its digest; the one before stays until the new one is whole."""
+    """Write a checkpoint with its digest, atomically."""
     content = io.BytesIO()
     torch.save({name: getattr(checkpoint, name) for name in checkpoint.__dataclass_fields__}, content)
     write_sealed(path, content.getvalue())
 
 
 def restore(path: Path, device: torch.device) -> Checkpoint | None:
-    """The last checkpoint, on ``device``; None where there is none.
+    """Last checkpoint, on ``device``; None if there is none.
 
     Raises:
         UserError: the file is damaged.
@@ -53,10 +53,10 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
 
 
 def checkpoint_lock(folder: Path, wait: bool = False) -> AbstractContextManager[None]:
-    """The lock of a checkpoint folder: a killed `dvc` leaves its trainer running, and the next must not join.
+    """Lock of a checkpoint folder, because the trainer of a killed `dvc` may still run.
 
     Raises:
-        UserError: another process holds it, and nobody is asked to ``wait`` for that.
+        UserError: another process holds it, and ``wait`` is False.
     """
     message = "held by another process that trains this row; wait for it or stop it"
     return locked(folder.with_suffix(".lock"), None if wait else message)

@@ -1,4 +1,4 @@
-"""Accuracies of trained weights by each method's test protocol, and scores of own data."""
+"""Accuracies of a finished run's weights, by each method's test protocol."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,13 +34,13 @@ def evaluate(
     root: Path = Path(),
     show: Callable[[str], None] = lambda name: None,
 ) -> Path:
-    """Measure the replicas of a row that nobody has measured yet; returns the path of what is kept.
+    """Measure the replicas of a row without valid accuracies; return the path of the record.
 
-    ``show`` is told the name of each of the row's replicas once it is measured.
+    ``show`` is called with the name of each of the row's replicas when it is measured.
 
     Raises:
-        UserError: the row has not been trained, or with other data or frozen tensors than those here;
-            weights that are to be measured are missing or damaged.
+        UserError: the row has not been trained, or was trained with other data or frozen tensors; or weights
+            to be measured are missing or damaged.
     """
     row, path = settings.row(key), records.run_path(key, root)
     own = settings.split(row.data).raw in settings.own
@@ -95,7 +95,7 @@ def evaluate(
 
 
 class Measured(NamedTuple):
-    """Results of measuring one replica."""
+    """Metrics and scores of one replica."""
 
     metrics: dict[str, float]
     scores: Scores | None
@@ -111,10 +111,9 @@ def measure(
     execution: Execution,
     scored: bool = False,
 ) -> Iterator[tuple[int, Measured]]:
-    """Metrics of trained replicas of one model, each behind its place in ``members`` and ``weights``.
+    """Metrics of trained replicas of one model, each with its index in ``members`` and ``weights``.
 
-    Those of one group are measured at once, no more than the device takes. Scores are those of the first draw
-    of noise at test, which is what `export` writes; None unless ``scored``.
+    Replicas of one group are measured together, as many as the device takes.
 
     Raises:
         UserError: weights are another network's.
@@ -150,16 +149,16 @@ def _probabilities(method: Method, model: Tensors, split: Split, execution: Exec
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Make sure that weights are those of the network; ``expected`` is (R, ...) each."""
+    """Make sure that weights are those of the network; ``expected`` has shapes (R, ...)."""
     for name, value in expected.items():
         if name not in weights or weights[name].shape != value.shape[1:]:
             raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
-    """Of each released quantity the noise on a coordinate: the median of the standard deviations.
+    """Median noise per coordinate, by released quantity: standard deviation over the span of exact values.
 
-    In spans of the exact values: above 1 a single noisy value says next to nothing.
+    Above 1, a single noisy value has almost no information.
     """
     if not isinstance(spending, Releases):
         return {}
@@ -167,7 +166,7 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) each: accuracies, as means over the draws of the noise at test where the method has any."""
+    """(R,) accuracies by name, as means over the draws of the noise at test if the method has any."""
     replicas = len(next(iter(model.values())))
     draws: dict[str, list[torch.Tensor]] = {"validation": [], "test": []}
     for draw in range(method.test_draws):

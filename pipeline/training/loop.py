@@ -1,4 +1,4 @@
-"""The loop: replicas trained together, their history, and resuming."""
+"""Training loop: replicas trained together, their history, and resuming."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,12 +27,12 @@ from pipeline.training import checkpoints
 from pipeline.training.checkpoints import Checkpoint
 from pipeline.training.stopping import StopSignal
 
-SHOW_EVERY = 1.0  # seconds between looks at training between two lines of the history
+SHOW_EVERY = 1.0  # seconds between updates of the progress
 
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """What to train: a level's settings under a name, and a seed."""
+    """Replica to train: a level with its settings, and a seed."""
 
     level: str
     seed: int
@@ -40,7 +40,7 @@ class Replica:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Which replica of its row it is."""
+        """Level and seed, which identify the replica in its row."""
         return self.level, self.seed
 
     @property
@@ -51,7 +51,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands, for whoever shows it."""
+    """Progress of a training."""
 
     group: int
     groups: int
@@ -59,8 +59,8 @@ class Progress:
     steps: int
     epoch: float
     logged: bool  # whether the history got a line
-    guarantees: tuple[Guarantee, ...]  # the replicas', for whoever tells what is spent so far
-    reproducible: bool  # whether noise is seeded, so that nothing holds
+    guarantees: tuple[Guarantee, ...]  # of the replicas, for the epsilon so far
+    reproducible: bool  # whether noise is seeded, so that no guarantee holds
     train_loss: float  # mean over replicas, of the last sample
     validation_accuracy: float | None  # mean over replicas, when last measured
     seconds_left: float
@@ -71,7 +71,7 @@ Show = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Group:
-    """Replicas trained together, and what came of them."""
+    """Replicas trained together, and the result."""
 
     replicas: tuple[Replica, ...]
     method: Method
@@ -86,23 +86,23 @@ class Group:
 
 @dataclass(frozen=True)
 class Context:
-    """What replicas are trained from and by, whichever they are."""
+    """Common settings of a training's replicas."""
 
     model: Model
     method: str
     reproducible: bool  # whether noise and samples are seeded too
     data: Prepared
-    execution: Execution  # device, and how to compute on it
-    show: Show  # called whenever the history gets a line, and about once a second in between
+    execution: Execution  # device and batch sizes of the computation
+    show: Show  # called at each line of the history, and about once a second in between
     checkpoint: Path  # folder
-    checkpoint_every: float  # seconds between checkpoints: what a kill loses at most
-    final_only: bool = False  # whether validation accuracy is measured, and logged, after the last step alone
+    checkpoint_every: float  # seconds between checkpoints: the most that a kill loses
+    final_only: bool = False  # whether validation accuracy is measured after the last step only
 
 
 def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[list[Replica]]:
-    """Replicas of one model, in groups that share a batch shape and a number of steps.
+    """Replicas of one model, in groups with a common batch shape and number of steps.
 
-    ``at_once``: replicas of a group at most; None: all that can share their steps.
+    ``at_once``: largest number of replicas in a group; None: no limit.
     """
     groups: dict[tuple[Any, ...], list[Replica]] = {}
     for replica in replicas:
@@ -117,9 +117,9 @@ def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[lis
 def grouped_for(
     replicas: Sequence[Replica], model: Model, data: Prepared, execution: Execution
 ) -> list[list[Replica]]:
-    """`grouped`, as many at once as the device takes.
+    """`grouped`, with as many replicas together as the device takes.
 
-    Each alone if seeds differ in what is not trained, as a group has one network but for what is trained.
+    Replicas are alone if seeds differ in frozen tensors, because a group shares its frozen tensors.
     """
     at_once = execution.replicas_at_once
     if replicas and at_once != 1:
@@ -141,7 +141,7 @@ def make_task(
     execution: Execution,
     noise: Noise | None = None,
 ) -> Task:
-    """Networks with each replica's initial weights, the data on the device, and random streams."""
+    """Networks with each replica's initial weights, data on the device, and random streams."""
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
     shape = members[0].settings.input_shape(data.input_shape)
@@ -166,12 +166,12 @@ def make_task(
 
 
 def predictor(method: Method, network: Tensors) -> Predict:
-    """The method's own prediction, which does not depend on an input's position."""
+    """Prediction of the method, which does not depend on an input's position."""
     return lambda inputs, position: method.logits(network, inputs).argmax(-1)
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
-    """(R,) share of a split's inputs that ``predict`` classifies as labelled, for each of ``replicas``."""
+    """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``."""
     size = min(2000, execution.examples_at_once(replicas))
     correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start in range(0, len(split), size):
@@ -188,8 +188,8 @@ def train_group(
     """Train replicas that share their steps, the ``number``-th of ``groups``, from their last checkpoint on.
 
     Raises:
-        Stopped: ``stop_signal`` returned a signal. A checkpoint was written, so that the next call goes on
-            from there.
+        Stopped: ``stop_signal`` returned a signal. A checkpoint was written, from which the next call
+            continues.
     """
     execution, data, show = context.execution, context.data, context.show
     path = context.checkpoint / f"{digest_json([replica.name for replica in members])[7:19]}.pt"

@@ -1,4 +1,4 @@
-"""Uses of private data that come with the data themselves, and that no mechanism's epsilon counts."""
+"""Uses of private data by the data set itself, outside every mechanism's epsilon."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from pipeline.params import Settings
 from pipeline.privacy.statements import Statement, statement
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
-# keys of all statements that `data_uses` makes
+# keys of all statements of `data_uses`
 DATA_USES = RELEVANCES | {
     *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance"),
     "public_network",
@@ -16,7 +16,7 @@ DATA_USES = RELEVANCES | {
 
 
 def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
-    """What a training with these settings on these data looks at without counting it."""
+    """Uncovered uses of private data by a training with these settings on these data."""
     manifest = data.manifest
     if data.has_vocabulary:
         yield statement("vocabulary")
@@ -35,7 +35,7 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
     if data.start is not None:
         start = manifest["start"]
         yield statement("public_start", row=start["row"], data=start["data"])
-    # the network behind the relevances has seen something, where a method looks at them
+    # the network behind the relevances was trained on data, which counts if the method uses relevances
     if "relevance" in manifest and settings.uses_relevances:
         relevance = manifest["relevance"]
         kind = "informed_relevance" if relevance["informed"] else "public_relevance"
@@ -45,9 +45,9 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
 
 
 def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[str]:
-    """Keys of the uses that params.yaml alone says, without the prepared data.
+    """Keys of the uses that follow from params.yaml alone, without the prepared data.
 
-    Of relevances it says that there are any, and not from which network: `RELEVANCES` has both keys.
+    For relevances both keys of `RELEVANCES`, because params.yaml doesn't decide which applies.
     """
     text = settings.split(data).text
     uses = set()

@@ -1,9 +1,8 @@
-"""Training what a row lacks.
+"""Training of a row's missing replicas.
 
-A row's results grow by the replica: those that were trained before, by code and from data and settings that
-still stand, are kept, and only the others are trained. A replica appears when its last step is done. Until
-then a checkpoint lies under a name made of the row, the digests of everything that decides its numbers, and
-which replicas it is of.
+Valid replicas of earlier runs are kept, and only the others are trained. A replica enters the record after
+its last step. Until then it has a checkpoint, named by the row, the digests of everything that decides its
+numbers, and the replicas that share it.
 """
 
 import json
@@ -39,15 +38,15 @@ from pipeline.training.side_by_side import train_replicas
 
 @dataclass(frozen=True)
 class TrainedRow:
-    """What `train` left: the path of the run, and how many replicas are new."""
+    """Result of `train`: the path of the run, and numbers of replicas."""
 
     path: Path  # reports/runs/ROW.json
-    trained: int  # replicas
-    standing: int  # replicas of before that still stand
+    trained: int  # new replicas
+    standing: int  # valid replicas of earlier runs
 
 
 def replicas(row: Row) -> list[Replica]:
-    """Every seed of every level of a row."""
+    """All seeds of all levels of a row."""
     return [Replica(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
@@ -61,32 +60,32 @@ def train(
     root: Path = Path(),
     workers: int = 1,
 ) -> TrainedRow:
-    """Train what a row lacks and write its run, history and weights; an interrupted run continues.
+    """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
 
-    ``data`` are the row's own; for ``show`` and ``checkpoint_every`` (seconds) see `Context`, for ``workers``
-    `train_replicas`.
+    ``data`` are the row's own; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
+    `train_replicas` for ``workers``.
 
     Raises:
-        UserError: another process trains this row; the disk can't be written; the data, or the weights to
-            start from or the relevances that come with them, don't fit.
-        Unproven: examples meet in a step. The trainings that it stopped have no bound, and count among the
-            replaced ones of the row's next record.
+        UserError: another process trains this row; the disk can't be written; the data, or their initial
+            weights or relevances, don't fit.
+        Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced ones in
+            the row's next record.
     """
     check_joined(data, settings)
     row = settings.row(key)
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
-    # by the row, whatever of it is trained: what stands must not change before the results are written
+    # one lock for the row: its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
         standing = Standing(row, data.layout).of(previous)
         standing_keys = {replica.key for replica in standing}
         missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
-        # DVC expects the folder, also of replicas that came without their weights
+        # DVC expects the folder, also for replicas adopted without their weights
         with writing(folder := root / RUNS / key):
             folder.mkdir(parents=True, exist_ok=True)
         if not missing and previous and len(standing) == len(previous.replicas):
-            # of a run that was killed when all was written
+            # left by a run that was killed after writing everything
             shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
             return TrainedRow(records.run_path(key, root), 0, len(standing))
         frozen = _frozen(missing, row, data)
@@ -112,7 +111,7 @@ def train(
 
 
 def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
-    """Fingerprints of the tensors that each replica is given and doesn't train."""
+    """Fingerprints of each replica's frozen tensors."""
     networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
     for replica in replicas:
         network = replica.seed, replica.settings.input_shape(data.input_shape)
@@ -125,7 +124,7 @@ def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[Repli
 
 
 def check_inputs(data: Prepared, method: str) -> None:
-    """Make sure that inputs lie in [0, 1] where noise is for such: bytes do, other numbers may not.
+    """Make sure that inputs are in [0, 1] if the method's noise is for such inputs; bytes always are.
 
     Raises:
         UserError: they are not.
@@ -142,7 +141,7 @@ def check_inputs(data: Prepared, method: str) -> None:
 
 
 def _stopped_path(key: str, root: Path) -> Path:
-    """Number of the row's stopped trainings that no record has yet."""
+    """File with the number of the row's stopped trainings that are in no record yet."""
     return root / CHECKPOINTS / key / "stopped.json"
 
 
@@ -160,16 +159,16 @@ def _write(
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Add a group to the replicas that stand: weights, then the history, then the run that vouches for both.
+    """Add a group to the valid replicas: weights, then the history, then the run with the digests of both.
 
-    Without a group those that no longer stand go.
+    Without a group, only invalid replicas are removed.
     """
     previous = records.read_run(key, root)
     standing = Standing(row, data.layout).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     earlier: tuple[Replaced, ...] = ()
     gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * _stopped(key, root)
-    if previous:  # what no longer stands was seen nevertheless
+    if previous:  # the results of invalid replicas were seen, so their privacy loss stays
         earlier = previous.replaced
         gone += [
             (replica.identity, previous.spent(replica))
@@ -202,7 +201,7 @@ def _write(
     try:
         records.write(run, root)
     except UserError:
-        # the curves go back to the run that still vouches for them
+        # restore the curves of the previous run
         if history_before is None:
             history.unlink()
         else:
@@ -234,19 +233,19 @@ def _trained(group: Group, index: int, weights: str, frozen: tuple[float, ...], 
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
         started=group.started,
         ended=group.ended,
-        origin=0,  # until it stands among its row's others
+        origin=0,  # set when it is merged with the row's other replicas
     )
 
 
 def describe_device(device: torch.device) -> str:
-    """The device in words: 'cuda (NVIDIA H200)', 'cpu (2 threads)'."""
+    """Name of the device: 'cuda (NVIDIA H200)', 'cpu (x86_64, 2 threads)'."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
 
 
 def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
-    """What is about to make a row's numbers."""
+    """Provenance of a row's next training."""
     row = settings.row(key)
     revision, dirty = provenance.revision()
     return Provenance(

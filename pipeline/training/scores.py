@@ -1,22 +1,22 @@
-"""Scores of predicted probabilities besides accuracy, by scikit-learn."""
+"""Scores of predicted probabilities other than accuracy, by scikit-learn."""
 
 import numpy as np
 
 from pipeline.results.schema import Scores
 
-BINS = 15  # of the calibration error, as in Guo et al. 2017
-CONFUSED = 100  # classes at most of a confusion matrix
+BINS = 15  # bins of the calibration error, as in Guo et al. 2017
+CONFUSED = 100  # largest number of classes of a confusion matrix
 
 
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
-    """Scores of (N, K) probabilities for the classes (N,) that are right.
+    """Scores of (N, K) probabilities for the true classes (N,).
 
-    Scores that classes without examples leave undefined are None, and so are those of probabilities that
-    aren't finite. Means over classes are over those that have one.
+    A score is None if the probabilities aren't finite, or if it is undefined because a class has no examples.
+    Means over classes leave out classes without a score.
     """
     from sklearn import metrics
 
-    # float32 sums to one but for rounding
+    # rows of float32 sum to one up to rounding
     probabilities = probabilities.astype(np.float64) / probabilities.sum(1, keepdims=True, dtype=np.float64)
     classes = range(probabilities.shape[1])
     predicted = probabilities.argmax(1)

@@ -1,8 +1,8 @@
-"""Choosing hyper-parameters on validation data, on the record.
+"""Search for hyper-parameters on validation data, with a record.
 
 Every candidate is trained on the training split and judged on the validation split; the test split is never
 read. Candidates, their accuracies and their spending go to ``reports/searches/NAME.json``. No row's epsilon
-contains what these trainings spend, and every ledger says so.
+includes the spending of these trainings, and every ledger says so.
 """
 
 import shutil
@@ -37,10 +37,9 @@ def search(
     root: Path = Path(),
     workers: int = 1,
 ) -> Path:
-    """Run a search and write its record; returns the record's path.
+    """Run a search and write its record; return the record's path.
 
-    An interrupted search continues from its checkpoint. Where a record of the same search stands, nothing is
-    trained.
+    An interrupted search continues from its checkpoint. If the search has a valid record, nothing is trained.
 
     Raises:
         UserError: there is no such search, or the data don't fit.
@@ -51,13 +50,13 @@ def search(
     check_inputs(data, row.method)
     source = provenance_of(definition.row, settings, data, execution)
     choices = list(candidates(name, settings))
-    # a search's own choice, which the row takes in once it is recorded, is not a part of it
+    # the row's settings are left out, because they include this search's own choice once it is recorded
     decisive: list[Any] = [definition.row, definition.seeds, row.model.model_dump(mode="json"), row.method]
     decisive += [row.reproducible, source.made_by, source.data]
     tried = [[row.level(configured), configured.model_dump(mode="json")] for _, configured in choices]
     identity = digest_json([decisive, tried])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
-    # the row's seeds stay unseen until its settings are fixed
+    # other seeds than the row's, which stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
     replicas = [
         Replica(f"{row.level(configured)}/{index}", seed, configured)
@@ -92,7 +91,7 @@ def search(
                 level = row.level(configured)
                 outcomes = [trained[f"{level}/{index}", seed] for seed in seeds]
                 recorded.append(_candidate(level, values, outcomes))
-            # published results stay spent
+            # published results keep their privacy loss
             gone = ((None, spent) for spent in earlier.spent()) if earlier else ()
             replaced = records.with_replaced(earlier.replaced if earlier else (), gone)
             record = SearchRecord(
@@ -114,7 +113,7 @@ class _Outcome(NamedTuple):
     """Result of one training of a candidate."""
 
     accuracy: float  # on the validation split, after the last step
-    seconds: float  # its share of the time of the trainings that ran beside it
+    seconds: float  # its share of its group's time
     spent: TrainingSpent | None
 
 
@@ -130,7 +129,7 @@ def _candidate(level: str, values: dict[str, Any], outcomes: Sequence[_Outcome])
 
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
-    """Spending of a training of ``steps`` steps; None where nothing bounds it."""
+    """Spending of a training of ``steps`` steps; None if nothing bounds it."""
     mechanism = guarantee.spending
     spending = mechanism.epsilon if isinstance(mechanism, Releases) else mechanism
     if guarantee.broken or spending is None or spending == inf:

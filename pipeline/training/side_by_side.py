@@ -1,7 +1,7 @@
-"""Replicas side by side: on a GPU in one step, on a CPU as many processes as it has cores.
+"""Parallel training of replicas: on a GPU in one step, on a CPU in several processes.
 
-A worker trains its replicas to the end and leaves their last checkpoint, where the calling process picks them
-up. So nothing but progress travels between processes, and what was killed goes on like any other training.
+A worker trains its replicas to the end and leaves their last checkpoint, which the calling process loads. So
+processes exchange only progress, and a killed training continues like any other.
 """
 
 import multiprocessing
@@ -20,32 +20,33 @@ from pipeline.errors import Stopped, UserError
 from pipeline.extensions import in_use, use
 from pipeline.memory import keep_freed
 from pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
-from pipeline.training.stopping import StopSignal, noting_signals
+from pipeline.training.stopping import StopSignal, recording_signals
 
-# Examples' gradients in a worker's whole training below which starting the worker takes longer than it saves
+# smallest number of per-example gradients for which a worker saves more time than its start takes
 WORTH = 200_000
-LOOK_EVERY = 0.2  # seconds between looks at the workers
+LOOK_EVERY = 0.2  # seconds between checks of the workers
 
 
 def train_replicas(
     replicas: Sequence[Replica], context: Context, workers: int = 1
 ) -> Generator[Group, None, None]:
-    """Train replicas of one model, and yield each group of them when its last step is done.
+    """Train replicas of one model, and yield each group after its last step.
 
-    As many as the device takes at once share their steps; a seed of every level comes before the next seed.
+    Replicas of a group share their steps, as many as the device takes; a seed of every level comes before the
+    next seed.
 
     Args:
         replicas: the replicas.
-        context: what they are trained from and by.
-        workers: processes at most, on a CPU; short trainings take fewer. No number depends on it, beyond
-            rounding.
+        context: their common settings.
+        workers: largest number of processes, on a CPU; short trainings take fewer. Results don't depend on
+            it, except for rounding.
 
     Raises:
-        Stopped: a signal asked for it. Checkpoints were written, so that the next call goes on from there.
+        Stopped: a signal asked for it. Checkpoints were written, from which the next call continues.
     """
     groups = grouped_for(replicas, context.model, context.data, context.execution)
     groups.sort(key=lambda members: members[0].seed)
-    with noting_signals() as stop_signal:
+    with recording_signals() as stop_signal:
         processes = _worthwhile_processes(groups, context, workers)
         done = _run(groups, context, processes, stop_signal) if processes > 1 else range(len(groups))
         for number in done:
@@ -53,7 +54,7 @@ def train_replicas(
 
 
 def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
-    """How many processes pay, by the work that there is."""
+    """Number of processes that save time, by the amount of work."""
     if context.execution.device.type != "cpu":
         return 1
     examples = len(context.data.splits["train"])
@@ -65,14 +66,14 @@ def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context,
     return min(workers, len(groups), examples_seen // WORTH)
 
 
-Told = Progress | int  # by a worker: where it stands, or the number of a group that it has trained
+Message = Progress | int  # from a worker: its progress, or the number of a trained group
 
 
 @dataclass(frozen=True)
 class _QueuedProgress:
-    """Stands for `Context.show` in a worker."""
+    """`Context.show` of a worker: puts progress into a queue."""
 
-    queue: "Queue[Told]"
+    queue: "Queue[Message]"
 
     def __call__(self, progress: Progress) -> None:
         self.queue.put(progress)
@@ -81,14 +82,15 @@ class _QueuedProgress:
 def _run(
     groups: list[list[Replica]], context: Context, processes: int, stop_signal: StopSignal
 ) -> Iterator[int]:
-    """Let workers take every ``processes``-th group each, show what they do, and yield what is trained.
+    """Start workers that take every ``processes``-th group, show their progress, and yield trained groups.
 
-    What no worker could train comes last.
+    Groups that no worker could train come last.
     """
-    # no forks of this process: threads of OpenMP don't survive them; one that only imported torch has none
+    # forks of a server that only imported torch, because threads of OpenMP in this process don't survive a
+    # fork
     start_context = multiprocessing.get_context("forkserver")
     start_context.set_forkserver_preload([__name__])
-    queue: Queue[Told] = start_context.Queue()
+    queue: Queue[Message] = start_context.Queue()
     threads = max(1, torch.get_num_threads() // processes)
     worker_context = replace(context, show=_QueuedProgress(queue))
     running: list[BaseProcess] = [
@@ -105,17 +107,17 @@ def _run(
     try:
         while any(worker.is_alive() for worker in running) and stop_signal() is None:
             with suppress(Empty):
-                told = queue.get(timeout=LOOK_EVERY)
-                if isinstance(told, Progress):
-                    context.show(told)
+                message = queue.get(timeout=LOOK_EVERY)
+                if isinstance(message, Progress):
+                    context.show(message)
                 else:
-                    del left[told]
-                    yield told
+                    del left[message]
+                    yield message
     finally:
         for worker in running:
             worker.terminate()  # each leaves a checkpoint
         while any(worker.is_alive() for worker in running):
-            with suppress(Empty):  # a worker ends when what it tells is taken
+            with suppress(Empty):  # a worker ends when its messages are read
                 queue.get(timeout=LOOK_EVERY)
     if (received := stop_signal()) is not None:
         raise Stopped(received, "stopped, what ran has a checkpoint; the same command goes on from there")
@@ -129,15 +131,15 @@ def _train_share(
     context: Context,
     threads: int,
     laboratory: dict[str, Path],
-    queue: "Queue[Told]",
+    queue: "Queue[Message]",
 ) -> None:
-    """A worker's life. What goes wrong in it goes wrong again in the calling process, which tells of it."""
+    """Run a worker. Its errors occur again in the calling process, which reports them."""
     for package, folder in laboratory.items():
         use([package], folder)
     torch.set_num_threads(threads)
     keep_freed()
     parent = multiprocessing.parent_process()
-    with noting_signals() as stop_signal:
+    with recording_signals() as stop_signal:
 
         def stop_or_orphaned() -> signal.Signals | None:
             alive = parent is None or parent.is_alive()

@@ -1,4 +1,4 @@
-"""Ending a training between two steps, where a signal asks for it."""
+"""End of a training between two steps, after a signal."""
 
 import signal
 import threading
@@ -12,11 +12,11 @@ StopSignal = Callable[[], signal.Signals | None]
 
 
 @contextmanager
-def noting_signals() -> Iterator[StopSignal]:
-    """Note the first Ctrl-C or TERM instead of dying of it; a second one ends the process at once.
+def recording_signals() -> Iterator[StopSignal]:
+    """Record the first Ctrl-C or TERM instead of ending; a second one ends the process at once.
 
-    What it yields tells the signal that came. A signal that whoever started the process has it ignore, as
-    `nohup` does, stays ignored; outside the main thread, which alone receives signals, none is noted.
+    Yields a function that returns the recorded signal. Signals that the process was started to ignore, as by
+    `nohup`, stay ignored; outside the main thread, which alone receives signals, none is recorded.
     """
     received: list[signal.Signals] = []
     handlers_before: dict[signal.Signals, Any] = {}

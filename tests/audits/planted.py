@@ -32,7 +32,7 @@ from pipeline.audits.mechanism import Scores
 from pipeline.ledgers import ledger
 from pipeline.ledgers.ledger import bounds_of
 from pipeline.methods import private_steps
-from pipeline.methods.base import each
+from pipeline.methods.base import per_replica
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.private_steps import PrivateSteps
@@ -189,7 +189,8 @@ def same_in_layers(
     deviations = self.deviations(bounds)
     return {
         name: (
-            value + each(value, of_tensor) * streams.normal(step, value[0].numel()).reshape(value.shape)
+            value
+            + per_replica(value, of_tensor) * streams.normal(step, value[0].numel()).reshape(value.shape)
         ).float()
         for of_tensor, (name, value) in zip(deviations.T, sums.items(), strict=True)
     }
@@ -222,13 +223,13 @@ def same_key(self: Streams, name: str, purpose: str, step: int) -> int:
 
 
 def unrounded(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    spacing = each(value, spacings)
+    spacing = per_replica(value, spacings)
     return (value / spacing + noise.reshape(value.shape)).mul_(spacing).float()
 
 
 def coarser(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum on a grid 2^12 times as coarse."""
-    rounded = (value / each(value, 4096 * spacings)).round() * each(value, 4096 * spacings)
+    rounded = (value / per_replica(value, 4096 * spacings)).round() * per_replica(value, 4096 * spacings)
     return ON_GRID(rounded.float(), noise, spacings)
 
 
@@ -236,7 +237,9 @@ def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum rounded with the noise, which has its own digits still."""
     digits = torch.rand(noise.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return ON_GRID(
-        (value + (noise + digits).reshape(value.shape) * each(value, spacings)).float(), 0 * noise, spacings
+        (value + (noise + digits).reshape(value.shape) * per_replica(value, spacings)).float(),
+        0 * noise,
+        spacings,
     )
 
 

@@ -29,8 +29,8 @@ FLIPS = {
     "adlm": ("perturbed", "loss = polynomial(", "loss = -polynomial("),
     "batch_clipping": (
         "method",
-        "value - each(value, rates) * sums[name]",
-        "value + each(value, rates) * sums[name]",
+        "value - per_replica(value, rates) * sums[name]",
+        "value + per_replica(value, rates) * sums[name]",
     ),
     "dpsgd": ("method", "value / self.batch for", "-value / self.batch for"),
     "ilm": ("perturbed", "loss = polynomial(", "loss = -polynomial("),

@@ -54,7 +54,7 @@ WAYS: dict[str, tuple[str, Callable[[np.random.Generator], np.ndarray]]] = {
     "normal of 1 bit": ("HEIGHT_ERROR", lambda drawn: rounded_normal(drawn, 6001, 1)),
     "normal of 20 bits": ("HEIGHT_ERROR", lambda drawn: rounded_normal(drawn, 6000, 20)),
     "normal of 34 bits": ("HEIGHT_ERROR", lambda drawn: rounded_normal(drawn, 6000, 34)),
-    "Laplace": ("ERROR", lambda drawn: rounded_laplace(drawn, np.tile(SCALES, (20, 1)))),
+    "Laplace": ("UNIFORM_ERROR", lambda drawn: rounded_laplace(drawn, np.tile(SCALES, (20, 1)))),
 }
 
 
@@ -179,7 +179,7 @@ def test_float64_is_off_by_less_than_it_is_taken_to_be() -> None:
                     # of a uniform number with a bit less
                     half = -mpmath.log(mpmath.mpf((word >> 1) + last) / 2**63)
                     worst = max(worst, abs(half + np.log((word >> 1) * 2 * WORD)))
-    assert worst < rounded_noise.ERROR
+    assert worst < rounded_noise.UNIFORM_ERROR
 
 
 def test_more_bits_are_drawn_until_they_decide() -> None:

@@ -1,1 +1,1 @@
-"""A person's own data: files that params.yaml declares, treated as the catalogue's are."""
+"""The user's own data: files declared in params.yaml, treated like those of the catalogue."""

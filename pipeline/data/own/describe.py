@@ -1,4 +1,4 @@
-"""What a declaration of own files says, read off the files."""
+"""Declaration of own files, from the files themselves."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from pipeline.params.problems import problem_lines
 
 UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # one example in so many
-PUBLIC = 128  # taken of another raw data set where nobody says how many: as many as Davody et al. take
+PUBLIC = 128  # default number of examples from another raw data set, as in Davody et al.
 LEAST = 40  # examples
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
 _ENDINGS = {"npz": (".npz",), "images": ("",), "texts": (".csv",), "table": (".csv", ".parquet")}
@@ -29,7 +29,7 @@ _LAYOUTS = {
 
 @dataclass(frozen=True)
 class Described:
-    """A declaration of files, and one of splits."""
+    """Declarations of files and of splits."""
 
     own: OwnFiles
     data: Data
@@ -38,19 +38,19 @@ class Described:
 def describe(
     name: str, kind: str, options: dict[str, Any], root: Path = Path(), public: Public | None = None
 ) -> Described:
-    """Read classes, shape, digest and numbers of examples off the files that somebody names.
+    """Read classes, shape, digest and numbers of examples from the files.
 
     Args:
-        name: what the data will be called.
+        name: name of the data.
         kind: npz, images, texts or table.
-        options: given fields, `path` below ``root`` at least (`private.placed`); of images `shape` may be
-            (None, H, W), the size to scale them to; of a table also `classes` and `columns`. Without a test
+        options: given fields, at least `path` below ``root`` (`private.placed`); for images `shape` may be
+            (None, H, W), the size to scale them to; for a table also `classes` and `columns`. Without a test
             part and without `test`, a sixth of the examples is the test part.
-        root: the folder of params.yaml.
-        public: which examples lose their protection; None: none do.
+        root: folder of params.yaml.
+        public: public examples; None: none.
 
     Raises:
-        UserError: the files are missing, or not what they must be.
+        UserError: the files are missing, or have another form.
     """
     place = root / options["path"]
     parts = {
@@ -67,15 +67,15 @@ def describe(
     first = place / f"{there[0]}{ending}" if parted else place
     if kind != "images":
         declared.check_regular(first)
-    read_off, count = _READ[kind](first, options)
-    if len(read_off["classes"]) < 2:
+    fields, count = _READ[kind](first, options)
+    if len(fields["classes"]) < 2:
         raise UserError(f"{place}: examples of one class alone; needed: of two")
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
     if not parted:
         test = count // TEST if test is None else test
         count -= test
-    declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **read_off, "test": test})
+    declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **fields, "test": test})
     digest = declared.digest_of(declared.digests(declared.find(name, declaration, root)))
     declaration = declaration.model_copy(update={"digest": digest})
     public = public or Public(raw=name, count=0)

@@ -1,4 +1,4 @@
-"""Which files a declaration means, and one digest of them."""
+"""Files of a declaration, and their digest."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,39 +8,39 @@ from pipeline.files import digest_file, digest_json
 from pipeline.limits import OWN_BYTES, OWN_FILES
 from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
-FOLDER = Path("data/own")  # links to files that lie elsewhere, or copies of them; ignored by git
+FOLDER = Path("data/own")  # links to files elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")
-# of images that Pillow is asked to read: what torchvision's ImageFolder takes, less what only libtiff reads
+# endings of images for Pillow: those of torchvision's ImageFolder, without those that need libtiff
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
 ENDINGS = (*IMAGES, ".npz", ".csv", ".parquet")
 
 
 def ending(declaration: OwnFiles) -> str:
-    """Of the names of its files, where there are no images in it."""
+    """Ending of the file names of a declaration without images."""
     if isinstance(declaration, OwnTable):
         return f".{declaration.file}"
     return ".npz" if isinstance(declaration, OwnArrays) else ".csv"
 
 
 def parted(declaration: OwnFiles) -> bool:
-    """Whether its path is a folder with a part `train` and a part `test`."""
+    """Return whether its path is a folder with the parts `train` and `test`."""
     return declaration.test is None and not (isinstance(declaration, OwnArrays) and declaration.test_inputs)
 
 
 def bound(declaration: OwnFiles, root: Path) -> Path:
-    """What nothing of a declaration may lead out of: ``root``, or what a link below `FOLDER` leads to."""
+    """Folder that files of a declaration may not leave: ``root``, or the target of a link below `FOLDER`."""
     place = root / declaration.path
     linked = place.parent == root / FOLDER and place.is_symlink()
     return place.resolve() if linked else root
 
 
 def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
-    """The files of a declaration, by their names below ``data/raw/NAME``.
+    """Files of a declaration, by their names below ``data/raw/NAME``.
 
     Args:
         name: a key of ``own`` in params.yaml.
-        declaration: the entry of that key.
-        root: the folder of params.yaml; only a link of `FOLDER` itself may lead out of it.
+        declaration: entry of that key.
+        root: folder of params.yaml; only a link of `FOLDER` may lead out of it.
 
     Raises:
         UserError: a file or a folder is missing, leads elsewhere or is too large.
@@ -65,7 +65,7 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
-    """One digest of files by their names; that of the file itself where it is the only one."""
+    """Digest of files by their names; for a single file, its own digest."""
     return (
         next(iter(digests.values()))
         if [*digests] in ([f"all{ending}"] for ending in ENDINGS)
@@ -74,10 +74,10 @@ def digest_of(digests: Mapping[str, str]) -> str:
 
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:
-    """Each file's digest, by its name.
+    """Digest of each file, by its name.
 
     Raises:
-        UserError: one can't be read.
+        UserError: a file can't be read.
     """
     digest_of_name = {}
     for name, path in sorted(files.items()):
@@ -87,20 +87,20 @@ def digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Names of the folders in ``folder``, a class each, in the order of ImageFolder.
+    """Names of the folders in ``folder``, one per class, in the order of ImageFolder.
 
     Raises:
-        UserError: it can't be read.
+        UserError: the folder can't be read.
     """
     with reading(folder):
         return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
 
 
 def images_of(folder: Path) -> list[Path]:
-    """The images of a class, in the order of their names.
+    """Images of a class, in the order of their names.
 
     Raises:
-        UserError: one is no regular file.
+        UserError: an image is no regular file.
     """
     images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGES]
     for path in images:
@@ -109,7 +109,7 @@ def images_of(folder: Path) -> list[Path]:
 
 
 def _images(name: str, folder: Path, declaration: OwnFiles) -> Iterator[Path]:
-    """The images of a part, class by class."""
+    """Images of a part, class by class."""
     if not folder.is_dir():
         raise UserError(_missing(name, folder, declaration))
     there = class_folders(folder)
@@ -135,7 +135,7 @@ def _missing(name: str, path: Path, declaration: OwnFiles) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Make sure that a path that exists is a file on a disk: a pipe or a device would be read for ever.
+    """Make sure that an existing path is a regular file: reading a pipe or a device may never end.
 
     Raises:
         UserError: it isn't.
@@ -145,10 +145,10 @@ def check_regular(path: Path) -> None:
 
 
 def check_inside(path: Path, within: Path) -> None:
-    """Make sure that a path leads nowhere else; links are followed as long as they stay within.
+    """Make sure that a path, with links resolved, stays inside a folder.
 
     Raises:
-        UserError: it does.
+        UserError: it leads out of it.
     """
     try:
         inside = path.resolve().is_relative_to(within.resolve())

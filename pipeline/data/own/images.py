@@ -1,4 +1,4 @@
-"""Folders of images by class. How large an image is its header says, before anything is unpacked."""
+"""Folders of images by class. Sizes come from the headers, before any image is unpacked."""
 
 import struct
 import warnings
@@ -19,7 +19,7 @@ FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 GREY = {"1", "L", "LA"}
 PLAIN = GREY | {"P", "PA", "RGB", "RGBA"}
 ORIENTATION, UPRIGHT = 0x0112, 1  # EXIF's tag, and its value for pixels that are stored as they are seen
-DEEP = {"I", "I;16", "I;16B", "I;16L", "F"}  # whose values don't fit in a byte
+DEEP = {"I", "I;16", "I;16B", "I;16L", "F"}  # modes whose values don't fit into a byte
 _CORRUPT = (
     *(OSError, SyntaxError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError),
     *(struct.error, zlib.error, MemoryError),
@@ -30,10 +30,10 @@ def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resi
     """Images uint8 (N, C, H, W) of ``folder/CLASS/``, class by class, each in the order of its names.
 
     Args:
-        folder: of the classes' folders.
-        classes: their names, in the order of their labels.
-        shape: (C, H, W) that each image has, or gets.
-        resize: whether an image of another size is cut around its centre and scaled.
+        folder: folder of the classes' folders.
+        classes: names of the classes, in the order of their labels.
+        shape: (C, H, W) of each image.
+        resize: whether images of another size are cropped to the centre and scaled.
 
     Raises:
         UserError: a file is no image, is of another size, or is too large.
@@ -47,10 +47,10 @@ def read(folder: Path, classes: Sequence[str], shape: tuple[int, int, int], resi
 
 
 def check_size(folder: Path, count: int, shape: tuple[int, int, int]) -> None:
-    """Make sure that ``count`` images of ``shape`` (C, H, W) are no more than anybody's memory takes.
+    """Make sure that ``count`` images of ``shape`` (C, H, W) need no more memory than allowed.
 
     Raises:
-        UserError: they are.
+        UserError: they need more.
     """
     size = count * int(np.prod(shape))
     if size > OWN_BYTES:
@@ -61,7 +61,7 @@ def look(path: Path) -> tuple[int, int, bool]:
     """Height and width of an image, and whether it is grey.
 
     Raises:
-        UserError: it is none, or too large.
+        UserError: it is no image, or too large.
     """
     with _opened(path) as image:
         return image.height, image.width, image.mode in GREY
@@ -86,7 +86,7 @@ def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndar
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image whose header says that it may be unpacked; whatever Pillow raises of it is one line."""
+    """Open an image whose header is allowed; errors of Pillow become one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -116,10 +116,10 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 
 def _check_whole(path: Path) -> None:
-    """Make sure that a PNG file has all its parts: Pillow reads pixels without looking for the last one.
+    """Make sure that a PNG file is complete: Pillow reads pixels without the last chunk.
 
     Raises:
-        OSError: it is cut off.
+        OSError: the file is cut off.
     """
     with Image.open(path, formats=("PNG",)) as image:
         image.verify()

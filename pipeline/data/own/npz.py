@@ -1,4 +1,4 @@
-"""Arrays by name from NumPy's `.npz`. Nothing is unpickled, and nothing too large unpacked."""
+"""Arrays by name from NumPy's `.npz`, without unpickling and with a limit on their size."""
 
 import lzma
 import zipfile
@@ -19,12 +19,12 @@ _CORRUPT = (
 
 
 def read(path: Path, inputs: str, labels: str) -> Examples:
-    """Examples and their labels, as the arrays called ``inputs`` and ``labels`` hold them.
+    """Examples and labels from the arrays ``inputs`` and ``labels``.
 
     Whole numbers are images, uint8 (N, C, H, W); floats are features, float32 (N, D) or (N, C, H, W).
 
     Raises:
-        UserError: the file is none, lacks an array, or an array is not what it must be.
+        UserError: the file is no npz, lacks an array, or an array has another form.
     """
     examples = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
     count, numbers = len(examples.inputs), len(examples.labels)
@@ -52,13 +52,13 @@ def _array(path: Path, name: str) -> np.ndarray:
 
 
 def read_inputs(path: Path, name: str) -> np.ndarray:
-    """Images or features of the array called ``name``, as `read` returns them."""
+    """Images or features of the array ``name``, as in `read`."""
     array = _array(path, name)
     return (_features if array.dtype.kind == "f" else _images)(path, name, array)
 
 
 def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """uint8 (N, C, H, W)."""
+    """Images uint8 (N, C, H, W)."""
     where = f"{path}: {name!r}"
     if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
         raise UserError(f"{where} is of {array.dtype}; allowed: whole numbers from 0 to 255, or floats")
@@ -74,7 +74,7 @@ def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _features(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """float32, in an array of its own."""
+    """Features float32, as a copy."""
     if array.ndim not in (2, 4):
         raise UserError(
             f"{path}: {name!r} is {array.dtype} of shape {array.shape}; allowed: floats (N, D) or "
@@ -88,10 +88,10 @@ def _features(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def read_labels(path: Path, name: str, count: int) -> list[int]:
-    """Labels of ``count`` examples in the array called ``name``; none where the file has no such array.
+    """Labels of ``count`` examples in the array called ``name``; empty if the file has no such array.
 
     Raises:
-        UserError: the array is not what it must be.
+        UserError: the array is not as required.
     """
     with np.load(path, allow_pickle=False) as arrays:
         if name not in arrays.files:
@@ -103,7 +103,7 @@ def read_labels(path: Path, name: str, count: int) -> list[int]:
 
 
 def _labels(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """int64 (N,); a second dimension of one is taken away."""
+    """Labels int64 (N,); a second dimension of size one is removed."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iu":

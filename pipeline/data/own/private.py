@@ -1,4 +1,4 @@
-"""Private files stay out of git: git ignores their folders, and `private_files` finds tracked ones."""
+"""Protection of private files from git: ignored folders, and a search for tracked files."""
 
 import os
 import subprocess
@@ -18,15 +18,15 @@ IGNORE = Path(".gitignore")
 
 
 def placed(name: str, given: str, root: Path = Path()) -> str:
-    """Where a declaration finds files from anywhere: a path below ``root``, which git ignores from here on.
+    """Path of the files for a declaration: below ``root``, and ignored by git from here on.
 
     Args:
-        name: what the data will be called.
-        given: where the files are, and stay. Elsewhere than below ``root`` a link is made to them.
-        root: the folder of params.yaml.
+        name: name of the data.
+        given: path of the files, which stay there. Files outside ``root`` get a link inside.
+        root: folder of params.yaml.
 
     Raises:
-        UserError: there are none, git has them already, or another link has the name.
+        UserError: there are no files, git tracks them already, or another link has the name.
     """
     files = Path(given) if Path(given).is_absolute() else root / given
     if not files.exists():
@@ -45,7 +45,7 @@ def placed(name: str, given: str, root: Path = Path()) -> str:
 
 
 def _linked(target: Path, place: Path, root: Path) -> str:
-    """A link at ``place`` to ``target``, which may be there already."""
+    """Path of a link at ``place`` to ``target``, which may exist already."""
     link = root / place
     if link.is_symlink() or link.exists():
         if link.resolve() != target:
@@ -59,7 +59,7 @@ def _linked(target: Path, place: Path, root: Path) -> str:
 
 @contextmanager
 def placing(name: str, given: str, root: Path = Path()) -> Iterator[str]:
-    """As `placed`; a block that fails leaves no link."""
+    """`placed` as a context; a failing block leaves no link."""
     before = {*(root / FOLDER).glob("*")}
     place = placed(name, given, root)
     try:
@@ -68,13 +68,13 @@ def placing(name: str, given: str, root: Path = Path()) -> Iterator[str]:
         if (root / place).is_symlink() and root / place not in before:
             (root / place).unlink()
         if isinstance(problem, UserError) and Path(place).parent == FOLDER:
-            # about the files, by where they are when it is read
+            # the message names the files by their original path
             raise UserError(str(problem).replace(place, given)) from problem
         raise
 
 
 def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
-    """Add to ``.gitignore`` what git doesn't ignore yet.
+    """Add paths that git doesn't ignore yet to ``.gitignore``.
 
     Raises:
         UserError: it can't be read or written.
@@ -94,30 +94,30 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
-    """Files at or below these paths, and where links lead, that git tracks or is about to; from ``root``."""
+    """Files at or below these paths and link targets that git tracks or has staged, relative to ``root``."""
     here, paths = Path(os.path.realpath(root)), [*paths]
-    # as they are called, whatever letters they have
+    # as literal names, which may have special characters
     listed = _listed(root, *(f":(literal){path.as_posix()}" for path in paths))
     for target in (Path(os.path.realpath(root / path)) for path in paths):
-        if not target.is_relative_to(here):  # it may be in the checkout around this folder, or in another one
+        if not target.is_relative_to(here):  # possibly in the checkout around this folder, or in another one
             there = _listed(target.parent, f":(literal){target.name}")
             listed += [os.path.relpath(target.parent / each, here) for each in there]
     return [*dict.fromkeys(listed)]
 
 
 def _listed(root: Path, *pathspecs: str) -> list[str]:
-    """What git tracks of these, from ``root``; nothing outside a checkout."""
+    """Files that git tracks among these, relative to ``root``; none outside a checkout."""
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
 def private_files(
     declarations: Mapping[str, OwnFiles], root: Path = Path(), staged: bool = False
 ) -> dict[str, list[str]]:
-    """Files of each own data set that git tracks: as they lie, were fetched, prepared or copied.
+    """Files of each own data set that git tracks: original, fetched, prepared or copied ones.
 
-    Copies, of the files as they are now and as they were fetched, are looked for in the whole checkout, of
-    which ``root`` may be a folder. Of tables and texts, files with some of their rows count too; with
-    ``staged`` only files that the next commit changes are searched for rows.
+    Copies of the present and of the fetched files are found in the whole checkout, of which ``root`` may be a
+    subfolder, and so are files with some rows of a private table or CSV of texts. With ``staged`` only files
+    changed by the next commit are searched for rows.
     """
     listed = _listed(root, ":(top)") if declarations else []
     sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
@@ -150,14 +150,14 @@ def _staged(root: Path) -> list[str]:
 
 
 def _data_files(place: Path) -> Iterator[Path]:
-    """The files of data at or below a path, whether or not a declaration still has them all."""
+    """Data files at or below a path, declared or not."""
     for path in (place, *place.rglob("*")):
         if path.suffix.lower() in ENDINGS and path.is_file():
             yield path
 
 
 def refuse_tracked(files: list[str]) -> None:
-    """Refuse private files that git has.
+    """Refuse private files that git tracks.
 
     Raises:
         UserError: there are any.
@@ -172,13 +172,13 @@ def refuse_tracked(files: list[str]) -> None:
 
 def _ignored(path: Path, root: Path) -> bool:
     place = root / path
-    # a folder, or what may only become one
+    # a folder, or a path that may become one
     folder = not place.is_symlink() and (place.is_dir() or not place.exists())
     return bool(_git(root, "check-ignore", "--no-index", "--", path.as_posix() + ("/" if folder else "")))
 
 
 def _git(root: Path, *command: str) -> str:
-    """What git says; nothing where it is missing or has nothing to say."""
+    """Output of a git command; '' if it fails or git is missing."""
     try:
         done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, check=False)
     except OSError:

@@ -1,9 +1,9 @@
-"""Rows of private tables within other files, found by digests of normalised rows.
+"""Search for rows of private tables in other files, by digests of normalised rows.
 
-A row counts if it has at least `LENGTH` characters and occurs once in the private table, so that headers,
-constants and common rows raise no alarm. Neither the order of the columns nor the way of writing a number
-matters, and a longer row may have a private one at its beginning or its end. Work and memory are bounded:
-`ROWS` rows of the private table and as many candidates are read.
+Compared are rows that have at least `LENGTH` characters and occur once in the private table; headers,
+constants and common rows thus raise no alarm. The order of columns and the notation of numbers don't matter,
+and the private row may be the first or last part of a longer row. At most `ROWS` rows of the private table
+and as many candidates are read.
 """
 
 import csv
@@ -18,20 +18,20 @@ import numpy as np
 from pipeline.data.own import tables
 from pipeline.errors import UserError
 
-LENGTH = 12  # characters of a normalised row at least
-FEWEST = 3  # different rows that raise an alarm
+LENGTH = 12  # smallest number of characters of a normalised row
+FEWEST = 3  # number of different rows that raises an alarm
 ROWS = 500_000
-LINE = 100_000  # bytes of a line; longer ones are no rows
+LINE = 100_000  # largest number of bytes of a line; longer lines are skipped
 NUMERIC = frozenset("+-.n")  # first letters of numbers that aren't digits, such as of nan
 SEPARATORS = (b",", b";", b"\t", b"|")
 
 
 def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Path]:
-    """Files among ``others`` that have rows of ``private`` tables with the same columns.
+    """Files among ``others`` that contain rows of ``private`` tables with the same columns.
 
     Args:
         private: CSV and Parquet files.
-        others: files of any kind; those that aren't text or Parquet have no rows.
+        others: files of any kind; only text and Parquet files can have rows.
     """
     width, secret = 0, np.zeros(0, np.uint64)
     for path in private:
@@ -51,20 +51,20 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
 
 
 def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
-    """uint64 of each long row's first and last ``width`` fields."""
+    """uint64 digests of the first and last ``width`` fields of each long row."""
 
-    def each() -> Iterator[bytes]:
+    def digests() -> Iterator[bytes]:
         for row in rows:
             for fields in (row,) if len(row) == width else (row[:width], row[-width:]):
                 text = "\x1f".join(sorted(map(_normal, fields)))
                 if len(text) >= LENGTH:
                     yield blake2b(text.encode(errors="replace"), digest_size=8).digest()
 
-    return np.frombuffer(b"".join(each()), np.uint64)
+    return np.frombuffer(b"".join(digests()), np.uint64)
 
 
 def _normal(field: str) -> str:
-    """A field without the ways to write it."""
+    """Field in lower case, numbers in one notation."""
     text = field.strip().casefold()
     if not text[:1].isdigit() and text[:1] not in NUMERIC:
         return text
@@ -75,7 +75,7 @@ def _normal(field: str) -> str:
 
 
 def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
-    """Rows of at least ``width`` fields, by whatever separates them; a Parquet file's names come first."""
+    """Rows of at least ``width`` fields, for any separator; a Parquet file's column names come first."""
     if path.suffix.lower() == ".parquet":
         try:
             frame = tables.frame(path)

@@ -25,7 +25,7 @@ _HEAD = """\
 
 
 def template(table: Path, label: str, like: Path | None = None) -> str:
-    """Schema to fill, from the names of a table's columns or from a public table of the same columns.
+    """Template of a schema, from the names of a table's columns or from a public table with the same columns.
 
     Raises:
         UserError: a file is no table or lacks the label, or the public table is the private one.
@@ -49,7 +49,7 @@ def template(table: Path, label: str, like: Path | None = None) -> str:
 
 
 def read_schema(path: Path) -> dict[str, Any]:
-    """Fields ``classes`` and ``columns`` of a declaration, as a schema has them.
+    """Fields ``classes`` and ``columns`` of a declaration, from a schema.
 
     Raises:
         UserError: the file is missing, no YAML, has other keys, or a column has no declaration.
@@ -77,7 +77,7 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 
 def _as_text(column: Any) -> Any:
-    """A column whose values are text, as a table's are: YAML reads 1 and true as other types."""
+    """Column with text values, as in a table; YAML reads 1 and true as other types."""
     if not isinstance(column, dict) or not isinstance(column.get("values"), list):
         return column
     fill = {} if column.get("fill") is None else {"fill": str(column["fill"])}

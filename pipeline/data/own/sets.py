@@ -1,7 +1,7 @@
-"""A person's own files as an entry of the catalogue, and their examples.
+"""The user's own files as an entry of the catalogue, and their examples.
 
-Where the declaration has no test part of its own, its seed takes ``test`` examples for one: the first in its
-permutation, each part then in the order of the files.
+Without a test part of its own, a declaration's seed chooses ``test`` examples: the first in its permutation,
+each part then in the order of the files.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ from pipeline.params import (
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
-    """A declaration as an entry of the catalogue. Its files stand in ``source.json``, and not here."""
+    """Declaration as an entry of the catalogue. Its files are in ``source.json``, not here."""
     return Entry(
         key=name,
         title=f"own data {name!r}",
@@ -40,7 +40,7 @@ def entry(name: str, declaration: OwnFiles) -> Entry:
 
 
 def _features(declaration: OwnFiles) -> Features | None:
-    """Range of the features; None of images and texts."""
+    """Range of the features; None for images and texts."""
     if isinstance(declaration, OwnTable):
         return Features((-1.0, 1.0), True)
     if (network := declaration.public_network) is not None:
@@ -52,10 +52,10 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     """Training and test part of the declared files.
 
     Args:
-        name: the declaration's key.
-        declaration: of the files.
-        place: where they are.
-        root: the folder of params.yaml, where the file of a public network is.
+        name: key of the declaration.
+        declaration: declaration of the files.
+        place: path of the files.
+        root: folder of params.yaml, with the file of a public network.
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
@@ -79,7 +79,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
 
 
 def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
-    """The examples of one part of own files: 'train', 'test', or 'all' where they have no parts."""
+    """Examples of one part of own files: 'train', 'test', or 'all' without parts."""
     if isinstance(declaration, OwnImages):
         from pipeline.data.own import images
 
@@ -111,7 +111,7 @@ def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Ex
         raise UserError(
             f"{PARAMS}: own.{name}.test: {declaration.test}; allowed: less than the {count} examples"
         )
-    # raw PCG64 output, as in `pipeline.data.splits`: NumPy promises that stream for ever
+    # raw PCG64 output, as in `pipeline.data.splits`: NumPy guarantees this stream
     order = np.argsort(np.random.PCG64(declaration.seed).random_raw(count), kind="stable")
     chosen = {"train": np.sort(order[declaration.test :]), "test": np.sort(order[: declaration.test])}
     return {part: Examples(examples.inputs[which], examples.labels[which]) for part, which in chosen.items()}

@@ -1,4 +1,4 @@
-"""Tables, CSV or Parquet: a line for each example, and columns that become features as they are declared."""
+"""Tables, CSV or Parquet: a line for each example, and columns that become features by their declaration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
-FEW = 50  # values of a public column that is taken for a categorical one
+FEW = 50  # largest number of values of a public column that counts as categorical
 
 
 def read(path: Path, label: str, classes: Sequence[str], columns: Mapping[str, Column]) -> Examples:
-    """Features, float32 (N, D), and the numbers of the lines' classes.
+    """Features, float32 (N, D), and labels of the lines.
 
     Raises:
         UserError: the file is no table, lacks a column, or has a value that the declaration doesn't allow.
@@ -39,10 +39,10 @@ def read(path: Path, label: str, classes: Sequence[str], columns: Mapping[str, C
 
 
 def frame(path: Path) -> "DataFrame":
-    """All columns of a table; of a CSV file as text.
+    """All columns of a table; those of a CSV file as text.
 
     Raises:
-        UserError: the file is none, or too large.
+        UserError: the file is no table, or too large.
     """
     if path.suffix.lower() != ".parquet":
         return csv_frame(path)
@@ -62,7 +62,7 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
     """float32 (N, D) in [-1, 1]: numbers scaled from their ranges, and a 0 or a 1 for each category.
 
     Raises:
-        UserError: a column is missing, or a value is not as it is declared.
+        UserError: a column is missing, or a value is not as declared.
     """
     features = []
     for name, column in columns.items():
@@ -75,12 +75,12 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
 
 
 def labels(lines: "DataFrame", label: str | None) -> list[str]:
-    """Names of the lines' classes; none where there is no such column."""
+    """Names of the rows' classes; empty without such a column."""
     return [] if label is None or label not in lines.columns else _strings(lines[label]).tolist()
 
 
 def names(path: Path) -> list[str]:
-    """Names of a table's columns, read without its lines.
+    """Names of a table's columns, without reading its lines.
 
     Raises:
         UserError: the file is no table.
@@ -93,7 +93,7 @@ def names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator["ParquetFile"]:
-    """An open Parquet file; whatever pyarrow raises of it is one line."""
+    """Open a Parquet file; errors of pyarrow become one line."""
     import pyarrow
     from pyarrow import parquet
 
@@ -105,12 +105,12 @@ def _parquet(path: Path) -> Iterator["ParquetFile"]:
 
 
 def declared_by(path: Path, label: str) -> dict[str, Any]:
-    """Classes and columns as a public table has them: ranges of numbers, and values of up to 50 categories.
+    """Classes and columns of a public table: ranges of numbers, and values of up to 50 categories.
 
     Columns of other texts are left out. Private lines may lack values and have others than the public ones.
 
     Raises:
-        UserError: the file is no table, lacks the label, or a column of numbers has one value alone.
+        UserError: the file is no table, or lacks the label.
     """
     lines = frame(path)
     columns: dict[str, Any] = {}
@@ -142,14 +142,14 @@ def _strings(column: "Series") -> "Series":
 
 
 def _as_numbers(texts: "Series") -> np.ndarray:
-    """float64 (N,); NaN for what is no number."""
+    """float64 (N,) numbers; NaN for other texts."""
     import pandas
 
     return pandas.to_numeric(texts, errors="coerce").to_numpy(np.float64)
 
 
 def _first(where: "Series") -> int | None:
-    """Place of the first line that is true."""
+    """Index of the first line that is true."""
     places = np.flatnonzero(where.to_numpy())
     return int(places[0]) if len(places) else None
 

@@ -1,4 +1,4 @@
-"""A CSV file with a line of names, and a text and its class in every other line."""
+"""CSV file with a header line, and a text and its class in every other line."""
 
 import csv
 import warnings
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
-    """Texts, objects of type str (N,), and the numbers of their classes.
+    """Texts, objects of type str (N,), and their labels.
 
     Raises:
-        UserError: the file is none, lacks a column, or a row has no class or an unknown one.
+        UserError: the file is no CSV, lacks a column, or a row has no class or an unknown one.
     """
     texts, names = columns(path, text, label)
     numbers = {name: number for number, name in enumerate(classes)}
@@ -51,17 +51,17 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
 
     Args:
         path: the file.
-        rows: the most lines to read; None: all.
+        rows: largest number of lines to read; None: all.
 
     Raises:
-        UserError: the file is none, or not UTF-8.
+        UserError: the file is no CSV, or not UTF-8.
     """
-    import pandas  # only here: images would wait for it
+    import pandas  # here, because images don't need it
 
     try:
         _check_columns(path)
         with reading(path), warnings.catch_warnings():
-            # of rows that are longer than the first
+            # pandas warns about rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
             return pandas.read_csv(
                 path,
@@ -81,10 +81,10 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
 
 
 def columns(path: Path, *names: str) -> list[list[str]]:
-    """Values of the columns called ``names``, such as the texts and the names of their classes.
+    """Values of the columns ``names``, such as the texts and the names of their classes.
 
     Raises:
-        UserError: the file is none, lacks a column, or a row has nothing in one.
+        UserError: the file is no CSV, lacks a column, or a row has an empty value in one.
     """
     return values(path, csv_frame(path), *names)
 
@@ -93,7 +93,7 @@ def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
     """Values of the columns called ``names`` of a frame that was read from ``path``.
 
     Raises:
-        UserError: it lacks a column, or a row has nothing in one.
+        UserError: a column is missing, or a row has an empty value.
     """
     for name in names:
         if name not in rows.columns:

@@ -1,7 +1,7 @@
-"""Features of images by a public network: one of torchvision's, without its last linear layer.
+"""Features of images by a public network of torchvision, without its last linear layer.
 
-Each image's features are a function of that image alone. The network stays as its file has it, so that
-features are computed once, before training.
+Each image's features are a function of that image alone. The network is never trained, so features are
+computed once, before training.
 """
 
 import io
@@ -32,24 +32,24 @@ def width(architecture: str) -> int:
 
 
 def features(images: np.ndarray, network: PublicNetwork, root: Path) -> np.ndarray:
-    """Features, float32 (N, D), of images uint8 (N, C, H, W) by the network in its file.
+    """Features, float32 (N, D), of images uint8 (N, C, H, W) by the declared network.
 
     Args:
-        images: grey images have their channel three times; other sizes are scaled to the network's.
-        network: its declaration.
-        root: the folder of params.yaml.
+        images: grey images get three equal channels; other sizes are scaled to the network's.
+        network: declaration of the network.
+        root: folder of params.yaml.
 
     Raises:
-        UserError: the file is missing, is not the declared one, or holds another network.
+        UserError: the file of weights is missing, is not the declared one, or holds another network.
     """
     return computed(images, network, _declared_weights(network, root), root / network.weights)
 
 
 def _declared_weights(network: PublicNetwork, root: Path) -> bytes:
-    """Content of a network's file, once it is the declared one.
+    """Content of a network's file after comparing its digest.
 
     Raises:
-        UserError: it is missing, too large or another one.
+        UserError: the file is missing, too large or another one.
     """
     path = root / network.weights
     with reading(path, f"the weights of {network.architecture} belong there"):
@@ -69,7 +69,7 @@ def computed(images: np.ndarray, network: PublicNetwork, content: bytes, path: P
     """Features, float32 (N, D), by the weights in ``content``, read from ``path``.
 
     Raises:
-        UserError: they are another network's.
+        UserError: the weights are another network's.
     """
     net = _loaded(network.architecture, content, path)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (network.mean, network.std))
@@ -122,7 +122,7 @@ def _last_linear(net: nn.Module) -> tuple[str, nn.Linear]:
 
 @lru_cache(1)
 def _loaded(architecture: str, content: bytes, path: Path) -> nn.Module:
-    """The network with the weights of a file, without its last linear layer."""
+    """Network with the weights of a file, without its last linear layer."""
     net = _untrained(architecture)
     name, _ = _last_linear(net)
     tensors = _tensors(content, path)
@@ -137,7 +137,7 @@ def _loaded(architecture: str, content: bytes, path: Path) -> nn.Module:
 
 
 def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
-    """Tensors by name, of a safetensors file or a state dict that `torch.save` wrote."""
+    """Tensors by name, of a safetensors file or a state dict of `torch.save`."""
     try:
         if path.suffix == ".safetensors":
             return dict(safetensors.torch.load(content))

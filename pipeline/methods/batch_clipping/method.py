@@ -1,11 +1,11 @@
 """General Batch Clipping with layerwise clipping (Nguyen et al. 2023, Eq. 6 and sections 3.2 and 3.3).
 
-A batch of m examples is cut into k = m / s mini-sets. Each mini-set gives one gradient, whose layers are
-clipped each to its own C_h; the k clipped gradients are summed, N(0, (2 C_h sigma)^2) is added, and the sum
-is divided by k. s = m is Batch Clipping (BC, Eq. 3), s = 1 is Individual Clipping (IC, Eq. 2): DP-SGD.
+A batch of m examples is divided into k = m / s mini-sets. Each mini-set gives one gradient, whose layers are
+clipped to C_h each; the k clipped gradients are summed, N(0, (2 C_h sigma)^2) is added, and the sum is
+divided by k. s = m is Batch Clipping (BC, Eq. 3), s = 1 is Individual Clipping (IC, Eq. 2): DP-SGD.
 
-Because a mini-set's gradient depends on its own examples alone, batch norm may take its statistics from them.
-What else is looked at is public: C_h from D_pub at the start of each epoch, and batch norm at test.
+A mini-set's gradient depends on its own examples alone, so batch norm may use their statistics. All other
+inputs are public: C_h from D_pub at the start of each epoch, and batch norm at test.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.augment import Transforms
-from pipeline.methods.base import State, Task, each, over_replicas
+from pipeline.methods.base import State, Task, over_replicas, per_replica
 from pipeline.methods.batch_clipping import mini_sets
 from pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from pipeline.methods.private_steps import PrivateSteps
@@ -37,13 +37,13 @@ KINDS: dict[type[nn.Module], str] = {
 
 
 class BatchClipping(PrivateSteps):
-    """GBC over R replicas that share everything but noise, clipping constant and step size."""
+    """GBC over R replicas that share all settings but noise, clipping constant and step size."""
 
     settings: tuple[BatchClippingSettings, ...]
     first: BatchClippingSettings
 
     def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch_norm = normalization == "batch_bn"
         self.running = RUNNING in self.broken
@@ -52,25 +52,25 @@ class BatchClipping(PrivateSteps):
         self.views = Transforms(task.public, self.first.side)
         self.layers = layer_names(task.net, self.names)
         self.averaging = task.numbers(setting.averaging for setting in settings)
-        # whether mini-sets are examples that can be taken the fast way, which knows no batch of one's own
+        # whether mini-sets are single examples without batch norm, for which there is a fast way
         self.single = self.first.set_size == 1 and not self.batch_norm
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:
-        """D_pub as the network sees it at test, and its labels."""
+        """Network inputs of D_pub at test, and its labels."""
         return self.views.plain(self.task.public), self.task.public_labels
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Of mini-sets of one example as in DP-SGD; of others by their own mean gradients."""
+        """Clipper of single examples as in DP-SGD, or of mini-sets by their mean gradients."""
         return self.of_examples if self.single else partial(self._of_mini_sets, self.resets)
 
     @cached_property
     def resets(self) -> bool:
-        """Whether the network's state is renewed before each mini-set.
+        """Return whether the network's state is renewed before each mini-set.
 
         Raises:
-            UserError: it keeps something of a mini-set all the same.
+            UserError: the network keeps state of a mini-set nevertheless.
         """
         if not self.first.private or self.single:
             return False
@@ -78,7 +78,7 @@ class BatchClipping(PrivateSteps):
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
-        """The reason why mini-sets don't meet; only trials show that none sees by how much it is padded."""
+        """Reason why mini-sets don't mix; only trials show that padding of a set has no effect."""
         if self.single or self.mechanism is None or self.broken:
             return super().isolation
         if self.first.add_or_remove:
@@ -87,17 +87,17 @@ class BatchClipping(PrivateSteps):
 
     @property
     def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
-        """As of single examples."""
+        """Statements as for single examples; none for mini-sets."""
         return super().unproven if self.single else ()
 
     def init(self) -> State:
-        """Initial parameters, and running averages where there are any."""
+        """Initial parameters, and running averages if the method keeps some."""
         if self.first.private and not self.single:
-            # the examples of a set may see each other; but sets whose size is random are padded to the
-            # longest, and a network that mixes by itself would see by how much
+            # examples of a set may mix; but sets of random size are padded to the longest, and a network that
+            # mixes examples would depend on the padding
             if self.first.add_or_remove:
                 Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
-            _ = self.resets  # which refuses some networks
+            _ = self.resets  # raises for some networks
         parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
         return {
@@ -106,26 +106,26 @@ class BatchClipping(PrivateSteps):
         }
 
     def sample(self, step: int) -> Sample:
-        """The mini-sets of a step; those of one example as a sample of examples."""
+        """Mini-sets of a step; sets of one example as a sample of examples."""
         sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One round of every replica; metrics are of its private batch, and of D_pub."""
+        """Make one step of every replica; metrics are of its private batch, and of D_pub."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
         bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
         sums, statistics, metrics = self.sums(state, self.sample(step), bounds, step)
         sums = self.released(sums, bounds, step)
-        # a public constant: how many mini-sets a Poisson sample really made is private
+        # a public constant, because the true number of mini-sets of a Poisson sample is private
         count = self.first.sets
         parameters = {
-            name: value - each(value, rates) * sums[name] / count
+            name: value - per_replica(value, rates) * sums[name] / count
             for name, value in state["parameters"].items()
         }
         running = {
-            name: value + each(value, self.averaging) * (statistics[name] - value)
+            name: value + per_replica(value, self.averaging) * (statistics[name] - value)
             for name, value in state["running"].items()
         }
         state = {**state, "parameters": parameters, "running": running}
@@ -135,11 +135,11 @@ class BatchClipping(PrivateSteps):
         return state, metrics
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The parameters, and the statistics of batch norm: D_pub's, or the running averages."""
+        """Parameters and statistics of batch norm: those of D_pub, or the running averages."""
         return model if self.running else self._with_statistics(model)
 
     def test_inputs(self, stored: Tensor) -> Tensor:
-        """Images as they are, without augmentation, scaled by public statistics."""
+        """Images without augmentation, scaled by public statistics."""
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
@@ -147,16 +147,17 @@ class BatchClipping(PrivateSteps):
         return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """As of any method; of Poisson mini-sets by the place in a set before the set.
+        """Uniform numbers for the augmentation; for Poisson mini-sets ordered by the position in a set first.
 
-        How long the longest set is depends on which replicas are trained together.
+        The length of the longest set depends on the replicas that are trained together, and must not change
+        the numbers.
         """
         if not self.first.add_or_remove or self.single:
             return super().augmentation(chosen, step)
         return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
-        """Not inside a shuffled order: a resumed run draws a new one, and would take examples twice."""
+        """Return False inside a shuffled order: a resumed run draws a new one, and would repeat examples."""
         if self.first.sampling != "shuffled":
             return super().resumable(steps_done)
         return steps_done % (self.examples // self.first.batch) == 0
@@ -167,7 +168,9 @@ class BatchClipping(PrivateSteps):
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
         batch = self.clipped_sums(state["parameters"], sample, bounds, step)
         count = batch.mask.sum(1).clamp_min(1)
-        statistics = {name: batch.sums[name] / each(batch.sums[name], count) for name in state["running"]}
+        statistics = {
+            name: batch.sums[name] / per_replica(batch.sums[name], count) for name in state["running"]
+        }
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
     def new_bounds(self, state: State, step: int) -> State:
@@ -187,9 +190,9 @@ class BatchClipping(PrivateSteps):
     def public_norms(self, state: State) -> Tensor:
         """(R, T) e_h: the norm of each tensor's gradient, averaged over the examples of D_pub."""
         execution = self.task.execution
-        # batch norm's statistics, which are held fixed here, come behind the parameters
+        # the fixed statistics of batch norm come after the parameters
         tensors = self._with_statistics(state["parameters"])
-        # made before `over_replicas`: networks are not tried under `vmap`
+        # made outside `over_replicas`, because networks are not tried under `vmap`
         replica_norms = partial(self._norms, self.of_examples)
         pieces = (values.split(execution.examples_at_once(self.task.replicas)) for values in self.public)
         norms = [
@@ -201,7 +204,7 @@ class BatchClipping(PrivateSteps):
     @staticmethod
     def _norms(clipper: Clipper, inputs: Tensor, labels: Tensor, tensors: Tensors) -> Tensor:
         """(P, T) unclipped norms of each tensor of one replica's gradients of P examples."""
-        # each tensor a part of its own
+        # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
         separate = Bounds(ones.diag(), ones, ones)
         return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
@@ -210,11 +213,11 @@ class BatchClipping(PrivateSteps):
         return self.first.epoch_at(step, self.steps)
 
     def _with_statistics(self, parameters: Tensors) -> Tensors:
-        """The parameters, and the statistics that batch norm has on D_pub with them."""
+        """Parameters and their statistics of batch norm on D_pub."""
         if not self.batch_norm:
             return parameters
         measure = partial(measured, self.task.net)
-        # one replica at a time: D_pub is large, and can't be divided
+        # one replica at a time, because D_pub is large and can't be divided
         sequential = replace(self.task.execution, replicas_at_once=1)
         return {**parameters, **over_replicas(measure, sequential, shared=1)(parameters, self.public[0])}
 
@@ -227,13 +230,13 @@ class BatchClipping(PrivateSteps):
         mask: Tensor,
         bounds: Bounds,
     ) -> ClippedSum:
-        """Clipped sum over K mini-sets of one replica, and beside it the sums of their statistics.
+        """Clipped sum over K mini-sets of one replica, with the sums of their statistics.
 
         Inputs are (K, S, ...), labels and mask (K, S).
         """
         execution = self.task.execution
         gradient = partial(mini_sets.gradient, self.task.net, execution, resets)
-        # `over_replicas` takes the mini-sets of a replica one by one or together, as it does replicas
+        # `over_replicas` also maps over the mini-sets of a replica, one by one or together
         set_gradients = over_replicas(gradient, execution, shared=1)(inputs, labels, mask, parameters)
         present = (mask.sum(1) > 0).float()
         clipped_sets = clipped(set_gradients.values, set_gradients.loss, present, bounds)
@@ -244,11 +247,11 @@ class BatchClipping(PrivateSteps):
 
 
 def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
-    """Bounds (R, ...) of trained tensors, each a layer of its own (sections 3.2 and 3.3).
+    """Bounds (R, ...) of trained tensors, each a separate layer (sections 3.2 and 3.3).
 
     Args:
-        clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to
-            C e_h / max e; None clips it to e_h (Zhang et al.).
+        clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to C e_h /
+            max e; None: layers are clipped to e_h (Zhang et al.).
         norms: (R, T) e_h, of public examples alone, so that the bounds are public.
     """
     limits = norms
@@ -259,7 +262,7 @@ def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
 
 
 def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:
-    """Names of ``tensors`` behind the kind of their module, such as 'conv/0.weight'."""
+    """Names of ``tensors`` with the kind of their module, such as 'conv/0.weight'."""
     modules = dict(net.named_modules())
     owners = [name.rpartition(".")[0] for name in tensors]
     kinds = [

@@ -1,4 +1,4 @@
-"""The mini-sets of a batch: who is in which, and the gradient of one (Nguyen et al. 2023, Eqs. 6 and 7)."""
+"""Mini-sets of a batch, and the gradient of a mini-set (Nguyen et al. 2023, Eqs. 6 and 7)."""
 
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -19,11 +19,10 @@ from pipeline.privacy.randomness import Streams
 
 
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
-    """The mini-sets of a step, fresh ones each time: (R, K, S).
+    """Mini-sets (R, K, S) of a step, drawn anew each time.
 
-    A Poisson sample, or an allocated batch, has no fixed size: each of its examples goes into one of the k
-    sets by chance, so that one example more changes one set only. With s = 1 every example is a set of its
-    own.
+    A Poisson sample or an allocated batch has no fixed size: each of its examples goes into a random one of
+    the k sets, so that an added example changes one set only. With s = 1 every example is a set.
     """
     batch, size = settings.batch, settings.set_size
     if settings.add_or_remove:
@@ -38,7 +37,7 @@ def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int,
 
 
 def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
-    """Samples divided into ``count`` sets by chance, padded to the longest set."""
+    """Samples divided into ``count`` random sets, padded to the longest set."""
     largest = max(1, max(len(sample) for sample in samples))
     uniforms = streams.uniform_values(step, largest, "mini-sets")
     sets = [
@@ -51,7 +50,7 @@ def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) 
     mask = torch.zeros(index.shape)
     for row, replica_sets in enumerate(sets):
         for number, members in enumerate(replica_sets):
-            # padded with one of its own, so that nothing of a set depends on another
+            # padded with an example of the set, so that no set depends on another
             index[row, number] = members[0] if len(members) else 0
             index[row, number, : len(members)] = members
             mask[row, number, : len(members)] = 1
@@ -59,7 +58,7 @@ def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) 
 
 
 class Gradient(NamedTuple):
-    """What one mini-set gives to the step, before it is clipped."""
+    """Gradient, loss and statistics of one mini-set, before clipping."""
 
     values: Tensors  # g(w; S), the shapes of the parameters
     loss: Tensor  # () mean over its examples
@@ -75,10 +74,10 @@ def gradient(
     mask: Tensor,
     parameters: Tensors,
 ) -> Gradient:
-    """g(w; S) of one mini-set by its own batch statistics: a function of w and of its examples alone.
+    """Gradient g(w; S) of one mini-set with its own batch statistics.
 
-    ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples whose mask is 0 have no part in it.
-    ``resets``: the network's state is as new, and nothing else sees it.
+    ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples with mask 0 have no effect. If ``resets``,
+    the network's state is renewed first, and the changed state is discarded.
     """
 
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:

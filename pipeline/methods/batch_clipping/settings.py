@@ -1,4 +1,4 @@
-"""What batch clipping can be told."""
+"""Settings of batch clipping."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -27,7 +27,7 @@ class BatchClippingSettings(EpochSettings):
     trained_by: ClassVar[str] = "method.BatchClipping"
     version: ClassVar[int] = 1
     scales_inputs: ClassVar[bool] = True
-    # `batch_bn` takes a mini-set's own statistics, and at test what `statistics` says
+    # `batch_bn` uses a mini-set's own statistics, and at test those of `statistics`
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
@@ -42,9 +42,9 @@ class BatchClippingSettings(EpochSettings):
     }
 
     rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
-    # What is clipped to what (sections 3.2 and 3.3). 'full': the whole gradient to C. 'adaptive': each
-    # trained tensor, a layer, to C e_h / max e; e_h is the mean norm of its gradients over D_pub's examples.
-    # 'zhang': each layer to e_h, whatever C. 'none': plain SGD.
+    # Clipped part and bound (sections 3.2 and 3.3). 'full': the whole gradient to C. 'adaptive': each trained
+    # tensor, a layer, to C e_h / max e; e_h is the mean norm of its gradients over D_pub's examples. 'zhang':
+    # each layer to e_h, for any C. 'none': plain SGD.
     clipping: Literal["none", "full", "adaptive", "zhang"]
     clip: Positive = 0.095  # C, the master clipping constant
     clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of C, an epoch
@@ -64,33 +64,33 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def attack(self) -> Attack:
-        """Of one example that turns a clipped mean around, or whose own vector is there or not.
+        """'canaries' for single examples with Poisson or allocated batches, else 'crowd'.
 
-        Batches of single examples, each drawn by itself, are accounted for neighbours that add or remove one,
-        by which a sum moves half as far as by turning one around.
+        The former are accounted for neighbours that add or remove one example, which moves a sum half as far
+        as turning one clipped vector around.
         """
         return "canaries" if self.add_or_remove and self.mini_set == 1 else "crowd"
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """Also mini-sets no larger than the batch; sampling without coins draws it whole, as 'fixed' does."""
+        """Same mechanism over short batches and mini-sets; order-based sampling becomes 'fixed'."""
         changes: dict[str, Any] = {} if self.add_or_remove else {"sampling": "fixed"}
         if self.mini_set is not None:
             changes["mini_set"] = min(self.mini_set, batch)
         return super().shortened(batch, steps).changed(changes)
 
     def for_audit(self, images: bool) -> Self:
-        """These settings without augmentation and norms; of canaries also as they are, without statistics."""
+        """Settings without augmentation and norms; for canaries also without cropping."""
         plain: dict[str, Any] = {"augment": "none", "note_norms": False}
         return self.changed({**plain, **({} if images else {"side": None, "statistics": "public"})})
 
     @property
     def layerwise(self) -> bool:
-        """Whether each layer is clipped and noised on its own."""
+        """Return whether each layer is clipped and noised separately."""
         return self.clipping in ("adaptive", "zhang")
 
     @property
     def uses_network(self) -> bool:
-        """Whether the number of layers enters the spending."""
+        """Return whether the spending depends on the number of layers."""
         return self.private and self.layerwise
 
     @property
@@ -99,7 +99,7 @@ class BatchClippingSettings(EpochSettings):
         return sensitivity(relation_of(self.drawn), shared=self.set_size > 1)
 
     def parts(self, sizes: Sizes) -> int:
-        """L of the guarantee: 1, or the number of layers."""
+        """Number of parts L of the guarantee: 1, or the number of layers."""
         if not self.layerwise:
             return 1
         assert sizes.network is not None, "measured where the settings use it"
@@ -122,22 +122,22 @@ class BatchClippingSettings(EpochSettings):
         return self.delta, "clt"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Running averages of the mini-sets' statistics, which leave without noise."""
+        """Statement about running averages of the mini-sets' statistics, which leave without noise."""
         return (RUNNING,) if normalization == "batch_bn" and self.statistics == "running" else ()
 
     @property
     def private(self) -> bool:
-        """Whether gradients are clipped and noised."""
+        """Return whether gradients are clipped and noised."""
         return self.clipping != "none" and self.sigma > 0
 
     @property
     def set_size(self) -> int:
-        """s: examples of a mini-set."""
+        """Number s of examples of a mini-set."""
         return self.mini_set or self.batch
 
     @property
     def sets(self) -> int:
-        """k: mini-sets of a batch."""
+        """Number k of mini-sets of a batch."""
         return self.batch // self.set_size
 
     def rate_at(self, step: int, steps: int) -> float:
@@ -145,7 +145,7 @@ class BatchClippingSettings(EpochSettings):
         return super().rate_at(step, steps) * self.rate_decay ** self.epoch_at(step, steps)
 
     def clip_at(self, step: int, steps: int) -> float:
-        """C of one of ``steps`` steps."""
+        """Clipping constant C of one of ``steps`` steps."""
         return self.clip * self.clip_decay ** self.epoch_at(step, steps)
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:
@@ -153,11 +153,11 @@ class BatchClippingSettings(EpochSettings):
         return stored if self.side is None else (stored[0], self.side, self.side)
 
     def needs_public(self, normalization: str) -> bool:
-        """Always: they give the scale of the inputs."""
+        """Return True: public examples set the scale of the inputs."""
         return True
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.batch % self.set_size:
             return (
                 f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
@@ -177,7 +177,7 @@ class BatchClippingSettings(EpochSettings):
         return super().problem(circumstances)
 
     def _public_problem(self, circumstances: Circumstances) -> str | None:
-        """Gradients of public examples say something of private ones only where labels mean the same."""
+        """Reason why the public examples don't fit: their labels must mean the same as the private ones'."""
         data = circumstances.data
         if not circumstances.one_set:
             return (

@@ -1,11 +1,11 @@
-"""Gradients of convolutions through the batch norm of a joint batch, without a backward pass an example.
+"""Per-example gradients of convolutions through a joint batch norm without backward passes.
 
-In a joint batch of J every example's loss has a gradient at the outputs of all J. To take it back through the
-convolutions (reverse mode) is an ordinary backward pass of J images, for every example. In forward mode there
-is less to do: a weight of a kernel changes one channel alone, by the pixels that it is multiplied with, and
-pooling leaves few places. So the Jacobian of the outputs with respect to the parameters is written out, once,
-and the gradients of all examples are products of matrices with it. LeNet-5's step with 256 examples takes a
-quarter of the time.
+In a joint batch of J images, every example's loss has a gradient at the outputs of all J. In reverse mode,
+taking it back through the convolutions is a backward pass of J images for every example. Forward mode needs
+less work: a kernel's weight changes one channel alone, through the pixels that it multiplies, and pooling
+leaves few places. So the Jacobian of the outputs with respect to the parameters is computed once, and the
+gradients of all examples are matrix products with it. A step of LeNet-5 with 256 examples takes a quarter of
+the time.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from pipeline.privacy.layer_gradients import is_supported, windows
 
 
 class Block(NamedTuple):
-    """A convolution, its batch norm, ReLU and pooling for the maximum; the names of the first two."""
+    """Convolution, batch norm, ReLU and max pooling; with the names of the first two."""
 
     conv_name: str
     conv: nn.Conv2d
@@ -32,15 +32,15 @@ class Block(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """Those of its parameters, in the network."""
+        """Names of its parameters in the network."""
         layers: dict[str, nn.Module] = {self.conv_name: self.conv, self.norm_name: self.norm}
         return {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters()}
 
 
 def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
-    """The blocks that ``net`` begins with, and the rest of it.
+    """Blocks at the start of ``net``, and the rest of it.
 
-    None, and all of it, where it begins otherwise, holds a block's parameter fixed, shares parameters, or is
+    There are none if it begins with other layers, has frozen parameters in a block, shares parameters, or is
     no sequence.
     """
     blocks: list[Block] = []
@@ -66,15 +66,15 @@ def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
 class LinearizedBlocks:
     """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and their Jacobian.
 
-    A Jacobian is (C, N, J, Q): of a channel, with respect to N parameters, for every image at Q = H W places.
+    A Jacobian (C, N, J, Q) is of a channel, with respect to N parameters, for every image at Q = H W places.
     """
 
     def __init__(self, blocks: list[Block], tensors: Tensors, inputs: Tensor, present: Tensor):
-        """Of ``inputs`` (J, ...) those with ``present`` (J,) 1 are there; the others leave no trace."""
+        """Examples of ``inputs`` (J, ...) with ``present`` (J,) 0 have no effect."""
         self.blocks = blocks
         self.outputs = inputs
-        # With respect to each block. Of the last one the N are a channel's own parameters: the weights of its
-        # kernel, its gain and its shift. Of the others they are all of the block's, channel by channel
+        # By block. For the last block the N are a channel's own parameters: the weights of its kernel, its
+        # gain and its shift. For the others they are all parameters of the block, channel by channel
         self.jacobians: list[Tensor] = []
         for block in blocks:
             entering = self.outputs
@@ -94,7 +94,7 @@ class LinearizedBlocks:
             self.jacobians.append(torch.cat(own, 1))
 
     def gradients(self, at_outputs: Tensor) -> Tensors:
-        """(P, ...) of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
+        """(P, ...) gradients of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
         left = at_outputs.flatten(3).permute(2, 0, 1, 3).flatten(2)  # (C, P, J Q)
         gradients: Tensors = {}
         for block, jacobian in zip(self.blocks, self.jacobians, strict=True):
@@ -105,39 +105,42 @@ class LinearizedBlocks:
                 by_channel = products.sum(0).unflatten(1, (block.conv.out_channels, -1))
             weights, gain, shift = by_channel.tensor_split((-2, -1), dim=2)
             gradients[f"{block.conv_name}.weight"] = weights.unflatten(2, block.conv.weight.shape[1:])
-            if block.conv.bias is not None:  # batch norm takes it away again
+            if block.conv.bias is not None:  # batch norm removes it
                 gradients[f"{block.conv_name}.bias"] = torch.zeros_like(shift[..., 0])
             gradients |= {f"{block.norm_name}.weight": gain[..., 0], f"{block.norm_name}.bias": shift[..., 0]}
         return gradients
 
 
 class _BehindConvolution(NamedTuple):
-    """Batch norm, ReLU and pooling of a block, as they are linear around the present values."""
+    """Linearization of a block's batch norm, ReLU and pooling around the present values."""
 
     conv: nn.Conv2d
     normalized: Tensor  # (C, J, H, W), before gain and shift
-    weights: Tensor  # (J,) of one place of each image in a mean over all; 0 of images that aren't there
-    places: Tensor  # (C, J, Q) that pooling takes, of the P = H W
-    active: Tensor  # (C, J, Q) 1 where ReLU lets through what was taken
-    scale: Tensor  # (C,) that batch norm multiplies by
+    weights: Tensor  # (J,) weight of one place of each image in the mean over all; 0 for absent images
+    places: Tensor  # (C, J, Q) places chosen by pooling, of the P = H W
+    active: Tensor  # (C, J, Q) 1 where ReLU is active at a chosen place
+    scale: Tensor  # (C,) factors of batch norm
 
     def norm_jacobian(self) -> Tensor:
-        """(C, 2, J, Q) with respect to a channel's gain and shift."""
+        """(C, 2, J, Q) Jacobian with respect to a channel's gain and shift."""
         return torch.stack([self.active * self._taken(), self.active], 1)
 
     def kernel_jacobian(self, inputs: Tensor) -> Tensor:
-        """(C, K, J, Q) with respect to a channel's kernel of K weights, which sees ``inputs`` (J, I, ...)."""
+        """(C, K, J, Q) Jacobian with respect to a channel's K weights, for ``inputs`` (J, I, ...)."""
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
         mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)
         along = torch.einsum("cjp,kjp->ck", self._weighted().flatten(2), pixels)
         return self._changed(pixels.expand(len(self.places), -1, -1, -1), mean, along)
 
     def pushed(self, tangents: Tensor, kernel: Tensor) -> Tensor:
-        """(C, N, J, Q): the change where ``kernel`` (C, I, ...) sees ``tangents`` (N, J, I, H, W) more."""
+        """(C, N, J, Q) tangents of the outputs for ``tangents`` (N, J, I, H, W) of the inputs.
+
+        ``kernel`` is (C, I, ...).
+        """
         stride, padding = self.conv.stride, self.conv.padding
         flat = F.conv2d(tangents.flatten(0, 1), kernel, None, stride, padding).flatten(2)
         change = flat.unflatten(0, tangents.shape[:2]).permute(2, 0, 1, 3)
-        # what each pixel adds to a mean over all places: then no pass over the places is needed
+        # contribution of each pixel to a mean over all places, which saves a pass over the places
         maps = torch.stack([self.weights[:, None, None].expand_as(self.normalized), self._weighted()])
         pixels = conv2d_input(
             (maps.shape[0] * maps.shape[2], kernel.shape[:2].numel(), *tangents.shape[3:]),
@@ -157,7 +160,8 @@ class _BehindConvolution(NamedTuple):
     def _changed(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
         """(C, N, J, Q): the outputs' change if the convolution's outputs change by ``change`` (C, N, J, P).
 
-        ``mean`` and ``along`` (C, N) are the means of the change and of its product with what is normalized.
+        ``mean`` and ``along`` (C, N) are the means of the change and of its product with the normalized
+        values.
         """
         taken = change.gather(3, self.places[:, None].expand(-1, change.shape[1], -1, -1))
         centered = taken.sub_(mean[..., None, None])
@@ -168,7 +172,7 @@ class _BehindConvolution(NamedTuple):
 def _forward(
     block: Block, tensors: Tensors, inputs: Tensor, present: Tensor
 ) -> tuple[Tensor, _BehindConvolution]:
-    """A block's outputs (J, C, H, W) for ``inputs`` (J, ...), and what is behind its convolution."""
+    """Outputs (J, C, H, W) of a block for ``inputs`` (J, ...), and its linearization."""
     conv, norm, pool = block.conv, block.norm, block.pool
     gain, shift = (tensors[f"{block.norm_name}.{key}"][:, None, None] for key in ("weight", "bias"))
     kernel, bias = tensors[f"{block.conv_name}.weight"], tensors.get(f"{block.conv_name}.bias")

@@ -1,8 +1,8 @@
 """DP-SGD (Abadi et al. 2016), with the normalisation layers of Davody et al. 2020.
 
 Each step takes a Poisson sample of expected size B from the N training examples, clips every example's
-gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends by SGD, or by Adam. What an example's
-gradient is, where batch norm is in the network, is said in `pipeline.methods.dpsgd.statistics`.
+gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends by SGD, or by Adam.
+`pipeline.methods.dpsgd.statistics` defines an example's gradient in networks with batch norm.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,17 @@ from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 
 
 class Dpsgd(PrivateSteps):
-    """DP-SGD over R replicas that share batch size, steps and whether they are private."""
+    """DP-SGD over R replicas that share batch size, steps and privacy or its absence."""
 
     settings: tuple[DpsgdSettings, ...]
     first: DpsgdSettings
 
     def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch = self.first.batch
         self.statistics = STATISTICS[normalization](task, self.first)
-        # of each tensor inside the clipped vector
+        # weights of the tensors in the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
@@ -39,25 +39,25 @@ class Dpsgd(PrivateSteps):
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """By the normalisation's statistics; of a training that is not private nothing is clipped."""
+        """Clipper for the normalisation's statistics; without privacy nothing is clipped."""
         return self.of_examples if self.first.private else self._unclipped
 
     @cached_property
     def of_examples(self) -> Clipper:
-        """Clipped sums of examples' gradients, as the normalisation's statistics say what these are."""
+        """Clipper of single examples' gradients for the normalisation's statistics."""
         return self.statistics.clipper()
 
     @property
     def factory(self) -> ClipperFactory:
-        """As the normalisation's statistics have it."""
+        """Factory of clippers for the normalisation's statistics."""
         return self.statistics.factory
 
     def init(self) -> State:
-        """Initial parameters and the optimiser's state."""
+        """Initial parameters and the optimizer's state."""
         return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One step of every replica; metrics are of its private sample."""
+        """Make one step of every replica; metrics are of its private sample."""
         parameters = state["parameters"]
         tensors = self.network(parameters, 0) if self.first.private else parameters
         bounds = self.bounds(self.clips)
@@ -68,7 +68,7 @@ class Dpsgd(PrivateSteps):
             sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(
                 parameters, released
             )
-        # by the expected batch size: how many there really were is private
+        # by the expected batch size, because the true one is private
         gradients = {name: value / self.batch for name, value in sums.items()}
         rates = self.rates(step)
         shrunk = decayed(parameters, rates, [setting.weight_decay for setting in self.settings])
@@ -76,20 +76,20 @@ class Dpsgd(PrivateSteps):
         return next_state, batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The parameters and the statistics that normalise with them."""
+        """Parameters and their normalisation statistics."""
         return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) by the test protocol of the network's normalisation."""
+        """(B, K) outputs by the test protocol of the network's normalisation."""
         return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:
-        """(R, ...) the parameters and the statistics as one part, clipped to ``limits`` (R,)."""
+        """Bounds (R, ...) of parameters and statistics as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.weights))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
 
     def pass_size(self, sample: Sample) -> int:
-        """All of a sample where its examples share statistics."""
+        """Number of examples in one forward pass: the whole sample if its examples share statistics."""
         return super().pass_size(sample) if self.statistics.divisible else sample.chosen.shape[1]
 
     def _unclipped(

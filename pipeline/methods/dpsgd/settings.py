@@ -1,4 +1,4 @@
-"""What DP-SGD can be told."""
+"""Settings of DP-SGD."""
 
 import math
 from typing import Any, ClassVar, Literal, Self
@@ -39,13 +39,13 @@ class DpsgdSettings(EpochSettings):
     }
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
-    optimizer: Literal["sgd", "adam"] = "sgd"  # what becomes of a noisy gradient spends nothing
+    optimizer: Literal["sgd", "adam"] = "sgd"  # post-processing of noisy gradients costs no privacy
     momentum: Share = 0.0  # sgd only
-    weight_decay: NotNegative = omitted(0.0)  # apart from the gradient, as of AdamW
+    weight_decay: NotNegative = omitted(0.0)  # decoupled from the gradient, as in AdamW
     # factor of an example's loss before clipping, by its class; declared, not counted in the private data
     class_weights: tuple[Positive, ...] = omitted(())
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
-    # The target the noise is calibrated to by `accountant`; `.inf` trains without clipping and noise.
+    # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon
     delta: Delta = 1e-5
     accountant: Literal["rdp", "pld"] = "rdp"
@@ -59,11 +59,11 @@ class DpsgdSettings(EpochSettings):
 
     @property
     def private(self) -> bool:
-        """Gradients are clipped and noised."""
+        """Return whether gradients are clipped and noised."""
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:
-        """These settings without class weights; with plain SGD where the row's own network trains."""
+        """Settings without class weights; with plain SGD if the row's own network trains."""
         plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0} if images else {}
         return self.changed({"class_weights": (), "nominal_examples": None, **plain})
 
@@ -73,7 +73,7 @@ class DpsgdSettings(EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from pipeline.privacy.accounting import noise_for  # whose import takes seconds
+        from pipeline.privacy.accounting import noise_for  # its import takes seconds
         from pipeline.privacy.calibration import least_noise
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
@@ -83,24 +83,24 @@ class DpsgdSettings(EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the target, and the accountant that the noise is calibrated by."""
+        """Delta of the target, and the accountant that calibrates the noise."""
         return self.delta, self.accountant
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Statistics of a joint batch, by which examples meet (Davody et al., Algorithm 1)."""
+        """Statement about statistics of a joint batch, which mix examples (Davody et al., Algorithm 1)."""
         return (JOINT,) if normalization == "batch_bn" else ()
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
-        """By Algorithm 1 of Davody et al. an example takes its whole batch and the public images with it."""
+        """Passes of a step; in Davody's Algorithm 1 the batch and the public images for each example."""
         joint = self.private and circumstances.normalization == "batch_bn"
         return self.batch * (self.batch + circumstances.public if joint else 1)
 
     def needs_public(self, normalization: str) -> bool:
-        """Where batch norm's statistics are theirs, or theirs too."""
+        """Return whether the statistics of batch norm use public examples."""
         return normalization in ("public_bn", "batch_bn")
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if problem := momentum_problem(self.optimizer, self.momentum):
             return problem
         if problem := allocation_problem(self, circumstances):

@@ -1,6 +1,6 @@
-"""Where batch norm's statistics come from, and so whose gradient an example's gradient is.
+"""Sources of batch norm's statistics, and the per-example gradient for each source.
 
-Each class here is one answer; all functions take and return one replica's tensors, and vmap adds replicas.
+Each class is one source; all functions take and return one replica's tensors, and vmap adds replicas.
 """
 
 from collections import Counter
@@ -27,33 +27,34 @@ from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, cli
 from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
 from pipeline.privacy.layers import trained_layers, watch_layers
 
-# Examples whose gradients through a joint batch are taken at once: fewer don't keep a processor busy
+# Smallest number of examples whose gradients through a joint batch are computed together: fewer leave a CPU
+# idle
 FEWEST_AT_ONCE = 4
-# and where convolutions are linearized, whose Jacobian is read once for all of these
+# the same with linearized convolutions, whose Jacobian is read once for all of these
 FEWEST_BEHIND_BLOCKS = 128
 
 
 class NoStatistics:
-    """No batch norm: examples don't see each other. The base of the others."""
+    """No batch norm: examples don't mix. Base class of the others."""
 
     # whether a sample may be computed in pieces
     divisible = True
 
     def __init__(self, task: Task, settings: DpsgdSettings):
-        """Keep what a function of parameters and examples needs besides them."""
+        """Store the arguments of the functions besides parameters and examples."""
         self.net: nn.Module = task.net
         self.execution = task.execution
         self.examples_at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
-        # statistics that are part of the released vector, and their weight inside the clipped one
+        # statistics in the released vector, and their weights in the clipped vector
         self.weights = self._weights(settings)
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
         return {}
 
     def input_statistics(self, parameters: Tensors) -> Tensors:
-        """Statistics that enter an example's loss as inputs of their own, by name."""
+        """Statistics that are separate inputs of an example's loss, by name."""
         return {}
 
     def clipper(self) -> Clipper:
@@ -62,14 +63,14 @@ class NoStatistics:
 
     @cached_property
     def factory(self) -> ClipperFactory:
-        """The way by which they are computed where examples don't see each other."""
+        """Factory of clippers for examples that don't mix."""
         execution = self.execution
         return clipper_factory(
             self.net, self.example, reference=execution.reference, single_replica=execution.single_replica
         )
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
-        """The gradient of the parameters from everything that was released."""
+        """Gradient of the parameters from the released tensors."""
         return {name: released[name] for name in parameters}
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -78,17 +79,16 @@ class NoStatistics:
         return F.cross_entropy(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) at test, of parameters and their `input_statistics`."""
+        """(B, K) logits at test, for parameters and their `input_statistics`."""
         return functional_call(self.net, tensors, (inputs,))
 
 
 class PublicStatistics(NoStatistics):
     """``public_bn``: statistics s(theta) of the public images alone, in training and at test.
 
-    An example's loss then depends on itself, theta and s. Its gradient is the pair (d_i, a u_i) with respect
-    to both, and the pair is what is clipped, summed and noised. `parameter_gradients` takes the noisy U
-    through s to theta: D + J^T U with J = ds/dtheta and U divided by a again; it knows no private data, so it
-    is post-processing.
+    An example's loss depends on the example, theta and s. Its gradient is the pair (d_i, a u_i) with respect
+    to both; this pair is clipped, summed and noised. `parameter_gradients` takes the noisy U through s to
+    theta: D + J^T U with J = ds/dtheta and U divided by a; it uses no private data, so it is post-processing.
     """
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
@@ -111,13 +111,13 @@ class JointStatistics(NoStatistics):
 
     In training the statistics are those of the sample joined with the M public images, and each example's
     loss is differentiated through that joint batch, at a cost of (B + M) B. At test each example is joined
-    with the public images, a batch of 1 + M of its own.
+    with the public images, in a separate batch of 1 + M.
     """
 
     divisible = False
 
     def __init__(self, task: Task, settings: DpsgdSettings):
-        """As the others; some batch norm must be trained."""
+        """Store the arguments; some batch norm must be trained."""
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
         self.linear = _linear_layers(self.net, self.example)
@@ -131,11 +131,11 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """Of every example's gradient through the joint batch, piece by piece: all at once would not fit.
+        """Clipped sum of every example's gradient through the joint batch, in pieces that fit the memory.
 
         A linear layer's gradient is the product of its inputs and the gradients at its outputs, which are
-        those of zeros that are added to them, 'taps'. Only the other layers' gradients are written out. Where
-        the network begins with blocks of convolutions, what is behind them is all that is taken back so.
+        those of added zeros, 'taps'. Only the other layers' gradients are written out. If the network begins
+        with blocks of convolutions, only the layers after them are differentiated in this way.
         """
         joint, present = self._joined(inputs, mask)
         blocks = LinearizedBlocks(self.blocks, tensors, joint, present)
@@ -156,7 +156,7 @@ class JointStatistics(NoStatistics):
                 logits = functional_call(self.rest, {**behind, **others}, (images,))
             return F.cross_entropy(logits[: len(labels)], labels, reduction="none"), layer_inputs
 
-        # without blocks the images themselves enter, whose gradient nobody needs
+        # without blocks the inputs are the images, whose gradient is not needed
         entering = [blocks.outputs] if self.blocks else []
         values, pullback, layer_inputs = vjp(losses, others, taps, entering, has_aux=True)  # type: ignore[misc]
         products = {name: value @ value.T for name, value in layer_inputs.items()}
@@ -177,7 +177,7 @@ class JointStatistics(NoStatistics):
             ordered = {name: gradients[name] for name in tensors}
             parts.append(clip_and_sum(ordered, piece_losses, piece_mask, bounds))
         total = ClippedSum.of(parts)
-        # that an example whose norm is not finite adds nothing holds for its inputs too
+        # an example without a finite norm adds nothing, so its inputs may be replaced by 0
         weights = {
             f"{name}.weight": total.sums[f"{name}.weight"].T @ torch.nan_to_num(value)
             for name, value in layer_inputs.items()
@@ -185,21 +185,21 @@ class JointStatistics(NoStatistics):
         return ClippedSum({**total.sums, **weights}, total.norms, values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """(B,) losses with the statistics of the examples present and the public images together."""
+        """(B,) losses with the statistics of the present examples and the public images together."""
         joint, present = self._joined(inputs, mask)
         with measuring(self.net, present):
             logits = functional_call(self.net, parameters, (joint,))
         return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
 
     def _joined(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The joint batch (B + M, ...), and which of it is there."""
+        """Joint batch (B + M, ...), and its mask."""
         return torch.cat([inputs, self.public]), torch.cat([mask, mask.new_ones(len(self.public))])
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K), each example in a joint batch of its own.
+        """(B, K) logits, each example in a separate joint batch.
 
-        The public images join it at the first batch norm: before that examples don't see each other, and what
-        becomes of public images is the same in every batch.
+        The public images join it at the first batch norm: before it examples don't mix, and the public
+        images' values are the same in every batch.
         """
         captured: list[Tensor] = []
         hook = self.first.register_forward_pre_hook(lambda layer, arguments: captured.append(arguments[0]))
@@ -218,7 +218,7 @@ class JointStatistics(NoStatistics):
 
 
 def _linear_layers(net: nn.Module, example: Tensor) -> dict[str, nn.Linear]:
-    """Those whose matrix is trained, that share no parameter and take one vector of each example, by name."""
+    """Linear layers by name with a trained unshared matrix and one input vector per example."""
     try:
         layers = {
             name: layer
@@ -238,7 +238,7 @@ def _linear_layers(net: nn.Module, example: Tensor) -> dict[str, nn.Linear]:
 
 
 def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
-    """Those that are trained, the first one first."""
+    """Trained batch norms by name, in order."""
     layers = statistics_layers(net)
     if not layers:
         raise UserError("model.normalization: no batch norm is trained here; use 'none'")

@@ -21,7 +21,7 @@ class Adlm(Perturbed):
     """Algorithm 1: features share epsilon_2 by their noisy relevances."""
 
     def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order; the task has relevances."""
+        """``settings`` has one entry per replica, in the task's order; the task has relevances."""
         super().__init__(task, settings, normalization)
         self.adaptive = tuple(settings)
         assert task.relevance is not None, "checked when params are read"
@@ -30,7 +30,7 @@ class Adlm(Perturbed):
     @cached_property
     def mean(self) -> Tensor:
         """(d,) relevances before noise (line 2)."""
-        # rounded to single precision, neighbours' means could lie further apart than the noise is for
+        # in single precision, the rounded means of neighbours could be further apart than the noise allows
         on_grid = self.task.streams.noise == "grid"
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
         scaled: Tensor = self.adaptive[0].scaled(mean)
@@ -48,7 +48,7 @@ class Adlm(Perturbed):
         """(R, d) relevances with their noise (lines 3 to 7)."""
         streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
-            # how far a mean may move is no multiple of any spacing
+            # the sensitivity of a mean is no multiple of any spacing
             distance = self.adaptive[0].relevance_distance(self.sizes)
             spacing, margin = 2.0 ** floor(log2(distance * FINENESS / 2)), 1 + FINENESS
         scales = self.task.numbers(
@@ -64,7 +64,7 @@ class Adlm(Perturbed):
         return ratios
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """As every perturbed training; the last step also notes the relevances, where that is wanted."""
+        """Make one step; the last one also records the relevances if the settings ask for them."""
         next_state, metrics = super().step(state, step)
         if not self.adaptive[0].note_relevance or step + 1 < self.steps:
             return next_state, metrics
@@ -75,7 +75,7 @@ class Adlm(Perturbed):
         return next_state, {**metrics, **relevances}
 
     def guarantee(self, replica: int) -> Guarantee:
-        """Spending of one replica's releases, with the noise that its relevances give each input."""
+        """Spending of one replica's releases, with each input's noise by its relevances."""
         assert self.sizes.relevances is not None, "measured by `sizes`"
         span = (self.mean.amax() - self.mean.amin()).item() or 1.0
         ratios = self.ratios[replica].cpu().numpy()

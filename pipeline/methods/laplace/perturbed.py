@@ -1,11 +1,11 @@
 """Training on perturbed data instead of by perturbed gradients (Phan et al. 2017, Algorithm 1).
 
-Laplace noise is put on the inputs of the first affine layer and on the coefficients of the loss; `ilm` and
-`adlm` differ in how the inputs' noise is shared out among the features. What the noise is, and whose, is told
-by the variant; see `pipeline.methods.laplace.settings.IlmSettings`.
+Laplace noise is added to the inputs of the first affine layer and to the coefficients of the loss; `ilm` and
+`adlm` divide the inputs' noise among the features differently. The variant decides the scale of the noise,
+and whether examples share it; see `pipeline.methods.laplace.settings.IlmSettings`.
 
-In 'paper' and 'sound' every example has noise of its own, drawn once. Training then reads nothing of the
-private data but what was released, so that nothing after it spends more.
+In 'paper' and 'sound' every example has independent noise, drawn once. Training then reads only this release
+of the private data, so it spends nothing more.
 """
 
 import math
@@ -26,17 +26,17 @@ from pipeline.models.normalization import measuring
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.mechanisms import release_laplace
 
-SECOND = 1 / 8  # phi^(2) of the logistic loss (Eqs. 24 and 25), whatever the label
-TINY = 1e-6  # least distance of a unit's extremes: a dead unit has none
+SECOND = 1 / 8  # phi^(2) of the logistic loss (Eqs. 24 and 25), for any label
+TINY = 1e-6  # smallest distance of a unit's extremes, which is 0 for a dead unit
 
 
 @dataclass(frozen=True)
 class NoisyExamples:
-    """Examples as training sees them, of R replicas.
+    """Noisy examples of R replicas for training.
 
     ``inputs`` (R, B, ...); ``first`` and ``second`` (R, B, M), coefficients of the loss, the latter (R, 1, 1)
-    where it is the same for all; ``units`` (R, |h_k|) is added to the states of the last hidden layer: the
-    place that the authors' code gives the coefficients' noise.
+    if it is constant; ``units`` (R, |h_k|) is added to the states of the last hidden layer, where the
+    authors' code adds the coefficients' noise.
     """
 
     inputs: Tensor
@@ -46,28 +46,28 @@ class NoisyExamples:
 
 
 class Perturbed(Method):
-    """Training on noisy inputs and a noisy loss over R replicas that share batches and optimiser."""
+    """Training on noisy inputs and a noisy loss over R replicas that share batches and optimizer."""
 
     settings: tuple[IlmSettings, ...]
     first: IlmSettings
     noise_drawn_once = True  # so that a resumed run spends no more
 
     def __init__(self, task: Task, settings: Sequence[IlmSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.variant, self.limit, self.batch = self.first.variant, self.first.limit, self.first.batch
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
         self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
-        # the extremes of a unit come from the whole batch, which can't be divided
+        # the extremes of a unit are of the whole batch, which can't be divided
         self.execution = task.execution.holding(self.batch)
 
     def init(self) -> State:
-        """Initial parameters and what the optimiser keeps."""
+        """Initial parameters and the optimizer's state."""
         return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One step of every replica on a batch; 'paper' and 'sound' look at what was released alone."""
+        """Make one step of every replica on a batch; 'paper' and 'sound' read only released data."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         batch = (
             self._shared_noise_batch(chosen, step) if self.variant == "code" else self._released_batch(chosen)
@@ -78,10 +78,10 @@ class Perturbed(Method):
         return self.optimizer.update(state, gradients, self.rates(step), step), {"train_loss": losses}
 
     def model(self, state: State) -> Tensors:
-        """The parameters, and the extremes and statistics that bound the last hidden layer at test.
+        """Parameters, and the extremes and statistics that bound the last hidden layer at test.
 
-        These are of the first examples, as many as a batch: as they were released, so that the network is the
-        one that was trained; or in 'code', which measures anew without noise, as they are.
+        Both are measured on the first examples, as many as a batch. Their noisy inputs are used, as in
+        training; 'code' uses exact inputs, because its noise is new at each step.
         """
         if self.variant == "code":
             clean = as_input(self.task.inputs[: self.batch])
@@ -97,7 +97,7 @@ class Perturbed(Method):
 
     @classmethod
     def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
-        """Sizes that the noise of inputs and loss depends on; the network is run on the first of ``inputs``.
+        """Sizes for the noise of inputs and loss; the network is run on the first of ``inputs``.
 
         Raises:
             UserError: the network is not a plain sequence from an affine layer to a linear output.
@@ -119,27 +119,27 @@ class Perturbed(Method):
 
     @cached_property
     def ratios(self) -> Tensor:
-        """(R, d) beta_j: each feature's share of epsilon_2, times d; all 1 but in `adlm`."""
+        """(R, d) beta_j: each feature's share of epsilon_2, times d; all 1 except in `adlm`."""
         return torch.ones(self.task.replicas, self.features, device=self.task.execution.device)
 
     @cached_property
     def identical(self) -> Tensor:
-        """(R,) b of the noise on a feature where all have the same; 0: none."""
+        """(R,) scale b of the noise if all features have the same; 0: none."""
         return self.task.numbers(settings.input_scale(self._network) for settings in self.settings)
 
     @cached_property
     def input_scales(self) -> Tensor:
-        """(R, d) b of the noise on each feature of an example."""
+        """(R, d) scale b of the noise on each feature of an example."""
         return self.identical[:, None] / self.ratios
 
     @cached_property
     def loss_scales(self) -> Tensor:
-        """(R,) b of the noise on each coefficient of the loss; 0: none."""
+        """(R,) scale b of the noise on each coefficient of the loss; 0: none."""
         return self.task.numbers(settings.loss_scale(self._network) for settings in self.settings)
 
     @cached_property
     def bias_factors(self) -> Tensor:
-        """(R,) the first layer's bias feature: 1, and no data, so that only 'paper' noises it (line 14)."""
+        """(R,) bias feature of the first layer: 1; only 'paper' adds noise to it (line 14)."""
         bias = torch.ones(1, 1, device=self.identical.device)
         if self.variant != "paper":
             return bias[0].expand(self.task.replicas)
@@ -156,7 +156,7 @@ class Perturbed(Method):
         first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
         second = self._second
         if self.variant == "paper":
-            # 1/8 is no data, but is noised all the same; the noise of phi^(0) would change no gradient
+            # 1/8 is no data, but has noise in the paper; the noise of phi^(0) would change no gradient
             second = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
         return NoisyExamples(
             inputs.unflatten(2, task.inputs.shape[1:]),
@@ -182,7 +182,7 @@ class Perturbed(Method):
         return NoisyExamples(data.inputs[rows, chosen], data.first[rows, chosen], second, data.units)
 
     def _shared_noise_batch(self, chosen: Tensor, step: int) -> NoisyExamples:
-        """A batch as the authors' code noises it: one tensor for all its examples, anew at each step."""
+        """Batch with the noise of the authors' code: one tensor for all examples, new at each step."""
         task = self.task
         noise = self._noise(self.input_scales, step, "inputs")
         inputs = as_input(task.inputs[chosen]) + noise.reshape(-1, 1, *task.inputs.shape[1:])
@@ -193,13 +193,13 @@ class Perturbed(Method):
         return NoisyExamples(inputs, first_coefficients(targets), self._second, units)
 
     def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
-        """(R, d) noise of ``scales`` (R, d) on nothing."""
+        """(R, d) noise with ``scales`` (R, d), added to 0."""
         return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
-    # Of one replica
+    # functions of one replica
 
     def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """States in [0, 1]: by the extremes of a batch (section III-B), or in 'code' cut off."""
+        """Scale states to [0, 1] by the extremes of a batch (section III-B), or in 'code' clamp them."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
         return (hidden - low) / (high - low).clamp_min(TINY)
@@ -225,7 +225,7 @@ class Perturbed(Method):
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, M) of one replica, by the extremes and the bias feature that are part of its model."""
+        """(B, M) outputs of one replica, with the extremes and the bias feature of its model."""
         tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
@@ -233,7 +233,7 @@ class Perturbed(Method):
 
 
 def first_coefficients(targets: Tensor) -> Tensor:
-    """phi^(1) = 1/2 - y of one-hot ``targets`` (..., M), the only coefficient that knows a label."""
+    """phi^(1) = 1/2 - y of one-hot ``targets`` (..., M), the only coefficient that depends on a label."""
     return 0.5 - targets
 
 

@@ -1,4 +1,4 @@
-"""What the Laplace mechanisms can be told."""
+"""Settings of the Laplace mechanisms."""
 
 import math
 from dataclasses import replace
@@ -15,16 +15,17 @@ from pipeline.privacy.parameters import Epsilon
 from pipeline.privacy.statements import Statement, statement
 
 SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
-# Least relevance of a feature, which would get infinite noise without any; as in the authors' code
+# Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite
+# noise
 LEAST_RELEVANCE = 1e-5
-POWER = 4  # to which that code raises relevances
+POWER = 4  # exponent of relevances in that code
 
 
 def _sensitivity(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
     if value is None or value in ("maps", "neurons") or number:
         return value
-    # one line instead of one for each of the kinds
+    # one line instead of one for each type
     raise ValueError(f"{value!r} is not allowed: 'maps', 'neurons' or a number above 0")
 
 
@@ -32,12 +33,12 @@ Sensitivity = Annotated[Literal["maps", "neurons"] | Positive | None, BeforeVali
 
 
 def _float32(value: float) -> float:
-    """The float32 number by which noise is scaled."""
+    """float32 number by which noise is scaled."""
     return float(np.float32(value))
 
 
 class IlmSettings(EpochSettings):
-    """The identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
+    """Identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
 
     method: ClassVar[str] = "ilm"
     trained_by: ClassVar[str] = "perturbed.Perturbed"
@@ -51,39 +52,39 @@ class IlmSettings(EpochSettings):
     varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
-    # As claimed, of all releases together; `.inf` trains on what is there, without noise. With less than a
-    # thousandth nothing of an image would be left in float32
+    # claimed epsilon of all releases together; `.inf` trains without noise. Below a thousandth, nothing of an
+    # image would be left in float32
     epsilon: Annotated[Epsilon, Field(ge=1e-3)]
-    # 'paper': Algorithm 1 to the letter: every example has noise of its own, at 1/|L| of the scale, drawn
-    # once. 'code': as the authors' code: one noise for all examples of a batch, drawn anew at each step.
-    # 'sound': every example has noise of its own, for all that it may differ by, drawn once.
+    # 'paper': Algorithm 1 to the letter: independent noise for every example, at 1/|L| of the scale, drawn
+    # once. 'code': as in the authors' code: the same noise for all examples of a batch, drawn anew at each
+    # step. 'sound': independent noise for every example, at the scale of its full sensitivity, drawn once.
     variant: Literal["paper", "code", "sound"]
-    # Delta_h0 = 2 |h0| d, with |h0| the feature maps or the neurons of the first layer; or Delta_h0 itself.
-    # 'sound' has no use for it
+    # Delta_h0 = 2 |h0| d, with |h0| the feature maps or the neurons of the first layer; or Delta_h0 itself;
+    # unused in 'sound'
     sensitivity: Sensitivity = None
     noise_batch: Count | None = None  # |L| in the noise's scale; None: the batch
-    loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have what is left
-    limit: Positive | None = None  # noisy inputs are cut off at plus and minus this
+    loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have the rest
+    limit: Positive | None = None  # noisy inputs are clamped to plus and minus this
     optimizer: Literal["adam", "sgd"] = "adam"
 
     @property
     def private(self) -> bool:
-        """Whether anything is noised, which an infinite epsilon says not."""
+        """Return whether noise is added: an infinite epsilon means none."""
         return math.isfinite(self.epsilon)
 
     @property
     def attack(self) -> Attack:
-        """On what was released, or on what the examples of a batch share."""
+        """'shared' if the examples of a batch share noise, else 'opposites'."""
         return "shared" if self.variant == "code" else "opposites"
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """With each example's noise as it was, which in 'paper' |L| divides."""
+        """Same mechanism over short batches with each example's noise, which 'paper' divides by |L|."""
         small = super().shortened(batch, steps)
         return small.changed({"noise_batch": self.scale_batch}) if self.variant == "paper" else small
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
+        """epsilon_2 / epsilon: the inputs' share of the claimed epsilon."""
         return 1 - self.loss_share
 
     @property
@@ -93,15 +94,15 @@ class IlmSettings(EpochSettings):
 
     @property
     def uses_network(self) -> bool:
-        """Whether sizes of the network enter the spending, as they do the noise of every variant."""
+        """Return whether the spending depends on sizes of the network: always with noise."""
         return self.private
 
     def input_scale(self, network: NetworkSizes) -> float:
-        """b of the noise on each input where all features have the same; 0 without noise."""
+        """Scale b of the noise on each input if all features have the same; 0 without noise."""
         return _float32(self._input_sensitivity(network) / (self.input_share * self.epsilon))
 
     def loss_scale(self, network: NetworkSizes) -> float:
-        """b of the noise on each coefficient of the loss; 0 without noise."""
+        """Scale b of the noise on each coefficient of the loss; 0 without noise."""
         return _float32(self._loss_sensitivity(network) / (self.loss_share * self.epsilon))
 
     def _input_sensitivity(self, network: NetworkSizes) -> float:
@@ -126,7 +127,7 @@ class IlmSettings(EpochSettings):
         return network.classes * (network.units + network.units**2 / 4) / self.scale_batch
 
     def spending(self, sizes: Sizes) -> Releases:
-        """Spending of the inputs and the labels, which are released once, however long the training is."""
+        """Spending of the inputs and the labels, which are released once for a training of any length."""
         assert sizes.network is not None, "measured where the settings use it"
         network, distance = sizes.network, None if self.variant == "code" else 1.0
         ratios = self.feature_ratios(sizes)
@@ -161,31 +162,31 @@ class IlmSettings(EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Pure epsilon, by the Laplace mechanism."""
+        """Delta 0 and the Laplace mechanism, whose epsilon is pure."""
         return 0.0, "laplace"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Noise that the examples of a batch share, by which they hide each other no longer."""
+        """Statement about noise that the examples of a batch share, which doesn't hide their differences."""
         return (SHARED,) if self.variant == "code" else ()
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Spending of the releases, and whom it protects from whom."""
+        """Spending of the releases, with a statement on the protected part, of whom and from whom."""
         guarantee = super().guarantee(sizes, normalization)
         if guarantee.spending is None:
             return guarantee
-        # averages of private images' relevances are taken by a curator, who sees every image
+        # a curator, who sees every image, averages private images' relevances
         trust = "curated" if sizes.relevances and not sizes.relevances.public else "local"
-        # with 1/|L| of the noise on an example, |L| times the epsilon is spent
+        # with 1/|L| of the noise on an example, the spending is |L| times epsilon
         epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
         return replace(
             guarantee,
-            # curves other than those of 'code' are computed from what was released
+            # curves are computed from the release, except in 'code'
             not_covered=(CURVES,) if guarantee.broken else (),
             protects=statement("nobody" if guarantee.broken else f"{trust}_at_{epsilon_kind}"),
         )
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if (self.sensitivity is None) != (self.variant == "sound"):
             return (
                 f"settings.sensitivity: {self.sensitivity}; it goes with variants 'paper' and 'code', and "
@@ -200,7 +201,7 @@ class IlmSettings(EpochSettings):
 
 
 class AdlmSettings(IlmSettings):
-    """The adaptive Laplace mechanism (Phan et al. 2017, Algorithm 1): less noise on relevant features."""
+    """Adaptive Laplace mechanism (Phan et al. 2017, Algorithm 1): less noise on relevant features."""
 
     method: ClassVar[str] = "adlm"
     trained_by: ClassVar[str] = "adlm.Adlm"
@@ -214,11 +215,11 @@ class AdlmSettings(IlmSettings):
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon: the inputs' share of what is claimed."""
+        """epsilon_2 / epsilon: the inputs' share of the claimed epsilon."""
         return super().input_share - self.relevance_share
 
     def scaled(self, mean: Any) -> Any:
-        """(d,) relevances before noise (line 2), an array or a tensor; 'code' scales and raises them."""
+        """(d,) relevances before noise (line 2); in 'code' they are scaled and raised to a power."""
         if self.variant != "code":
             return mean
         least = mean.min()
@@ -239,15 +240,15 @@ class AdlmSettings(IlmSettings):
         return ratios
 
     def relevance_distance(self, sizes: Sizes) -> float:
-        """Most that one example moves a mean of numbers in [0, 1].
+        """Largest change of a mean of numbers in [0, 1] by one example.
 
-        A network that has seen the example may change with it, and so every example's relevances.
+        A network that was trained on the example may change with it, and so every example's relevances.
         """
         relevances, _ = _measured(sizes)
         return 1.0 if relevances.informed else 1 / relevances.examples
 
     def relevance_scale(self, sizes: Sizes) -> float:
-        """b of the noise on a relevance: Delta_R / epsilon_1 (line 6), or of 'sound' for all it may move.
+        """Scale b of the noise on a relevance: Delta_R / epsilon_1 (line 6), in 'sound' of the full Delta_R.
 
         Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1).
         """
@@ -261,7 +262,7 @@ class AdlmSettings(IlmSettings):
         return sensitivity / (self.relevance_share * self.epsilon)
 
     def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
-        """Releases of the mean relevances; none where they are of public images, which have no noise."""
+        """Releases of the mean relevances; none for relevances of public images, which have no noise."""
         relevances, network = _measured(sizes)
         if relevances.public:
             return ()
@@ -277,7 +278,7 @@ class AdlmSettings(IlmSettings):
         return (mean,)
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Guarantee as of `ilm`; none holds where public relevances carry private images without noise."""
+        """Guarantee as of `ilm`; none if public relevances carry noiseless data of private images."""
         guarantee = super().guarantee(sizes, normalization)
         relevances, _ = _measured(sizes)
         if guarantee.spending is None or not (relevances.public and relevances.informed):
@@ -285,7 +286,7 @@ class AdlmSettings(IlmSettings):
         return replace(guarantee, broken=(*guarantee.broken, INFORMED), protects=None)
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if circumstances.relevances is None:
             return (
                 f"data: method {self.method!r} needs data of 'relevances', not {circumstances.data!r}; "

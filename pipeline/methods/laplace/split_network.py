@@ -1,4 +1,4 @@
-"""A network split where Phan et al. 2017 touch it: at its first bias and below its output layer."""
+"""Network split at its first bias and below its output layer, the places of the noise in Phan et al. 2017."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from pipeline.privacy.gradients import Tensors
 
 @dataclass(frozen=True)
 class SplitNetwork:
-    """A network as a function of its parameters, of one replica."""
+    """Network of one replica as a function of its parameters."""
 
     features: nn.Sequential  # inputs to the |h_k| units of the last hidden layer
     output: nn.Linear
@@ -23,16 +23,16 @@ class SplitNetwork:
 
     @property
     def units(self) -> int:
-        """|h_k|: units of the last hidden layer."""
+        """Number of units of the last hidden layer, |h_k|."""
         return self.output.in_features
 
     @property
     def classes(self) -> int:
-        """M: outputs of the network."""
+        """Number of outputs of the network, M."""
         return self.output.out_features
 
     def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:
-        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the first bias's feature."""
+        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the feature of the first bias."""
         features = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
         if self.bias is not None:
             # a layer that is not trained has its bias in the network
@@ -41,7 +41,7 @@ class SplitNetwork:
         return functional_call(self.features, features, (inputs,))
 
     def outputs(self, tensors: Tensors, hidden: Tensor) -> Tensor:
-        """(B, M) of states (B, |h_k|)."""
+        """(B, M) outputs for states (B, |h_k|)."""
         output = {
             name.removeprefix(self.prefix): value
             for name, value in tensors.items()
@@ -51,12 +51,12 @@ class SplitNetwork:
 
 
 def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
-    """The parts of ``net``; ``example`` (1, ...) is run to count the first layer's neurons.
+    """Parts of ``net``; ``example`` (1, ...) is run to count the first layer's neurons.
 
     Raises:
         UserError: the network is not a plain sequence from an affine layer to a linear output.
     """
-    # not `named_children`, which leaves out a layer's second use, as of one ReLU for all
+    # not `named_children`, which leaves out a layer's second use, such as a shared ReLU
     layers = dict(net._modules) if isinstance(net, nn.Sequential) else {}
     names = [name for name, layer in layers.items() if not isinstance(layer, nn.Identity)]
     affine = [name for name in names if isinstance(layers[name], (nn.Conv2d, nn.Linear))]

@@ -1,1 +1,1 @@
-"""Training under noisy weights (Davody et al. 2020, section 2)."""
+"""Training with noise on the weights (Davody et al. 2020, section 2)."""

@@ -1,8 +1,8 @@
 """Training with noise on the weights (Davody et al. 2020, section 2): a study of robustness, not of privacy.
 
 Every weight is drawn from N(mu, sigma^2) anew in each forward pass, in training and at test; mu is learned by
-reparametrisation with Adam, sigma is fixed. Weights are matrices and kernels: biases, the gains and shifts of
-normalisation and the rows of an embedding table, which are a text's inputs, stay as they are.
+reparametrisation with Adam, sigma is fixed. Weights are matrices and kernels; biases, the gains and shifts of
+normalisation, and the rows of an embedding table, which are a text's inputs, have no noise.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from pipeline.methods.base import (
     State,
     Task,
     as_input,
-    each,
     gradient,
     over_replicas,
+    per_replica,
 )
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.methods.optimizers import Adam
@@ -38,7 +38,7 @@ class NoisyWeights(Method):
     first: NoisyWeightsSettings
 
     def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch, self.test_draws = self.first.batch, self.first.draws
         self.optimizer = Adam()
@@ -48,11 +48,12 @@ class NoisyWeights(Method):
         self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
         self.sigmas = task.numbers(setting.sigma for setting in settings)
         self.averaging = task.numbers(setting.averaging for setting in settings)
-        # the noise at test protects nobody: it is the same for everyone who evaluates on such a device
+        # the noise at test is no privacy noise, and is seeded: it is the same in every evaluation on such a
+        # device
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
-        """Initial means, no moments, and running averages of a standard normal."""
+        """Initial means, zero moments, and running averages of a standard normal."""
         running = initial_statistics(self.task.net).items()
         return {
             **self.optimizer.start(self.task.parameters),
@@ -60,7 +61,7 @@ class NoisyWeights(Method):
         }
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One step of Adam on a batch of every replica, under fresh noise."""
+        """Make one step of Adam on a batch of every replica, under fresh noise."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         inputs, labels = self.task.inputs[chosen], self.task.labels[chosen]
         if self.first.augment == "crop_flip":
@@ -71,18 +72,18 @@ class NoisyWeights(Method):
             gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
         )(weights, as_input(inputs), labels)
         running = {
-            name: value + each(value, self.averaging) * (batch_statistics[name] - value)
+            name: value + per_replica(value, self.averaging) * (batch_statistics[name] - value)
             for name, value in state["running"].items()
         }
         updated = self.optimizer.update(state, gradients, self.rates(step), step)
         return {**updated, "running": running}, {"train_loss": losses}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The weights of one draw, and the statistics that go with them."""
+        """Weights of one draw, and their statistics."""
         return self._draw_network(model, draw, scale=1.0)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """'scale_L' for each of `scales`: all weights of the first draw multiplied by L."""
+        """Predictions 'scale_L' for each of `scales`: all weights of the first draw times L."""
 
         def predictor(scale: float) -> Predict:
             network = self._draw_network(model, 0, scale)
@@ -91,7 +92,7 @@ class NoisyWeights(Method):
         return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
-        """The weights of one draw times ``scale``, and the statistics that go with them."""
+        """Weights of one draw times ``scale``, and their statistics."""
         noise = self.test_streams.normal(draw, self._size, "test")
         noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
         tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}
@@ -102,19 +103,19 @@ class NoisyWeights(Method):
         return sum(self.task.parameters[name][0].numel() for name in self.noisy)
 
     def _add_noise(self, parameters: Tensors, noise: Tensor) -> Tensors:
-        """mu + sigma noise, where weights are noisy; ``noise`` (R, their number)."""
+        """Weights mu + sigma noise; ``noise`` (R, number of noisy weights)."""
         noisy_weights = dict(parameters)
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
             value = parameters[name]
-            # in place: nobody else sees the noise
-            noisy_weights[name] = part.reshape(value.shape).mul_(each(value, self.sigmas)).add_(value)
+            # in place, because the noise is not used again
+            noisy_weights[name] = part.reshape(value.shape).mul_(per_replica(value, self.sigmas)).add_(value)
         return noisy_weights
 
     def _loss(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        """Mean loss of a batch by its own statistics, and those statistics."""
+        """Mean loss of a batch with its own statistics, and those statistics."""
         with measuring(self.task.net) as statistics:
             loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)
@@ -127,9 +128,10 @@ class NoisyWeights(Method):
 
 
 def noisy_names(net: nn.Module) -> list[str]:
-    """Names of the weights that get noise: matrices and kernels of layers other than embeddings.
+    """Names of the weights with noise: matrices and kernels of layers other than embeddings.
 
-    One that several layers share has its first name; a table that is an output matrix too gets noise.
+    A weight that several layers share has its first name; an embedding table that is also an output matrix
+    has noise.
     """
     names = {value: name for name, value in net.named_parameters()}
     noisy = [

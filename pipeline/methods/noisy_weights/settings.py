@@ -1,4 +1,4 @@
-"""What training with noise on the weights can be told."""
+"""Settings of training with noise on the weights."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,10 +28,10 @@ class NoisyWeightsSettings(EpochSettings):
     augment: Literal["none", "crop_flip"] = "none"  # of training images
     # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
     averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
-    # running_bn at test. 'running': the running averages, as the paper says. 'draw': measured on training
-    # examples under the very noise that is tested.
+    # running_bn at test. 'running': the running averages, as in the paper. 'draw': measured on training
+    # examples under the tested draw of the noise.
     statistics: Literal["running", "draw"] = "running"
     draws: Count = 10  # of the noise at test, whose accuracies are averaged
-    # lambdas of the paper's scale invariance: factors on every matrix and on the bias added to its product,
-    # with which the trained network is tested too
+    # lambdas of the paper's scale invariance: factors of every matrix and of the bias added to its product,
+    # for further tests of the trained network
     scales: tuple[Positive, ...] = ()

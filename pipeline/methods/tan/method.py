@@ -1,11 +1,11 @@
-"""DP-SGD as Sander et al. 2022 train with it: at a given noise level sigma, batch size B and steps S.
+"""DP-SGD as in Sander et al. 2022: at a given noise level sigma, batch size B and number of steps S.
 
 Each step takes a Poisson sample of expected size B. The gradients of an example's K augmented copies are
 averaged and then clipped to C (augmentation multiplicity, Eq. 5); the sum over the sample gets N(0, sigma^2
-C^2) and is divided by B. What is tested is a moving average of the weights.
+C^2) and is divided by B. The tested model is a moving average of the weights.
 
-A smaller B with the same B / sigma and S is a simulation (section 3.4): it foretells the accuracy at a
-fraction of the cost, and spends a multiple of the privacy.
+A smaller B with the same B / sigma and S is a simulation (section 3.4): it predicts the accuracy at a
+fraction of the cost, and spends far more privacy.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.methods.augment import Transforms, crop_flip
-from pipeline.methods.base import LAST, Predict, State, Task, as_input, each, over_replicas
+from pipeline.methods.base import LAST, Predict, State, Task, as_input, over_replicas, per_replica
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
@@ -31,13 +31,13 @@ NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 
 
 class Tan(PrivateSteps):
-    """DP-SGD with AugMult and a moving average, over R replicas that share all but rates and noise."""
+    """DP-SGD with AugMult and a moving average, over R replicas with equal settings but rates and noise."""
 
     settings: tuple[TanSettings, ...]
     first: TanSettings
 
     def __init__(self, task: Task, settings: Sequence[TanSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.copies = self.first.copies
         self.draws = 3 * self.copies if self.first.augment == "crop_flip" else 0
@@ -49,19 +49,19 @@ class Tan(PrivateSteps):
                 momentum=task.numbers(setting.momentum for setting in settings),
                 dampening=task.numbers(setting.dampening for setting in settings),
             )
-        # the copies at test protect nobody: they are the same for everyone who evaluates
+        # the copies at test have no privacy, and are seeded: they are the same in every evaluation
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
-        """Initial parameters, which are their own average, and what the optimiser keeps."""
+        """Initial parameters, also as their average, and the optimizer's state."""
         return {**self.optimizer.start(self.task.parameters), "average": self.task.parameters}
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """One step of every replica; metrics are of its private sample."""
+        """Make one step of every replica; metrics are of its private sample."""
         bounds = self.bounds(self.clips)
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step)
         sums = self.released(batch.sums, bounds, step)
-        # by the expected batch size: how many there really were is private
+        # by the expected batch size, because the true one is private
         gradients = {name: value / self.first.batch for name, value in sums.items()}
         rates = self.rates(step)
         parameters = decayed(state["parameters"], rates, [setting.weight_decay for setting in self.settings])
@@ -71,27 +71,27 @@ class Tan(PrivateSteps):
         return next_state, {**metrics, **self._histogram(batch)} if self.first.note_norms else metrics
 
     def model(self, state: State) -> Tensors:
-        """The average, under the network's own names, and the last weights."""
+        """Average weights, under the network's own names, and the last weights."""
         last = {f"{LAST}{name}": value for name, value in state["parameters"].items()}
         return {**state["average"], **last}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """The moving average of the weights, which is what is tested."""
+        """Moving average of the weights, which is the tested model."""
         return {name: model[name] for name in self.task.parameters}
 
     def test_inputs(self, stored: Tensor) -> Tensor:
-        """Images as they are, without augmentation, scaled by public statistics."""
+        """Images without augmentation, scaled by public statistics."""
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """(R, L K, ...) the K copies of each example in a row, augmented by its ``draws`` (R, L, K P)."""
+        """(R, L K, ...) K consecutive copies of each example, augmented by its ``draws`` (R, L, K P)."""
         if draws is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 1)
         return self._augment(copies, draws.unflatten(2, (self.copies, -1)).flatten(1, 2))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """'last': the weights without average. 'vote': the average, on K augmented copies (AugTest)."""
+        """'last': prediction by the last weights. 'vote': by the average, on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
         predictors: dict[str, Predict] = {"last": lambda inputs, position: self.predict(last, inputs)}
         if self.draws and self.copies > 1:
@@ -99,21 +99,22 @@ class Tan(PrivateSteps):
         return predictors
 
     def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(R, N, C, H, W) images as the network sees them, each augmented by its ``draws`` (R, N, P)."""
+        """(R, N, C, H, W) network inputs, each image augmented by its ``draws`` (R, N, P)."""
         return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
-        """The moving average after a step; its decay grows with the steps, so that it forgets the start."""
+        """Moving average after a step; its decay grows with the steps, so that it forgets the start."""
         steps_done = step + 1
         decay = self.task.numbers(
             min(setting.ema, (1 + steps_done) / (10 + steps_done)) for setting in self.settings
         )
         return {
-            name: value + each(value, decay) * (average[name] - value) for name, value in parameters.items()
+            name: value + per_replica(value, decay) * (average[name] - value)
+            for name, value in parameters.items()
         }
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
-        """(R, B) classes most often predicted for K augmented copies of each image; of equals the first."""
+        """(R, B) most frequent class of K augmented copies of each image; the first of equal ones."""
         shape = (position + len(inputs), self.copies, 3)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
         draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
@@ -126,7 +127,7 @@ class Tan(PrivateSteps):
         return torch.stack(votes).sum(0).argmax(-1)
 
     def _histogram(self, batch: BatchSum) -> Tensors:
-        """(R,) each: the share of a sample whose gradient norm lies in the bin that begins at an edge."""
+        """(R,) shares of a sample with a gradient norm in the bin that begins at an edge, by name."""
         bins = torch.bucketize(batch.gradient_norms, self.edges, right=True) - 1
         counts = (F.one_hot(bins, len(NORM_EDGES)) * batch.mask[..., None]).sum(1)
         shares = counts / batch.mask.sum(1, keepdim=True).clamp_min(1)

@@ -1,4 +1,4 @@
-"""What DP-SGD at a given noise level can be told."""
+"""Settings of DP-SGD at a given noise level."""
 
 import math
 from typing import Any, ClassVar, Literal, Self
@@ -29,7 +29,7 @@ class TanSettings(MethodSettings):
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
-    NOTES: ClassVar[int] = 10  # lines of a history; passes say little where B may be anything
+    NOTES: ClassVar[int] = 10  # lines of a history; passes would be a bad unit, as B may have any size
 
     steps: Count  # S
     sigma: NotNegative  # noise on the clipped sum has std C sigma
@@ -53,39 +53,39 @@ class TanSettings(MethodSettings):
 
     @property
     def private(self) -> bool:
-        """Whether gradients are noised; they are always clipped."""
+        """Return whether gradients are noised; they are always clipped."""
         return self.sigma > 0
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Every copy of every example."""
+        """Number of passes in a step: every copy of every example."""
         return self.batch * self.copies
 
     def for_audit(self, images: bool) -> Self:
-        """These settings without augmentation and norms; where the row's own network trains, plain SGD."""
+        """Settings without augmentation, norms and class weights, on images with plain SGD."""
         plain = {"augment": "none", "copies": 1, "note_norms": False, "class_weights": ()}
         return self.changed({**plain, **({"momentum": 0.0} if images else {})})
 
     def simulates(self, target: Self) -> bool:
-        """Whether these are ``target`` with batch and noise smaller by one factor (section 3.4)."""
+        """Return whether these are ``target`` with batch and noise smaller by one factor (section 3.4)."""
         scaled = {"batch": target.batch, "sigma": target.sigma, "note_norms": target.note_norms}
         equal_otherwise = self.model_copy(update=scaled) == target
         same_ratio = math.isclose(self.sigma * target.batch, target.sigma * self.batch, rel_tol=1e-6)
         return equal_otherwise and same_ratio and self.private and self.batch < target.batch
 
     def total_steps(self, examples: int) -> int:
-        """S, whatever the number of examples."""
+        """S, for any number of examples."""
         return self.steps
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
-        """Whether another tenth of the steps is done."""
+        """Return whether another tenth of the steps is done."""
         return steps_done * self.NOTES // self.steps > (steps_done - 1) * self.NOTES // self.steps
 
     def needs_public(self, normalization: str) -> bool:
-        """Always: they give the scale of the inputs."""
+        """Return True: public examples set the scale of the inputs."""
         return True
 
     def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.augment == "none" and self.copies > 1:
             return (
                 f"settings.copies: {self.copies} of an example that is not augmented; allowed with 'augment: "

@@ -1,4 +1,4 @@
-"""What this laboratory brings itself, where params.yaml names it under `code`.
+"""Code of this laboratory; params.yaml names it under `code`.
 
 A method is a folder `methods/NAME/`, a model a file `models/NAME.py`; `accountants/`, `claims/`, `figures/`
 and `data_sets/` have files too.
