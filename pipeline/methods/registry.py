@@ -48,8 +48,8 @@ def _class_of(name: str) -> type[Method]:
 def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
     """Network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
 
-    Two made-up inputs are tried on it; weights, buffers and random state stay unchanged. ``tried`` is False on
-    the device 'meta', on which a trial would load torch's compiler, which takes seconds.
+    Two made-up inputs are tried on it; weights, buffers and random state stay unchanged. ``tried`` is False
+    on the device 'meta', on which a trial would load torch's compiler, which takes seconds.
 
     Raises:
         UserError: it can't be built for that shape or with those settings, or can't be trained for the
