@@ -1,7 +1,5 @@
 """Accounts: ledgers of trainings that are only described, and what a ledger says of each kind of sampling."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +124,6 @@ def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
     entry = ledger("shuffled", noise=2.0)
     assert entry.claimed == pytest.approx(entry.epsilon_upper)
     assert entry.mu == pytest.approx(5**0.5 / 2)
-
-
-def test_accounting_needs_no_torch() -> None:
-    probe = "import sys, pipeline.ledgers.accounts; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> None:

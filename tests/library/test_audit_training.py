@@ -19,6 +19,8 @@ from pipeline.audits.mistakes import Mistake, of_batches, recognise
 from tests.docs.blocks import blocks
 
 NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
+# Indices of a step's batch, or a mask, for generator, number of examples and step
+Sampler = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
 def training(
@@ -191,40 +193,32 @@ def test_a_planted_mistake_is_found(train: Any, mistake: str, text: str, broken:
     assert audit.broken == broken
 
 
-def numbers(rate: float, seed: int) -> Callable[[np.ndarray], Iterator[np.ndarray]]:
-    """DP-SGD in numpy, by hand."""
-    random = np.random.default_rng(seed)
-
-    def train(examples: np.ndarray) -> Iterator[np.ndarray]:
-        norms = np.linalg.norm(examples, axis=1, keepdims=True)
-        clipped = examples / np.maximum(norms, 1)
-        for _ in range(40):
-            rows = clipped[random.random(len(examples)) < rate]
-            yield rows.sum(0) + NOISE * random.normal(size=examples.shape[1])
-
-    return train
-
-
 def by_hand(
     noise: Callable[[np.random.Generator, int], np.ndarray] = lambda random, width: random.normal(size=width),
     layers: int = 1,
     clip: float = 1.0,
     divisor: Callable[[np.ndarray], float] = lambda examples: 1.0,
-    rate: Callable[[np.ndarray], float] = lambda examples: 0.05,
+    sample: Sampler = lambda random, size, step: random.random(size) < 0.05,
     steps: int = STEPS,
-) -> Callable[[np.ndarray], Iterator[np.ndarray]]:
-    """DP-SGD whose parts can be changed; each of its ``layers`` is clipped to ``clip``."""
+    batches: bool = False,
+) -> Callable[[np.ndarray], Iterator[Any]]:
+    """DP-SGD whose parts can be changed; each of its ``layers`` is clipped to ``clip``.
 
-    def train(examples: np.ndarray) -> Iterator[np.ndarray]:
+    With ``batches`` it yields its batches too.
+    """
+
+    def train(examples: np.ndarray) -> Iterator[Any]:
         random = np.random.default_rng(len(examples))
-        for _ in range(steps):
-            parts = np.array_split(examples[random.random(len(examples)) < rate(examples)], layers, axis=1)
+        for step in range(steps):
+            batch = examples[sample(random, len(examples), step)]
+            parts = np.array_split(batch, layers, axis=1)
             lengths = [np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
             clipped = [
                 part * (clip / np.maximum(length, clip)) for part, length in zip(parts, lengths, strict=True)
             ]
             sums = np.concatenate(clipped, axis=1).sum(0)
-            yield (sums + NOISE * noise(random, len(sums))) / divisor(examples)
+            released = (sums + NOISE * noise(random, len(sums))) / divisor(examples)
+            yield (released, batch) if batches else released
 
     return train
 
@@ -272,7 +266,7 @@ def test_noise_layers_and_divisors_are_looked_at(train: Any, mistake: str, text:
     [
         by_hand(divisor=lambda examples: 50),
         by_hand(layers=4, clip=0.5),  # a share of the bound for each layer
-        by_hand(rate=lambda examples: 50 / len(examples)),
+        by_hand(sample=lambda random, size, step: random.random(size) < 50 / size),
         by_hand(steps=20),
     ],
 )
@@ -294,19 +288,13 @@ def test_a_divisor_of_opacus_that_is_the_number_of_examples_is_seen() -> None:
 
 
 def test_without_its_batches_a_fixed_size_and_a_true_divisor_look_alike() -> None:
-    random = np.random.default_rng(0)
-
-    def fixed(examples: np.ndarray, told: bool) -> Iterator[Any]:
-        for _ in range(100):
-            rows = examples[random.choice(len(examples), 50, replace=False)]
-            clipped = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
-            sums = clipped.sum(0) + NOISE * random.normal(size=examples.shape[1])
-            yield (sums, rows) if told else sums
+    def fixed(random: np.random.Generator, size: int, step: int) -> np.ndarray:
+        return random.choice(size, 50, replace=False)
 
     claims = {"noise_multiplier": NOISE, "sample_rate": 0.05}
-    (either,) = audited(lambda examples: fixed(examples, told=False), **claims).looks_like
+    (either,) = audited(by_hand(sample=fixed), **claims).looks_like
     assert "isn't Poisson, or sums divided by the true batch size" in either.looks_like
-    (known,) = audited(lambda examples: fixed(examples, told=True), **claims).looks_like
+    (known,) = audited(by_hand(sample=fixed, batches=True), **claims).looks_like
     assert known.name == "sampler"
     assert "true batch size" not in known.looks_like
 
@@ -341,10 +329,12 @@ def test_a_weighted_sampler_that_opacus_takes_for_another_rate_is_seen() -> None
 
 
 def test_a_plain_function_is_audited_by_what_it_claims() -> None:
-    right = audited(numbers(0.05, 0), noise_multiplier=NOISE, sample_rate=0.05)
+    claims = {"noise_multiplier": NOISE, "sample_rate": 0.05}
+    right = audited(by_hand(steps=40), **claims)
     assert not right.broken
     assert names(right) == set()
-    assert names(audited(numbers(0.1, 0), noise_multiplier=NOISE, sample_rate=0.05)) >= {"noise"}
+    twice = by_hand(sample=lambda random, size, step: random.random(size) < 0.1, steps=40)
+    assert names(audited(twice, **claims)) >= {"noise"}
 
 
 @pytest.mark.parametrize(("rate", "steps"), [(0.05, 60), (0.5, 30)])
@@ -451,22 +441,17 @@ def test_a_rate_that_is_no_whole_batch_is_accounted_for_itself() -> None:
     assert spent.epsilon_upper == pytest.approx(upper, rel=1e-6)
 
 
-def allocated(**mistakes: bool) -> Callable[[np.ndarray], Iterator[Any]]:
-    """DP-SGD by hand with 20 batches of an epoch by random allocation."""
+def allocated(same: bool = False, fixed: bool = False, coins: bool = False) -> Sampler:
+    """Random allocation to 20 batches of an epoch, or a mistake in it."""
+    batch_of = np.empty(0, int)
 
-    def train(examples: np.ndarray) -> Iterator[Any]:
-        random, size = np.random.default_rng(), len(examples)
-        batch_of = random.integers(20, size=size)
-        for step in range(STEPS):
-            if step % 20 == 0 and not mistakes.get("same"):
-                batch_of = random.integers(20, size=size)
-            if mistakes.get("fixed"):
-                batch_of = random.permutation(size) % 20 if step % 20 == 0 else batch_of
-            batch = examples[random.random(size) < 0.05 if mistakes.get("coins") else batch_of == step % 20]
-            clipped = batch / np.maximum(1, np.linalg.norm(batch, axis=1, keepdims=True))
-            yield clipped.sum(0) + NOISE * random.normal(size=examples.shape[1]), batch
+    def sample(random: np.random.Generator, size: int, step: int) -> np.ndarray:
+        nonlocal batch_of
+        if step == 0 or (step % 20 == 0 and not same):
+            batch_of = random.permutation(size) % 20 if fixed else random.integers(20, size=size)
+        return random.random(size) < 0.05 if coins else batch_of == step % 20
 
-    return train
+    return sample
 
 
 @pytest.mark.parametrize(
@@ -483,7 +468,7 @@ def test_random_allocation_is_told_from_poisson_samples(
     claimed: Any, mistakes: dict[str, bool], text: str | None
 ) -> None:
     claims = {"noise_multiplier": NOISE, "sample_rate": 0.05, "sampling": claimed}
-    audit = audited(allocated(**mistakes), **claims)
+    audit = audited(by_hand(sample=allocated(**mistakes), batches=True), **claims)
     assert not audit.broken or mistakes
     hints = [hint for hint in audit.looks_like if hint.name == "sampler"]
     assert len(hints) == len(audit.looks_like)
@@ -496,4 +481,4 @@ def test_random_allocation_is_told_from_poisson_samples(
 
 def test_allocated_batches_of_an_epoch_are_a_whole_number() -> None:
     with pytest.raises(dprepro.UserError, match=r"sample_rate: 0\.06; allowed with 'allocation'"):
-        audited(allocated(), noise_multiplier=NOISE, sample_rate=0.06, sampling="allocation")
+        audited(by_hand(sample=allocated()), noise_multiplier=NOISE, sample_rate=0.06, sampling="allocation")

@@ -5,11 +5,9 @@ from functools import partial
 import opacus
 import pytest
 import torch
-from opacus.layers import DPLSTM
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from pipeline.methods.registry import build_net
 from pipeline.models import bilstm, lenet5
@@ -200,74 +198,6 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
         net.padded.weight.grad_sample[:, bilstm.PADDING] = 0
     samples = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
     torch.testing.assert_close(actual.norms[:, 0], samples.norm(dim=1), rtol=1e-4, atol=1e-5)
-
-
-def test_gradients_of_a_bilstm_equal_opacus_dplstm() -> None:
-    """Opacus takes LSTMs as modules of its own: the weights are copied there, the gradients back."""
-    net = make("text")
-    inputs, labels = batch("text")
-    inputs[1, 0] = 1  # Opacus takes no text without words
-    # and it mixes up the examples' gradients unless the longest text comes first
-    lengths, order = (inputs != bilstm.PADDING).sum(1).sort(descending=True)
-    inputs, labels = inputs[order], labels[order]
-
-    class Theirs(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(WORDS, bilstm.EMBEDDING, padding_idx=bilstm.PADDING)
-            self.lstm = DPLSTM(bilstm.EMBEDDING, bilstm.HIDDEN, bidirectional=True, batch_first=True)
-            self.dense = nn.Linear(2 * bilstm.HIDDEN, 10)
-
-        def forward(self, tokens: Tensor) -> Tensor:
-            packed = pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True)
-            return self.dense(self.lstm(packed)[1][0].transpose(0, 1).flatten(1))
-
-    names = {
-        "embedding.weight": "embedding.weight",
-        "dense.weight": "dense.weight",
-        "dense.bias": "dense.bias",
-    }
-    for direction, end in (("ahead", "l0"), ("back", "l0_reverse")):
-        names[f"lstm.{direction}.inputs.weight"] = f"lstm.weight_ih_{end}"
-        names[f"lstm.{direction}.inputs.bias"] = f"lstm.bias_ih_{end}"
-        names[f"lstm.{direction}.recurrent.weight"] = f"lstm.weight_hh_{end}"
-    tensors = tensors_of(net)
-    assert names.keys() == tensors.keys()
-    theirs = Theirs()
-    copied = {theirs_name: tensors[name] for name, theirs_name in names.items()}
-    zeros = {f"lstm.bias_hh_{end}": torch.zeros(4 * bilstm.HIDDEN) for end in ("l0", "l0_reverse")}
-    theirs.load_state_dict({**theirs.state_dict(), **copied, **zeros}, strict=True)
-    wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
-    F.cross_entropy(wrapped(inputs.long()), labels, reduction="sum").backward()
-    samples: dict[str, Tensor] = {
-        name: vars(value)["grad_sample"] for name, value in theirs.named_parameters()
-    }
-    way = BookKeeping(net, inputs[:1], single_replica=True)
-    for example in range(len(labels)):
-        alone = torch.eye(len(labels))[example]
-        actual = way(tensors, inputs, labels, alone, whole(tensors, 1e6))
-        for name, theirs_name in names.items():
-            torch.testing.assert_close(actual.sums[name], samples[theirs_name][example], rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_example_moves_the_sum_by_at_most_the_clip(kind: str) -> None:
-    net = make(kind)
-    tensors, (inputs, labels) = tensors_of(net), batch(kind)
-    enlarge(inputs, tensors, 0, 50.0)  # an example with a large gradient
-    for way in ways(net, inputs[:1]):
-        for gone in range(3):
-            mask = torch.ones(len(labels))
-            neighbour = mask.clone()
-            neighbour[gone] = 0
-            clip, weights = whole(tensors, 0.3, weights_of(tensors)), weights_of(tensors)
-            with_it = way(tensors, inputs, labels, mask, clip).sums
-            without = way(tensors, inputs, labels, neighbour, clip).sums
-            moved = torch.cat(
-                [weights.get(n, 1.0) * (with_it[n] - without[n]).flatten() for n in tensors]
-            ).norm()
-            assert moved <= 0.3 * (1 + 1e-4)
-    assert moved > 0.29  # and the bound is met, so the test could fail
 
 
 @pytest.mark.parametrize("kind", ["group", "shared", *TEXTS])
