@@ -26,7 +26,6 @@ REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
 PEERS = Path("reports/benchmarks/peers.md")  # section of trainings by others' code (`benchmarks/peers.py`)
 GRID = 1e-4  # interval of privacy losses, as by default in dp-accounting
 DIGITS = 5
-COLUMNS = ("quantity", "setting", "printed", "here", "by", "relation")
 INTRODUCTION = """# Published numbers of others
 
 Published numbers of other projects and papers, beside our numbers for the same settings. `references.yaml`

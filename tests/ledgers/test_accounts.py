@@ -34,10 +34,11 @@ def declared(**changes: Any) -> Settings:
     return parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"gdp": declaration}})
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> schema.Record:
-    accounts.account("gdp", declared(), tmp_path)
-    account = records.read("gdp", declared().accounts["gdp"], tmp_path)
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
+    folder = tmp_path_factory.mktemp("accounts")
+    accounts.account("gdp", declared(), folder)
+    account = records.read("gdp", declared().accounts["gdp"], folder)
     assert account is not None
     return account
 

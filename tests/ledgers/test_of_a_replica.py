@@ -1,5 +1,6 @@
 """A replica's ledger, from what ran: what holds, what voids it, and what it says besides epsilon."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from pipeline.ledgers import ledger
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
-from pipeline.results.schema import Trained
+from pipeline.results.schema import Ledger, Trained
 
 OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")
 POISSON, FIXED = (
@@ -32,6 +33,12 @@ def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any)
     return Trained.model_validate(values | changes)
 
 
+@cache
+def sound(spending: SampledGaussian | Releases) -> Ledger:
+    """Ledger of a training without a seed or a flaw."""
+    return ledger.ledger_of(trained(spending), False, None, (5, 10))
+
+
 @pytest.mark.parametrize("spending", [POISSON, FIXED, RELEASES], ids=["poisson", "fixed", "laplace"])
 @pytest.mark.parametrize(
     ("seeded", "broken", "reason"), [(True, (), SEEDED), (False, (FLAW,), FLAW), (True, (FLAW,), FLAW)]
@@ -39,7 +46,7 @@ def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any)
 def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
     spending: SampledGaussian | Releases, seeded: bool, broken: tuple[Statement, ...], reason: Statement
 ) -> None:
-    whole = ledger.ledger_of(trained(spending), False, None, (5, 10))
+    whole = sound(spending)
     assert None not in (whole.epsilon_upper, whole.accountant, whole.epsilon_lower)
     void = ledger.ledger_of(trained(spending, broken=broken), seeded, None, (5, 10))
     assert (void.epsilon_upper, void.accountant, void.epsilon_lower, void.spent) == (None, None, None, ())

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad
-from torch.nn import functional as F
 
 import dprepro
 from pipeline.data import catalog, synthetic
@@ -20,6 +18,7 @@ from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
 from pipeline.models.functional import trial_call
 from pipeline.privacy.gaussian import gaussian_epsilon
+from tests.privacy.corpus import alone
 
 ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
@@ -37,14 +36,6 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
     assert dprepro.epsilon(**TRAINING, **numbers) == spent
 
 
-def test_the_noise_of_an_epsilon_spends_it() -> None:
-    training: dict[str, Any] = {"examples": 1000, "batch": 100, "epochs": 1, "delta": 1e-5}
-    noise = dprepro.noise_multiplier(1, **training)
-    spent = dprepro.epsilon(**training, noise_multiplier=noise).epsilon_upper
-    assert spent is not None
-    assert 0.99 < spent <= 1
-
-
 def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> None:
     settings = {**TRAINING, "epochs": 1, "noise_multiplier": 1.1}
     spent = dprepro.epsilon(**settings, best_of=10)
@@ -55,15 +46,29 @@ def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> N
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("key", "value", "said"),
     [
-        {"steps": 3}, {"batch": 0}, {"noise_multiplier": -1.0}, {"delta": 2.0}, {"examples": "60000"},
-        {"sampling": "replacement"}, {"drawn": "foo"}, {"drawn": [1]}, {"best_of": "3"}, {"epochs": math.nan},
+        ("steps", 3, "steps"),
+        ("batch", 0, "batch"),
+        ("noise_multiplier", -1.0, "noise_multiplier"),
+        ("noise_multiplier", 1e-10, "noise_multiplier: 1e-10 is not allowed"),
+        ("delta", 2.0, "delta"),
+        ("delta", 1e-101, "delta: 1e-101 is not allowed"),
+        # near 1 its last bits decide: the bounds crossed
+        ("delta", 0.5, r"delta: .*0\.5"),
+        ("delta", 1 - 1e-16, r"delta: .*0\.5"),
+        ("examples", "60000", "examples"),
+        ("sampling", "replacement", "sampling"),
+        ("drawn", "foo", "drawn"),
+        ("drawn", [1], "drawn"),
+        ("best_of", "3", "best_of"),
+        ("epochs", math.nan, "epochs"),
+        ("epochs", 1e300, r"steps; allowed: 1 to 1e\+12"),
     ],
-)  # fmt: skip
-def test_what_is_not_allowed_is_a_line(wrong: dict[str, Any]) -> None:
-    with pytest.raises(dprepro.UserError, match=next(iter(wrong))):
-        dprepro.epsilon(**{**TRAINING, "epochs": 20, "noise_multiplier": 1.1, **wrong})
+)
+def test_what_is_not_allowed_is_a_line(key: str, value: Any, said: str) -> None:
+    with pytest.raises(dprepro.UserError, match=said):
+        dprepro.epsilon(**{**TRAINING, "epochs": 20, "noise_multiplier": 1.1, key: value})
 
 
 @pytest.mark.parametrize("wrong", ["1", None, math.nan, 0, -1.0, [1.0], math.inf])
@@ -107,27 +112,13 @@ def network() -> nn.Sequential:
     ).double()
 
 
-def test_a_clipped_sum_is_that_of_one_example_at_a_time() -> None:
+def test_a_clipped_sum_in_double_precision_is_that_of_one_example_at_a_time() -> None:
     net, inputs, labels = network(), torch.rand(6, 1, 8, 8).double(), torch.tensor([0, 1, 2, 0, 1, 2])
-    tensors = {name: value.detach() for name, value in net.named_parameters()}
-    expected = {name: torch.zeros_like(value) for name, value in tensors.items()}
-    norms = []
-
-    def loss(weights: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-        return F.cross_entropy(
-            functional_call(net, weights, (inputs[index : index + 1],)), labels[index : index + 1]
-        )
-
-    for index in range(6):
-        gradient = grad(loss)(tensors, index)
-        norms.append(math.sqrt(sum(float(value.square().sum()) for value in gradient.values())))
-        for name, value in gradient.items():
-            expected[name] += value * min(1.0, 0.5 / norms[-1])
+    norms, sums = alone(net, inputs, labels, 0.5)
     for reference in (False, True):
         actual = dprepro.clipped_sum(net, inputs, labels, 0.5, reference=reference)
-        torch.testing.assert_close(actual.norms[:, 0], torch.tensor(norms).double())
-        for name, value in expected.items():
-            torch.testing.assert_close(actual.sums[name], value)
+        torch.testing.assert_close(actual.norms[:, 0], norms)
+        torch.testing.assert_close(dict(actual.sums), sums)
 
 
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])

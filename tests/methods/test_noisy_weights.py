@@ -13,7 +13,7 @@ from pipeline.methods.base import Execution, as_input
 from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.models.model import Model
-from pipeline.training.loop import Replica, accuracy, make_task, predictor
+from pipeline.training.loop import Replica, make_task
 from tests.methods.conftest import check_alike
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
@@ -156,27 +156,3 @@ def test_one_training_is_tested_at_every_scale(tiny: Prepared) -> None:
     actual = variants["scale_100"](inputs, 0)
     assert torch.equal(actual, method.logits(by_hand, inputs).argmax(-1))
     assert not torch.equal(actual, method.logits(network, inputs).argmax(-1))
-
-
-def test_it_learns_under_noise_and_the_draws_differ(tiny: Prepared) -> None:
-    configured = noisy(sigma=0.1, epochs=6, learning_rate=0.01)
-    method = make(tiny, [configured], "running_bn")
-    state = method.init()
-    for step in range(configured.total_steps(200)):
-        state, _ = method.step(state, step)
-    test = tiny.splits["test"]
-    model = method.model(state)
-    actual = [
-        accuracy(predictor(method, method.network(model, draw)), 1, test, CPU).item() for draw in range(3)
-    ]
-    assert min(actual) > 0.5
-    assert method.guarantee(0).spending is None
-
-
-def test_augmentation_changes_what_is_seen(tiny: Prepared) -> None:
-    ends = []
-    for augment in ("none", "crop_flip"):
-        method = make(tiny, [noisy(augment=augment)])
-        state, _ = method.step(method.init(), 0)
-        ends.append(state["parameters"]["0.weight"])
-    assert not torch.equal(*ends)

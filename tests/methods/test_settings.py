@@ -160,7 +160,6 @@ def with_identical(**changes: Any) -> dict[str, Any]:
     return raw
 
 
-TOO_LARGE = "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"
 SOUND = {"variant": "sound", "sensitivity": None}
 
 

@@ -30,7 +30,6 @@ TRAINABLE = dict.fromkeys(SHAPES, 5) | {
     "vgg16": 14,
     "wrn16_4": 14,
 }
-ACTIVATION_FIRST = {"convnet": nn.ReLU, "lenet5_tanh": nn.Tanh}  # and then normalisation
 SHORTCUTS = {"resnet18": 3, "wrn16_4": 3}
 BEFOREHAND = ("wrn16_4",)  # normalise what layers take in, and so not the logits
 

@@ -59,13 +59,6 @@ def test_one_step_with_replacement_bounds_a_worst_case(sets: int, noise: float) 
         assert_allclose(actual, worst, rtol=1e-4, atol=1e-10)
 
 
-def test_one_mini_set_with_replacement_is_a_sample_with_the_chance_to_be_drawn() -> None:
-    actual = amplified_delta(spending("replacement", 1.0, 1000, 400), EPSILONS)
-    chance = 1 - (1 - 1 / 1000) ** 400
-    same = amplified_delta(spending("fixed", 1.0, 1_000_000, round(chance * 1_000_000)), EPSILONS)
-    assert_allclose(actual, same, rtol=1e-5)
-
-
 def test_two_steps_are_two_losses_added() -> None:
     """The pair of Theorem 11 of Zhu, Dong and Wang 2022, its loss put together from densities by hand."""
     noise, share = 0.8, 0.2
@@ -107,14 +100,6 @@ def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
     assert actual is not None
     fine = composed_losses(mechanism, steps, 2e-5).epsilon(delta)
     assert fine <= actual.epsilon(delta) < 1.001 * fine
-
-
-def test_more_mini_sets_move_more_and_more_examples_less() -> None:
-    def epsilon(examples: int, sets: int) -> float:
-        return composed_losses(spending("replacement", 1.0, examples, 50, sets), 100, 1e-3).epsilon(1e-5)
-
-    assert epsilon(5000, 1) < epsilon(5000, 2) < epsilon(5000, 50)
-    assert epsilon(10_000, 2) < epsilon(5000, 2)
 
 
 @pytest.mark.parametrize(("sampling", "noise"), [("shuffled", 1.0), ("fixed", 0.002)])
