@@ -551,7 +551,7 @@ def main() -> None:
             with leak.there():
                 attack = pair.audit_pair(row, largest, SETTINGS, "planted")
             shown += [told(attack.scores, (attack.scores.without, attack.scores.within))[0]]
-            shown += [bounds.of_mu(attack.mu(ALPHA), DELTA)]
+            shown += [bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA)]
         print(f"{share:4.2f} " + " ".join(f"{epsilon:10.4g}" for epsilon in shown), flush=True)
     print(f"accounted {epsilon_upper(attack.scores):.4g}")
 
