@@ -36,7 +36,6 @@ EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
-RELEVANCE = "relevance/"  # prefix of a history's metrics CHANNEL/ROW/COLUMN, the pixels of a picture
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
 
