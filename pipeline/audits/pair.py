@@ -166,7 +166,7 @@ def audit_pair(
     # with the same noise on both sides
     renewed = [Streams(there.streams.names, True, CPU.device, noise) for _ in exact]
     releases = [side.released(streams, 0) for side, streams in zip(exact, renewed, strict=True)]
-    moves, released = _apart(there.sums, absent.sums), _apart(*releases)
+    moves, released = _distances(there.sums, absent.sums), _distances(*releases)
     if _multiples(released, variances_of_noise) > ROUNDED * _multiples(moves, variances_of_noise):
         moves = released
     longer = short_settings(config, REPLAYED)
@@ -176,10 +176,10 @@ def audit_pair(
     return PairAttack(scored, moves, variances_of_noise, draws, bypassed)
 
 
-def _apart(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
-    """Distance of each tensor of the only replica, and its number of entries."""
-    apart = [(value.double() - others[name].double())[0] for name, value in sums.items()]
-    return [(float(value.norm()), value.numel()) for value in apart]
+def _distances(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
+    """Norm of the difference and number of entries of each tensor of the only replica."""
+    differences = [(value.double() - others[name].double())[0] for name, value in sums.items()]
+    return [(float(value.norm()), value.numel()) for value in differences]
 
 
 def _multiples(moves: list[tuple[float, int]], variances: list[float]) -> float:

@@ -115,7 +115,7 @@ def load(name: str, root: Path = Path()) -> Prepared:
         raise _missing(problem, name) from problem
     # NumPy raises many kinds of exceptions for damaged files
     except (Damaged, OSError, ValueError, EOFError, TypeError, SyntaxError, TokenError) as problem:
-        raise UserError(f"{path}: is not what was prepared; {_again(about, name)}") from problem
+        raise UserError(f"{path}: is not what was prepared; {_hint(about, name)}") from problem
     _check_shapes(folder, splits, about)
     return Prepared(name, splits, about, start=joined.get("start"), relevance=joined.get("relevance"))
 
@@ -228,12 +228,12 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
         fits = labels.ndim == 1 and inputs.ndim > 1 and enough and len(shapes) == 1
         if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(
-                f"{folder / name}.inputs.npy: no examples with labels; {_again(about, folder.name)}"
+                f"{folder / name}.inputs.npy: no examples with labels; {_hint(about, folder.name)}"
             )
         # public examples may come from another data set with other classes
         if name != "public" and not 0 <= labels.min() <= labels.max() < len(about["classes"]):
             raise UserError(
-                f"{folder / name}.labels.npy: no labels of its classes; {_again(about, folder.name)}"
+                f"{folder / name}.labels.npy: no labels of its classes; {_hint(about, folder.name)}"
             )
 
 
@@ -242,6 +242,6 @@ def _missing(problem: FileNotFoundError, name: str) -> UserError:
     return UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first")
 
 
-def _again(about: dict[str, Any], name: str) -> str:
+def _hint(about: dict[str, Any], name: str) -> str:
     stage = "start" if "start" in about else "relevance" if "relevance" in about else "prepare"
     return f"run `dprepro {stage} {name}` again"

@@ -138,7 +138,7 @@ class OwnArrays(OwnFiles):
     test_labels: str | None = None
 
     @model_validator(mode="after")
-    def _both(self) -> "OwnArrays":
+    def _check_test_pair(self) -> "OwnArrays":
         if (self.test_inputs is None) != (self.test_labels is None):
             raise ValueError("test_inputs: goes with 'test_labels', and only with it")
         if self.test_inputs is not None and self.test is not None:

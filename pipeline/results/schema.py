@@ -34,7 +34,7 @@ ACCOUNTING = "accounting"  # method in the record of an account
 CONVERGED = 1.5
 
 
-def _plain(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not text.isprintable() or {"<", ">"} & set(text):
         raise ValueError(f"{shown(text)}; allowed: characters that can be printed, without < and >")
     return text
@@ -47,7 +47,7 @@ def _level(text: str) -> str:
     return text
 
 
-Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_plain)]  # shown to people as it is
+Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_check_printable)]  # shown to people as it is
 Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
 Seed = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]

@@ -172,11 +172,11 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
             parts.append(path)
     # the run last, because it has the digests of the others
     texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
-    kept = tuple(_kept(there, replica, keep) for replica in there.replicas if replica.key in names)
+    kept = tuple(_kept_line(there, replica, keep) for replica in there.replicas if replica.key in names)
     return _Merged(row, len(new), len(there.replicas), kept, (*parts, *(path(row) for path in texts)))
 
 
-def _kept(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
+def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
     """Line about a replica of the pack that a valid replica here stands for."""
     name = f"{replica.level}, seed {replica.seed}"
     if replica.identity in {here.identity for here in standing}:
