@@ -35,7 +35,7 @@ Train = Callable[[np.ndarray], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Claims:
-    """Declaration of a training."""
+    """Claims of a training: noise, sampling, steps, delta and epsilon."""
 
     noise_multiplier: float  # standard deviation of a sum's noise over the clipping bound
     sample_rate: float

@@ -96,7 +96,8 @@ def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: 
 def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
     """Lower bound on epsilon of a release of up to ``coordinates`` coordinates with independent, equal noise.
 
-    ``errors`` count single coordinates. The attacker calls a release "with" if one of its coordinates is.
+    ``errors`` count single coordinates. The attacker guesses "with" for a release if it does so for any
+    coordinate.
     """
     alarms, misses = errors.upper(alpha)
     counts = np.arange(1, coordinates + 1)

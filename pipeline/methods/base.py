@@ -285,8 +285,8 @@ def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
     """Reshape ``values`` (R,) to multiply ``tensor`` (R, ...).
 
     Args:
-        tensor: tensor with the number of dimensions.
-        values: one for each replica.
+        tensor: tensor whose number of dimensions counts.
+        values: a number per replica.
 
     Returns:
         (R, 1, ...) view.
