@@ -478,7 +478,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "numbers that are as near as can be to two integers": Fault(
         rounded_noise,
-        "ERROR",
+        "UNIFORM_ERROR",
         0.0,
         test_rounded_noise.test_float64_is_off_by_less_than_it_is_taken_to_be,
     ),
