@@ -24,12 +24,12 @@ app = typer.Typer(
 )
 # commands by panel of `--help`; each is a function, or a `Typer`, in the module of its name
 COMMANDS = {
-    "What there is to do": "init new status plan repro",
+    "Project": "init new status plan repro",
     "Data": "fetch prepare start relevance",
     "Training": "search train evaluate rerun",
     "Privacy": "ledger audit account epsilon compare tan",
     "Results": "report publish ui export predict",
-    "Rows from elsewhere, and checks": "pack adopt verify identity",
+    "Transfer and checks": "pack adopt verify identity",
 }
 for panel, names in COMMANDS.items():
     for name in names.split():

@@ -20,8 +20,8 @@ def audit(
         bool,
         typer.Option(
             "--model",
-            help="Train the row's network on its own data with a thousand mislabelled canaries, once a "
-            "level, and attack the final models. Needs the data, and as long as a seed of each level.",
+            help="Train the row's network on its own data with a thousand mislabelled canaries, once per "
+            "level, and attack the final models. Needs the data, and takes as long as one seed per level.",
         ),
     ] = False,
     level: Annotated[

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def compare(
     first: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with results.")],
-    second: Annotated[str, typer.Argument(help="Another such key.")],
+    second: Annotated[str, typer.Argument(help="A second key of `rows` with results.")],
 ) -> None:
     """Compare the accuracies of two rows at equal proven epsilons."""
     from pipeline import params

@@ -20,7 +20,7 @@ def epsilon(
     sigma: Annotated[
         float | None,
         typer.Option(
-            help="Noise multiplier: the noise's deviation over the clipping bound C; or --for-epsilon. "
+            help="Noise multiplier: the noise's deviation over the clipping bound C; or use --for-epsilon. "
             "With 'fixed' and 'shuffled', neighbours replace one example, which moves a sum by 2 C."
         ),
     ] = None,
@@ -33,19 +33,19 @@ def epsilon(
     sampling: Annotated[
         Literal["poisson", "fixed", "shuffled", "allocation"],
         typer.Option(
-            help="Sampling: each example with one probability, a fixed number, a new order per epoch, or one "
-            "batch of an epoch for each example, drawn for it alone (balls and bins)."
+            help="Sampling: each example with the same probability; a fixed number of examples; a new order "
+            "per epoch; or one random batch per epoch for each example, independently (balls and bins)."
         ),
     ] = "poisson",
     participations: Annotated[
-        int, typer.Option(help="'allocation' only: batches of an epoch that each example is in.")
+        int, typer.Option(help="'allocation' only: number of batches of an epoch that contain each example.")
     ] = 1,
     best_of: Annotated[
         float | None,
         typer.Option(
             help="Also compute epsilon of a search over this many runs on average that releases only the "
-            "best. The number of runs has a geometric law, each run's candidate is random, and the choice "
-            "uses no training examples."
+            "best. The number of runs has a geometric distribution, each run's candidate is random, and the "
+            "choice uses no training examples."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,

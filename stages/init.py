@@ -28,7 +28,7 @@ NAMES = {
 def init(
     folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
     private: Annotated[
-        bool, typer.Option("--private", help="For private data: without a paper, a table and a first row.")
+        bool, typer.Option("--private", help="For private data: no papers, tables, first row or CI.")
     ] = False,
 ) -> None:
     """Create a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""

@@ -45,7 +45,8 @@ def data(
         typer.Option(min=0, help="Number of examples that become public, for methods that need some."),
     ] = None,
     public_from: Annotated[
-        str | None, typer.Option(help="Their source: a key of `raw` or `own`; default: these files.")
+        str | None,
+        typer.Option(help="Source of the public examples: a key of `raw` or `own`; default: these files."),
     ] = None,
     span: Annotated[
         tuple[float, float] | None,
@@ -76,9 +77,9 @@ def data(
         typer.Option(help="images: a public network of torchvision, whose features replace the images."),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="Its weights, below this folder: safetensors or a state dict.")
+        str | None, typer.Option(help="Network weights, below this folder: safetensors or a state dict.")
     ] = None,
-    weights_source: Annotated[str | None, typer.Option(help="Where the weights come from.")] = None,
+    weights_source: Annotated[str | None, typer.Option(help="Source of the weights.")] = None,
     weights_licence: Annotated[str | None, typer.Option(help="Licence of the weights.")] = None,
     trained_on: Annotated[
         str | None, typer.Option(help="The network's training data, taken as public.")
@@ -89,7 +90,7 @@ def data(
 ) -> None:
     """Declare your own files in params.yaml and prepare them: splits and a manifest.
 
-    Git ignores the files before the first is read. No example becomes public without --public.
+    The files are added to .gitignore before the first is read. No example becomes public without --public.
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe

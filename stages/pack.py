@@ -15,7 +15,7 @@ def pack(
         bool,
         typer.Option(
             "--without-weights",
-            help="Leave the models out: a smaller file; its rows can be adopted but not evaluated again.",
+            help="Omit the models; the rows of this smaller file can be adopted but not evaluated again.",
         ),
     ] = False,
     crate: Annotated[

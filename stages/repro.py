@@ -38,9 +38,10 @@ def repro(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask before hours of training.")] = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Make all missing results of rows: data, training, evaluation and ledger, with dvc.lock.
+    """Compute all missing results of rows: data, training, evaluation and ledger, with dvc.lock.
 
-    The same command continues after a stop or kill. A failing row stops no other; the last lines name it.
+    The same command continues after a stop or kill. The other rows continue if a row fails; the last lines
+    name it.
     """
     from pipeline import params
     from pipeline.cluster import coordinator, executors, tasks, worker
