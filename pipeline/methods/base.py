@@ -1,7 +1,7 @@
 """Interfaces of training methods: their task, execution and required functions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -113,7 +113,7 @@ class Method(ABC):
         """State before the first step."""
 
     @abstractmethod
-    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+    def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step: new state, and (R,) metrics of the private batch, never to be published."""
 
     @cached_property

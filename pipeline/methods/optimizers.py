@@ -90,4 +90,7 @@ def _zeros(parameters: Tensors) -> Tensors:
 
 
 def _descend(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
-    return {name: value - per_replica(value, rates) * directions[name] for name, value in parameters.items()}
+    return {
+        name: torch.addcmul(value, per_replica(value, rates), directions[name], value=-1)
+        for name, value in parameters.items()
+    }

@@ -7,7 +7,7 @@ example's augmented copies, or the mean over a mini-set of examples; and in the 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pipeline.errors import Unproven, UserError
 from pipeline.methods.base import Method, over_replicas
-from pipeline.methods.samples import BatchSum, Sample, independent_samples, padded, parts_of
+from pipeline.methods.samples import BatchSum, Pass, Sample, independent_samples, merged, padded, parts_of
 from pipeline.methods.spending import Guarantee
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
+from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
 from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian, batches_of_epoch
@@ -134,21 +134,33 @@ class PrivateSteps(Method):
 
         ``arguments`` (R, ...) are further arguments of the clipper.
         """
-        clipped_sum = over_replicas(self.clipper, self.task.execution)
+        clipper, at_once = self.clipper, self.pass_size(sample)
         sums: Tensors = {}
         norms: list[Tensor] = []
         losses, masks = [], []
-        pieces = list(sample.pieces(self.pass_size(sample)))
+        pieces = list(sample.pieces(at_once))
         # bounds on the rounding errors of float32, before and after the passes' sums are added
         errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
         additions = len(pieces) * sample.chosen.shape[1] if len(pieces) > 1 else 0
         in_float64 = self._accounts_rounding and errors + additions > IN_FLOAT32
-        for piece, (inputs, labels, mask) in zip(pieces, self._batches(sample, pieces, step), strict=True):
-            too_large = in_float64 and roundings(piece[1], labels.shape[1]) > IN_FLOAT32
-            clipping_bounds = bounds.double() if too_large else bounds
+        passes = [
+            Pass(piece, (size,), in_float64 and roundings(part, size) > IN_FLOAT32)
+            for piece, part in pieces
+            for size in (piece.stop - piece.start,)
+        ]
+        if isinstance(clipper, BookKeeping):
+            passes = merged(passes, clipper.pass_size(at_once))
+        for each_pass, (inputs, labels, mask) in zip(
+            passes, self._batches(sample, passes, step), strict=True
+        ):
+            clipping_bounds = bounds.double() if each_pass.in_float64 else bounds
+            function: Callable[..., ClippedSum] = clipper
+            if len(each_pass.parts) > 1:
+                function = partial(clipper, parts=Parts(each_pass.parts, in_float64))
+            clipped_sum = over_replicas(function, self.task.execution)
             if not norms and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
                 self._compare_with_alone(
-                    clipped_sum, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
+                    clipper, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
                 )
             pass_sum = clipped_sum(tensors, inputs, labels, mask, clipping_bounds, *arguments)
             for name, value in pass_sum.sums.items():
@@ -164,7 +176,7 @@ class PrivateSteps(Method):
 
     def _compare_with_alone(
         self,
-        clipped_sum: Callable[..., ClippedSum],
+        clipper: Callable[..., ClippedSum],
         tensors: Tensors,
         batch: tuple[Tensor, Tensor, Tensor],
         arguments: tuple[Any, ...],
@@ -176,6 +188,7 @@ class PrivateSteps(Method):
             Unproven: they differ by more than rounding. This stop of the training is itself a release.
         """
         inputs, labels, mask = batch
+        clipped_sum = over_replicas(clipper, self.task.execution)
         place = step // CHECKED_EVERY % labels.shape[1]
         copies = inputs.shape[1] // labels.shape[1]
         own = torch.zeros_like(mask)
@@ -239,11 +252,11 @@ class PrivateSteps(Method):
         return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
 
     def _batches(
-        self, sample: Sample, pieces: list[tuple[slice, int]], step: int
+        self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Pieces of a sample: inputs (R, L, ...), labels and mask (R, L), or (R, L, S) of mini-sets."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
-        for piece, _ in pieces:
+        for piece, *_ in passes:
             chosen = sample.chosen[:, piece]
             inputs = self.train_inputs(self.task.inputs[chosen], None if draws is None else draws[:, piece])
             labels, mask = self.task.labels[chosen], sample.mask[:, piece]

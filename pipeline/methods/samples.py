@@ -1,7 +1,8 @@
 """Samples of a step of several replicas, of examples or mini-sets, and their sums."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,27 @@ class Sample(NamedTuple):
             for first in range(start, start + count, size):
                 yield slice(first, min(first + size, start + count)), count
             start += count
+
+
+class Pass(NamedTuple):
+    """Examples that go through the network together."""
+
+    place: slice  # in the sample, along K
+    parts: tuple[int, ...]  # sizes of what is summed apart
+    in_float64: bool  # whether their products and sums are
+
+
+def merged(passes: list[Pass], at_once: int) -> list[Pass]:
+    """Neighbouring passes in float32 as one, of several parts, where it has at most ``at_once`` examples."""
+    larger = passes[:1]
+    for following in passes[1:]:
+        last = larger[-1]
+        place = slice(last.place.start, following.place.stop)
+        if last.in_float64 or following.in_float64 or place.stop - place.start > at_once:
+            larger.append(following)
+        else:
+            larger[-1] = Pass(place, last.parts + following.parts, False)
+    return larger
 
 
 def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
@@ -78,8 +100,11 @@ class BatchSum(NamedTuple):
         """(R, K) norms of whole gradients."""
         return self.norms.norm(dim=2)
 
-    def metrics(self) -> Tensors:
+    def metrics(self) -> "Metrics":
         """(R,) means over the samples' examples, or mini-sets."""
+        return Metrics(self._replace(sums={})._metrics)
+
+    def _metrics(self) -> Tensors:
         columns = {"train_loss": self.losses}
         if self.norms.shape[2]:
             columns["gradient_norm"] = self.gradient_norms
@@ -89,3 +114,27 @@ class BatchSum(NamedTuple):
             name: torch.where(self.mask > 0, value, 0.0).sum(1) / self.mask.sum(1).clamp_min(1)
             for name, value in columns.items()
         }
+
+
+class Metrics(Mapping[str, Tensor]):
+    """Metrics of a step by name, computed when they are first read: in most steps they never are."""
+
+    def __init__(self, compute: Callable[[], Tensors]):
+        """``compute`` them."""
+        self._compute = compute
+
+    @cached_property
+    def _values(self) -> Tensors:
+        return self._compute()
+
+    def __getitem__(self, name: str) -> Tensor:
+        """(R,) values of a metric."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the metrics."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Number of metrics."""
+        return len(self._values)

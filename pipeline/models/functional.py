@@ -14,23 +14,29 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
 
     Names are those of `named_parameters` and `named_buffers`; a tensor that several layers share is replaced
     in all of them. Unlike `torch.func.functional_call`, it restores networks in which one layer has two
-    names: torch replaces such a layer's tensors twice, and restores the replacement.
+    names (torch replaces such a layer's tensors twice, and restores the replacement), and is faster.
 
     Raises:
         KeyError: the network has no tensor of a name.
     """
     first_names: dict[int, str] = {}
-    replacements: dict[str, Tensor] = {}
+    replaced: list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor]] = []
     for prefix, layer in net.named_modules():  # every layer once
-        # not `named_parameters`, which takes a tenth of a small network's step
-        for key, value in (*layer._parameters.items(), *layer._buffers.items()):
-            name = f"{prefix}.{key}" if prefix else key
-            first_name = name if value is None else first_names.setdefault(id(value), name)
-            if first_name in tensors:
-                replacements[name] = tensors[first_name]
+        for own in (layer._parameters, layer._buffers):
+            for key, value in own.items():
+                name = f"{prefix}.{key}" if prefix else key
+                first_name = name if value is None else first_names.setdefault(id(value), name)
+                if first_name in tensors:
+                    replaced.append((own, key, value, tensors[first_name]))
     if unknown := tensors.keys() - first_names.values():
         raise KeyError(f"no tensor {min(unknown)!r} in {type(net).__name__}")
-    return torch.func.functional_call(net, replacements, arguments, tie_weights=False)
+    try:
+        for own, key, _, tensor in replaced:
+            own[key] = tensor
+        return net(*arguments)
+    finally:
+        for own, key, value, _ in replaced:
+            own[key] = value
 
 
 def has_shared_tensors(net: nn.Module) -> bool:

@@ -413,12 +413,12 @@ def _weights(chosen: list[Example]) -> list[float]:
 
 
 def _total(chosen: list[Example], weights: list[float]) -> Tensors:
-    """Weighted sum of the examples' gradients."""
-    factors = torch.tensor(weights).to(chosen[0].norms)
-    return {
-        name: torch.tensordot(factors, torch.stack([example.gradients[name] for example in chosen]), dims=1)
-        for name in chosen[0].gradients
-    }
+    """Weighted sum of the examples' gradients, added one by one: a stack takes much memory."""
+    totals = {name: torch.zeros_like(value) for name, value in chosen[0].gradients.items()}
+    for example, weight in zip(chosen, weights, strict=True):
+        for name, value in example.gradients.items():
+            totals[name].add_(value, alpha=weight)
+    return totals
 
 
 def _distance(some: Tensors, others: Tensors) -> float:

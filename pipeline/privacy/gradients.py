@@ -21,6 +21,8 @@ from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
 
+# Floats of activations up to which a pass of several parts may have more examples than others
+CACHED_FLOATS = 2_000_000
 # Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, but at least so many
 # examples; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
@@ -67,6 +69,13 @@ class ClippedSum(NamedTuple):
         return cls(totals, torch.cat(norms), torch.cat(losses))
 
 
+class Parts(NamedTuple):
+    """Division of a batch whose parts are summed apart, so that rounding in one doesn't depend on others."""
+
+    sizes: tuple[int, ...]  # of the parts, in the order of the batch
+    in_float64: bool  # whether the parts' sums are added in it
+
+
 class Clipper(Protocol):
     """Function that computes a `ClippedSum`.
 
@@ -82,7 +91,9 @@ class Clipper(Protocol):
         """Clipped sum of one batch."""
 
 
-def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
+def clip_factors(
+    squares: Tensor, mask: Tensor, bounds: Bounds, finite: bool = False
+) -> tuple[Tensor, Tensor]:
     """Factor min(w, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
     A gradient of norm n and weight w contributes w g, clipped to C: g times w min(1, C / (w n)).
@@ -94,17 +105,21 @@ def clip_factors(squares: Tensor, mask: Tensor, bounds: Bounds) -> tuple[Tensor,
         squares: (B, T) squared L2 norm of each tensor of each example's gradient.
         mask: (B,) weight w of each example, 1 in general; 0 for padding.
         bounds: bounds of the T tensors.
+        finite: whether all squares are known to be finite; otherwise the others are looked for.
 
     Returns:
         (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
     """
     weighted = squares * bounds.weights**2
-    # separate from the sums, in which infinity times 0 would spoil the norms of the other parts
-    not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
-    norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
-    norms = torch.where(not_finite, torch.inf, norms)
+    if finite:
+        norms = (weighted @ bounds.members).sqrt()
+    else:
+        # separate from the sums, in which infinity times 0 would spoil the norms of the other parts
+        not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
+        norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
+        norms = torch.where(not_finite, torch.inf, norms)
     factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12))
-    factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+    factors = torch.where(torch.isfinite(norms), factors, 0.0)
     return factors @ bounds.members.T, norms
 
 
@@ -119,6 +134,7 @@ def clip_and_sum(
     mask: Tensor,
     bounds: Bounds,
     single_replica: bool = False,
+    parts: Parts | None = None,
 ) -> ClippedSum:
     """Clip gradients of examples and sum them.
 
@@ -128,18 +144,36 @@ def clip_and_sum(
         mask: (B,) weight of each example in the sample, 1 in general; 0 for padding.
         bounds: bounds of one replica.
         single_replica: whether it runs outside `vmap`, where the value of a norm may be read.
+        parts: division of the examples; each part is summed by itself. None: one part.
 
     Returns:
         Sums, norms and losses.
     """
     square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
-    factors, norms = clip_factors(square_norms, mask, bounds)
-    finite = single_replica and bool(torch.isfinite(norms).all())
+    # a sum that is finite is of squares that are
+    finite = single_replica and math.isfinite(square_norms.sum())
+    factors, norms = clip_factors(square_norms, mask, bounds, finite)
     sums = {
-        name: gradients.pop(name).weighted_sum(weights, finite)
+        name: _sum_of_parts(gradients.pop(name), weights, finite, parts)
         for weights, name in zip(factors.T, list(gradients), strict=True)
     }
     return ClippedSum(sums, norms, losses)
+
+
+def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Parts | None) -> Tensor:
+    """`Gradients.weighted_sum`, of one part after the other."""
+    if parts is None:
+        return gradients.weighted_sum(factors, finite)
+    total, stop = None, 0
+    for size in parts.sizes:
+        start, stop = stop, stop + size
+        part = gradients.of_examples(slice(start, stop)).weighted_sum(factors[start:stop], finite)
+        if total is None:
+            total = part.double() if parts.in_float64 else part
+        else:
+            total.add_(part)
+    assert total is not None, "a sample has a part"
+    return total
 
 
 def wants_channels_last(net: nn.Module) -> bool:
@@ -271,9 +305,16 @@ class BookKeeping:
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape)
 
-        with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record):
+        activations = 0
+
+        def count(name: str, *values: object) -> None:
+            nonlocal activations
+            activations += values[-1].numel() if isinstance(values[-1], Tensor) else 0
+
+        parts = {name: layer for name, layer in net.named_modules() if not list(layer.children())}
+        with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
             net(example.expand(copies, *example.shape[1:]))
-        self.shapes = shapes
+        self.shapes, self.cached_examples = shapes, CACHED_FLOATS // max(1, activations)
         self.rules = {name: rule_for(layer, single_replica) for name, layer in self.layers.items()}
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
         self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
@@ -281,26 +322,47 @@ class BookKeeping:
             if not outputs:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
 
+    def pass_size(self, usual: int) -> int:
+        """Examples of a pass that has several parts, where other passes have at most ``usual``."""
+        if not self.single_replica:
+            return usual
+        return min(max(usual, self.cached_examples), self.examples_per_pass)
+
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self,
+        tensors: Tensors,
+        inputs: Tensor,
+        labels: Tensor,
+        mask: Tensor,
+        bounds: Bounds,
+        parts: Parts | None = None,
     ) -> ClippedSum:
-        """Clipped sum of one batch; see `Clipper`."""
-        if not self.single_replica or len(labels) <= self.examples_per_pass:
-            return self._one_pass(tensors, inputs, labels, mask, bounds)
+        """Clipped sum of one batch, in one pass if it has ``parts``; see `Clipper`."""
+        if parts or not self.single_replica or len(labels) <= self.examples_per_pass:
+            return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
         pieces = math.ceil(len(labels) / self.examples_per_pass)
         size = math.ceil(len(labels) / pieces)
         batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
-        parts = [self._one_pass(tensors, *batch, bounds) for batch in batches]
-        return ClippedSum.of(parts)
+        passes = [self._one_pass(tensors, *batch, bounds) for batch in batches]
+        return ClippedSum.of(passes)
 
     def _one_pass(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self,
+        tensors: Tensors,
+        inputs: Tensor,
+        labels: Tensor,
+        mask: Tensor,
+        bounds: Bounds,
+        parts: Parts | None = None,
     ) -> ClippedSum:
         losses, uses, gradients_at_outputs = self._backward(tensors, inputs, labels)
         gradients: dict[str, Gradients] = {}
         for name, layer in self.layers.items():
             layer_tensors = {
-                key: tensors.get(f"{name}.{key}", value) for key, value in layer.state_dict().items()
+                key: tensors.get(f"{name}.{key}", value)
+                # not `state_dict`, which takes a twentieth of a small network's step
+                for key, value in (*layer._parameters.items(), *layer._buffers.items())
+                if value is not None
             }
             layer_gradients = self.rules[name](
                 layer, uses.pop(name), gradients_at_outputs.pop(name), layer_tensors
@@ -309,7 +371,7 @@ class BookKeeping:
                 if f"{name}.{key}" in tensors:  # fixed tensors are no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         ordered = {name: gradients.pop(name) for name in tensors}
-        return clip_and_sum(ordered, losses, mask, bounds, self.single_replica)
+        return clip_and_sum(ordered, losses, mask, bounds, self.single_replica, parts)
 
     def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """Losses (B,), and inputs and gradients at outputs of every layer's uses, (B, ...) each."""
@@ -351,11 +413,10 @@ class BookKeeping:
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses | None
     ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
         """Sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
+        uses: Uses = {name: [] for name in self.layers}
+        outputs: Uses = {name: [] for name in self.layers}
 
-        def single(example: Tensor, taps: Uses | None) -> tuple[Tensor, Uses, Uses]:
-            uses: Uses = {name: [] for name in self.layers}
-            outputs: Uses = {name: [] for name in self.layers}
-
+        def single(example: Tensor, taps: Uses | None) -> tuple[Tensor, ...]:
             def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
                 tapped = None if taps is None else output + taps[name][len(uses[name])]
                 uses[name].append(inputs)
@@ -363,11 +424,18 @@ class BookKeeping:
                 return tapped
 
             with watch_layers(self.layers, record):
-                return call(self.net, tensors, example, self.resets), uses, outputs
+                logits = call(self.net, tensors, example, self.resets)
+            # without their names, which `vmap` would look through
+            return logits, *all_uses(uses), *all_uses(outputs)
 
         examples = inputs.unflatten(0, (-1, self.copies))
         in_dims = (0, None if taps is None else 0)
-        logits, uses, outputs = vmap(single, in_dims, randomness="different")(examples, taps)
+        logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
+        of_all = iter(values)
+        uses, outputs = (
+            {name: [next(of_all) for _ in layer_uses] for name, layer_uses in recorded.items()}
+            for recorded in (uses, outputs)
+        )
         losses = F.cross_entropy(
             logits.flatten(0, 1), labels.repeat_interleave(self.copies), reduction="none"
         )

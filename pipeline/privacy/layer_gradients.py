@@ -40,6 +40,13 @@ class Gradients(Protocol):
         their factors must be 0.
         """
 
+    def of_examples(self, place: slice) -> "Gradients":
+        """Gradients of neighbouring examples, from memory of their own.
+
+        A product may round otherwise where its factors lie at another offset; then one example more in a part
+        of a sample would change the sums of the parts behind it.
+        """
+
 
 class Outer(NamedTuple):
     """Per-example gradients of a matrix as outer products left x right, never written out."""
@@ -64,6 +71,10 @@ class Outer(NamedTuple):
         left, right = self if finite else (torch.nan_to_num(side) for side in self)
         return (left * factors[:, None]).T @ right.to(factors)
 
+    def of_examples(self, place: slice) -> "Outer":
+        """Gradients of neighbouring examples; see `Gradients`."""
+        return Outer(self.left[place].clone(), self.right[place].clone())
+
 
 class AtOutputs(NamedTuple):
     """Per-example gradients of a matrix, left^T right each, if every example has a gradient at all J outputs.
@@ -85,6 +96,10 @@ class AtOutputs(NamedTuple):
         """(J, O) sum of ``left`` over examples, each times its factor."""
         return weighted_sum(self.left, factors, finite)
 
+    def of_examples(self, place: slice) -> "AtOutputs":
+        """Gradients of neighbouring examples; see `Gradients`."""
+        return self._replace(left=self.left[place].clone())
+
 
 class Rows(NamedTuple):
     """Per-example gradients of an embedding table (V, E), in the few rows that an example looks up."""
@@ -105,6 +120,10 @@ class Rows(NamedTuple):
         pullback = vjp(lambda table: F.embedding(self.tokens, table), table)[1]
         return pullback(weighted)[0]
 
+    def of_examples(self, place: slice) -> "Rows":
+        """Gradients of neighbouring examples; see `Gradients`."""
+        return Rows(self.total, self.tokens[place].clone(), self.value[place].clone())
+
 
 class Full(NamedTuple):
     """Per-example gradients in one tensor."""
@@ -120,6 +139,10 @@ class Full(NamedTuple):
         """Weighted sum over examples; see `Gradients`."""
         total = weighted_sum(self.value, factors, finite)
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
+
+    def of_examples(self, place: slice) -> "Full":
+        """Gradients of neighbouring examples; see `Gradients`."""
+        return self._replace(value=self.value[place].clone())
 
 
 def squares(value: Tensor) -> Tensor:
@@ -146,7 +169,7 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     """Sum of ``value`` (B, ...) over examples, each times its factor; see `Gradients.weighted_sum`."""
     values = value if finite else torch.nan_to_num(value)
     if values.dtype == factors.dtype:
-        return torch.tensordot(factors, values, dims=1)
+        return (factors[None] @ values.flatten(1)).reshape(values.shape[1:])
     # some at a time, so that converted values are still in the CPU's cache when they are read
     pieces = zip(values.flatten(1).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
     sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]

@@ -15,7 +15,7 @@ normalisation.
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -297,7 +297,7 @@ def _noise(value: Tensor) -> Tensor:
     return torch.from_numpy(np.random.default_rng(1).standard_normal(value.shape))
 
 
-def _joined(noted: Tensors) -> dict[str, float]:
+def _joined(noted: Mapping[str, Tensor]) -> dict[str, float]:
     """A number a metric: of NAME/PLACE, a histogram's bars or a picture's pixels, one for all places."""
     joined: dict[str, float] = {}
     for metric, value in noted.items():

@@ -1,13 +1,12 @@
 """What tests of several methods do alike."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pipeline.methods.base import Execution, Method
-from pipeline.privacy.gradients import Tensors
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 WAYS = [
@@ -24,7 +23,7 @@ def check_ways(make: Callable[[Execution], Method], steps: int, rtol: float, ato
     for how in WAYS:
         method = make(how)
         state = method.init()
-        noted: Tensors = {}
+        noted: Mapping[str, Tensor] = {}
         for step in range(steps):
             state, noted = method.step(state, step)
         models.append(torch.cat([value.flatten(1) for value in method.model(state).values()], dim=1))

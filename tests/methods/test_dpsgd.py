@@ -15,6 +15,7 @@ from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import JointStatistics, PublicStatistics
+from pipeline.methods.samples import BatchSum
 from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
 from pipeline.privacy import accounting
@@ -53,6 +54,28 @@ def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tens
 def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, normalization: str) -> None:
     settings = [dpsgd(), dpsgd(epsilon=7, clip=0.5, learning_rate=0.1), dpsgd(momentum=0.5, epsilon=1)]
     check_ways(lambda how: make(tiny, settings, normalization, how), steps=2, rtol=1e-4, atol=1e-5)
+
+
+def test_metrics_are_computed_when_they_are_read_and_once(
+    tiny: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[BatchSum] = []
+    compute = BatchSum._metrics
+
+    def noted(batch: BatchSum) -> dict[str, torch.Tensor]:
+        computed.append(batch)
+        return compute(batch)
+
+    monkeypatch.setattr(BatchSum, "_metrics", noted)
+    method = make(tiny, [dpsgd()], "none")
+    state, metrics = method.step(method.init(), 0)
+    assert not computed
+    first = {name: value.tolist() for name, value in metrics.items()}
+    method.step(state, 1)
+    assert first == {name: value.tolist() for name, value in metrics.items()}
+    assert set(first) == {"train_loss", "gradient_norm", "clipped_share"}
+    assert len(computed) == 1
+    assert not computed[0].sums, "the last step's sums are not kept in memory"
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.5])

@@ -1,5 +1,7 @@
 """The steps of `tan` against hand-written loops: copies, clipping, noise, average, vote; and neighbours."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
@@ -34,8 +36,9 @@ def make(data: Prepared, *settings: TanSettings, how: Execution = CPU) -> Tan:
     return Tan(make_task(members, model, True, data, how), settings, "group")
 
 
-def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
-    state, metrics = method.init(), dict[str, Tensor]()
+def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], Mapping[str, Tensor]]:
+    state = method.init()
+    metrics: Mapping[str, Tensor] = {}
     for step in range(steps):
         state, metrics = method.step(state, step)
     return state, metrics

@@ -17,7 +17,7 @@ from pipeline.methods.samples import BatchSum, Sample, parts_of
 from pipeline.methods.tan.method import Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.privacy import layer_gradients, mechanisms
-from pipeline.privacy.gradients import Bounds, Clipper, Tensors, clip_factors
+from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
 from pipeline.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
 from pipeline.privacy.mechanisms import COMPUTING, GaussianMechanism
 from pipeline.privacy.parameters import Noise
@@ -240,3 +240,37 @@ def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> 
             actual = gradients.weighted_sum(factors, finite).numpy()
             np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14, err_msg=name)
     assert layer_gradients.CONVERTED_AT_ONCE < 37, "the sum is of more pieces than one"
+
+
+def test_parts_of_one_pass_are_summed_as_in_passes_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also beyond what float32 adds, and around a part that is too large for it."""
+    sizes: list[int] = []
+    one_pass = BookKeeping._one_pass
+
+    def noted(self: BookKeeping, tensors: Tensors, inputs: Tensor, *rest: Any) -> ClippedSum:
+        sizes.append(len(inputs))
+        return one_pass(self, tensors, inputs, *rest)
+
+    monkeypatch.setattr(BookKeeping, "_one_pass", noted)
+    for parts in ((120,) * 8, (150,) * 20, (100, 100, 200, 100, 100)):
+        trained, every = method("grid", mixed(sum(parts)), 256), torch.arange(sum(parts))
+        sample = Sample(every[None], torch.ones(1, len(every)), parts)
+        arguments = trained.task.parameters, sample, trained.bounds(trained.clips), 1
+        assert isinstance(trained.clipper, BookKeeping)
+        sizes.clear()  # of trials
+        together = trained.clipped_sums(*arguments)
+        shared = list(sizes)
+        assert shared == ([200, 200, 200] if 200 in parts else [sum(parts)])
+        with monkeypatch.context() as patch:
+            patch.setattr(BookKeeping, "pass_size", lambda self, usual: 0)
+            sizes.clear()
+            apart = trained.clipped_sums(*arguments)
+        assert sizes == list(parts)
+        for name, value in apart.sums.items():
+            assert value.dtype == together.sums[name].dtype
+            # a part's sum is the same number; float64 adds them in another order around a large one
+            torch.testing.assert_close(together.sums[name], value, rtol=0, atol=1e-13 if 200 in parts else 0)
+        assert torch.equal(apart.norms, together.norms)
+        assert torch.equal(apart.losses, together.losses)

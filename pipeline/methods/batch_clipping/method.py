@@ -8,7 +8,7 @@ A mini-set's gradient depends on its own examples alone, so batch norm may use t
 inputs are public: C_h from D_pub at the start of each epoch, and batch norm at test.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -110,7 +110,7 @@ class BatchClipping(PrivateSteps):
         sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
-    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+    def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private batch, and of D_pub."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
@@ -131,7 +131,7 @@ class BatchClipping(PrivateSteps):
         state = {**state, "parameters": parameters, "running": running}
         if self.first.note_norms:
             columns = zip(self.layers, state["norms"]["layers"].T, strict=True)
-            metrics |= {f"layer_norm/{name}": column for name, column in columns}
+            metrics = {**metrics, **{f"layer_norm/{name}": column for name, column in columns}}
         return state, metrics
 
     def network(self, model: Tensors, draw: int) -> Tensors:
@@ -164,7 +164,7 @@ class BatchClipping(PrivateSteps):
 
     def sums(
         self, state: State, sample: Sample, bounds: Bounds, step: int
-    ) -> tuple[Tensors, Tensors, Tensors]:
+    ) -> tuple[Tensors, Tensors, Mapping[str, Tensor]]:
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
         batch = self.clipped_sums(state["parameters"], sample, bounds, step)
         count = batch.mask.sum(1).clamp_min(1)

@@ -5,7 +5,7 @@ gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends by SGD, or by
 `pipeline.methods.dpsgd.statistics` defines an example's gradient in networks with batch norm.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from torch import Tensor
@@ -56,7 +56,7 @@ class Dpsgd(PrivateSteps):
         """Initial parameters and the optimizer's state."""
         return self.optimizer.start(self.task.parameters)
 
-    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+    def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private sample."""
         parameters = state["parameters"]
         tensors = self.network(parameters, 0) if self.first.private else parameters

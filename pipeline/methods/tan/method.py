@@ -9,7 +9,7 @@ fraction of the cost, and spends far more privacy.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -56,7 +56,7 @@ class Tan(PrivateSteps):
         """Initial parameters, also as their average, and the optimizer's state."""
         return {**self.optimizer.start(self.task.parameters), "average": self.task.parameters}
 
-    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+    def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private sample."""
         bounds = self.bounds(self.clips)
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step)

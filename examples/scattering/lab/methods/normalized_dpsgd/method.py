@@ -8,7 +8,7 @@ The noise on either sum is ``statistics_noise`` times its bound: two Gaussian re
 for as one with 1 / sqrt(2) of that multiplier (`SampledGaussian.first_release`), and composed with the steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -88,7 +88,7 @@ class NormalizedDpsgd(PrivateSteps):
                 totals[place] = totals[place] + (values * share[:, None]).double().sum(0)
         return totals
 
-    def step(self, state: State, step: int) -> tuple[State, Tensors]:
+    def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """One step of every replica; metrics are of its private sample."""
         bounds, statistics = self.bounds(self.clips), state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
