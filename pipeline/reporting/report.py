@@ -38,6 +38,8 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     papers, folder = gather(settings, root), root / REPORTS
     views = list(map(paper_view, papers))
     picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
+    for outputs in ("figures", "metrics", "papers"):  # DVC refuses a stage without one of its outputs
+        (folder / outputs).mkdir(parents=True, exist_ok=True)
     _put(dict(_files(views, picture)), folder)
     for paper in papers:
         write_json(folder / "metrics" / f"{paper.key}.json", counts.metrics(paper))

@@ -134,13 +134,13 @@ def changed(keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
     """Outputs that differ from the lock: path and stage, for these keys or for all.
 
     An output that isn't named by its stage's key belongs to another stage, or to none. Data and weights may
-    be absent; files in git may not.
+    be absent, and so may empty folders, which git doesn't have; files in git may not.
     """
     for stage, entry in _lock().items():
         key = stage.partition("@")[2]
         for signed in entry.outs if not keys or key in keys else ():
             path = Path(signed.path)
-            present, carried = path.exists(), path.is_relative_to("reports")
+            present, carried = path.exists(), path.is_relative_to("reports") and signed.md5 != EMPTY
             if (key and key not in (path.name, path.stem)) or (
                 signed.md5 not in (None, _md5(path)) if present else carried
             ):

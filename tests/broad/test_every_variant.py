@@ -45,9 +45,10 @@ def settings_shown(method: str, settings: Settings) -> list[Any]:
 def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
     shown = settings_shown(method, settings)
-    every_method = {"schedule", "epochs", "learning_rate"}
-    # which take no other way through the code, or another test does (tests/methods/test_allocated_batches.py)
-    plain_numbers = {"averaging", "delta", "participations"}
+    # of every method; tests/methods/test_settings.py has the schedules
+    every_method = {"schedule", "epochs", "learning_rate", "warmup", "milestones", "gamma"}
+    # which take no other way through the code, or tests of tests/methods do (allocated batches, DP-SGD)
+    plain_numbers = {"averaging", "delta", "participations", "class_weights"}
     for name, field in method_settings()[method].model_fields.items():
         values = {getattr(configured, name) for configured in shown}
         if name in every_method | plain_numbers:
