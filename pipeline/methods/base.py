@@ -234,7 +234,7 @@ def gradient(
                 leaves, channels_last(inputs) if prefers_channels_last else inputs, *arguments
             )
             parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
-        # in the parameters' memory layout, whatever the backward pass returned
+        # the backward pass may return another memory layout than the parameters'
         gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
         return gradients, map_tensors(Tensor.detach, auxiliary)
 

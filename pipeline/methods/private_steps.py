@@ -21,7 +21,7 @@ from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
 from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
-from pipeline.privacy.sampled_gaussian import SampledGaussian, batches_of_epoch
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
 # Steps between comparisons of an example's contribution with its gradient alone; each costs a pass
@@ -124,8 +124,8 @@ class PrivateSteps(Method):
         """Return False inside an epoch of allocated batches, because a resumed run allocates anew."""
         if self.first.drawn != "allocation":
             return True
-        population = self.first.population(self.examples)
-        return steps_done % batches_of_epoch(population, self.first.batch, self.first.joined) == 0
+        batches: int = self.first.batches_of_epoch(self.examples)
+        return steps_done % batches == 0
 
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any

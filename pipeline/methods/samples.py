@@ -12,7 +12,6 @@ from torch import Tensor
 from pipeline.methods.settings import MethodSettings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
 
 class Sample(NamedTuple):
@@ -68,11 +67,9 @@ def independent_samples(
     streams: Streams, settings: MethodSettings, step: int, examples: int
 ) -> list[np.ndarray]:
     """Examples of a step's batch for each replica, each drawn independently."""
-    population = settings.population(examples)
     if settings.drawn == "allocation":
-        batches = batches_of_epoch(population, settings.batch, settings.joined)
-        return streams.allocated(step, examples, batches, settings.joined)
-    return streams.poisson(step, examples, settings.batch / population)
+        return streams.allocated(step, examples, settings.batches_of_epoch(examples), settings.joined)
+    return streams.poisson(step, examples, settings.batch / settings.population(examples))
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:

@@ -133,6 +133,10 @@ class MethodSettings(Strict):
         """N for sampling, steps and noise: `nominal_examples` of the settings, or all ``examples``."""
         return getattr(self, "nominal_examples", None) or examples
 
+    def batches_of_epoch(self, examples: int) -> int:
+        """Allocated batches of an epoch over ``examples``."""
+        return batches_of_epoch(self.population(examples), self.batch, self.joined)
+
     def shortened(self, batch: int, steps: int) -> Self:
         """Same mechanism over ``steps`` batches of ``batch``, all examples each, for an audit."""
         return self.for_audit(images=True).changed({"batch": batch, "epochs": float(steps), "steps": steps})
@@ -303,11 +307,9 @@ class EpochSettings(MethodSettings):
 
         For allocated batches, a pass has whole batches only.
         """
-        examples = self.population(examples)
         if self.drawn == "allocation":
-            batches = batches_of_epoch(examples, self.batch, self.joined)
-            return max(1, round(self.epochs * batches / self.joined))
-        return max(1, round(self.epochs * examples / self.batch))
+            return max(1, round(self.epochs * self.batches_of_epoch(examples) / self.joined))
+        return max(1, round(self.epochs * self.population(examples) / self.batch))
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
         """Return whether a pass ends with step ``steps_done``."""
@@ -352,9 +354,9 @@ def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -
         if settings.joined == 1:
             return None
         return f"settings.participations: {settings.joined}; allowed without 'sampling: allocation': 1"
-    examples = settings.population(circumstances.examples)
-    if batches_of_epoch(examples, settings.batch, settings.joined) > settings.joined:
+    if settings.batches_of_epoch(circumstances.examples) > settings.joined:
         return None
+    examples = settings.population(circumstances.examples)
     return (
         f"settings.batch: {settings.batch} of {examples} examples puts each into all "
         f"{settings.joined} batches of an epoch; allowed with 'sampling: allocation': smaller batches"

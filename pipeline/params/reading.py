@@ -33,7 +33,7 @@ def load(path: Path = PARAMS) -> Settings:
 
 
 def use_code(path: Path = PARAMS) -> None:
-    """Register a laboratory's own packages, whatever else its params.yaml has.
+    """Register a laboratory's own packages; other parts of params.yaml may be invalid.
 
     Raises:
         UserError: the file can't be read, or a package isn't there.

@@ -36,7 +36,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
         begun["delta"] = delta_for(examples)
     suggested = {key: value for key, value in begun.items() if key in fields} | given
     suggested |= _calibrated(declared, examples, suggested, given)
-    # the axis of the levels is always needed, whatever its default
+    # the axis of the levels is needed even if it has a default
     needed = [key for key, field in fields.items() if field.is_required() or key == declared.axis]
     if lacking := [key for key in needed if key not in suggested]:
         options = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)

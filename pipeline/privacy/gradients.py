@@ -266,8 +266,8 @@ class BookKeeping:
     """Fast clipper: one forward and backward pass for all examples, then clip and sum layer by layer.
 
     The network runs as a function of one example, under `torch.func.vmap` over examples with unbatched
-    weights. torch's batching rules turn it into ordinary batched kernels, and examples can't mix, whatever
-    the network does with sizes, lengths and values. A per-example gradient of a layer is a product of its
+    weights. torch's batching rules turn it into ordinary batched kernels, and the network can't mix
+    examples by their sizes, lengths or values. A per-example gradient of a layer is a product of its
     input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap`
     also carries replicas, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
     that each example uses once, and embeddings, never write out their per-example gradients.

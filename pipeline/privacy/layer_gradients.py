@@ -1,7 +1,7 @@
 """Per-example gradients of one layer, from its inputs and the gradients at its outputs.
 
 A rule takes the uses of a layer by each of B examples, (B, ...) each, and adds up their gradients. Inputs and
-outputs of a layer in an example's pass depend on this example only, whatever their dimensions mean. A rule's
+outputs of a layer in an example's pass depend on this example only, in all their dimensions. A rule's
 result gives the examples' norms and a weighted sum, and need not hold the gradients themselves. The summed
 gradient is the one whose norm was computed, never recomputed: then no rounding error lets an example add more
 than its clipped vector.

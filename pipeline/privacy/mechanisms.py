@@ -25,7 +25,7 @@ FINENESS = 2.0**-10
 # A sample may come in parts, and an added or removed example changes only its own part. Then the errors of
 # all other parts are the same in neighbouring sums, and only those of one part count.
 IN_FLOAT32 = 2**15
-# Clipping bounds by which rounding moves neighbouring sums further apart: rounding of both sums; and errors
+# Largest increase of the distance of neighbouring sums by rounding, in clipping bounds: both sums; and errors
 # of at most 2^-14 each in norms, of blocks of 1,024 entries (`layer_gradients.squares`), factors and
 # deviations.
 COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13

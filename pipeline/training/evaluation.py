@@ -22,7 +22,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import CONVERGED, Evaluated, Evaluation, Scores, Trained
 from pipeline.results.weights import read_weights, weights_path
-from pipeline.training.loop import Replica, accuracy, grouped_for, make_task, predictor
+from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task, predictor
 from pipeline.training.scores import scores
 
 
@@ -138,12 +138,11 @@ def measure(
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
     """(R, N, K) softmax of the outputs for a split."""
-    size = min(2000, execution.examples_at_once(len(next(iter(model.values())))))
+    replicas = len(next(iter(model.values())))
     with torch.no_grad():
         network = method.network(model, 0)
-        inputs = (np.array(split.inputs[at : at + size]) for at in range(0, len(split), size))
         parts = [
-            method.logits(network, torch.from_numpy(each).to(execution.device)).softmax(-1) for each in inputs
+            method.logits(network, inputs).softmax(-1) for _, inputs in batches(split, replicas, execution)
         ]
     return torch.cat(parts, 1).cpu().numpy()
 

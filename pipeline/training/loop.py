@@ -1,7 +1,7 @@
 """Training loop: replicas trained together, their history, and resuming."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -172,14 +172,19 @@ def predictor(method: Method, network: Tensors) -> Predict:
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
     """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``."""
-    size = min(2000, execution.examples_at_once(replicas))
     correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
-    for start in range(0, len(split), size):
-        inputs = torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
-        labels = torch.from_numpy(np.array(split.labels[start : start + size])).to(execution.device)
+    for start, inputs in batches(split, replicas, execution):
+        labels = torch.from_numpy(np.array(split.labels[start : start + len(inputs)])).to(execution.device)
         with torch.no_grad():
             correct += (predict(inputs, start) == labels).sum(1)
     return correct / len(split)
+
+
+def batches(split: Split, replicas: int, execution: Execution) -> Iterator[tuple[int, Tensor]]:
+    """First position and inputs (B, ...) of each batch of a split, of a size for ``replicas`` networks."""
+    size = min(2000, execution.examples_at_once(replicas))
+    for start in range(0, len(split), size):
+        yield start, torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
 
 
 def train_group(

@@ -1,4 +1,4 @@
-"""Faults that nobody thought of, drawn by seeded generators: damage, changed values, kills."""
+"""Random faults from seeded generators: damage, changed values, kills."""
 
 import gzip
 import json

@@ -302,7 +302,7 @@ def _joined(noted: Mapping[str, Tensor]) -> dict[str, float]:
     joined: dict[str, float] = {}
     for metric, value in noted.items():
         if metric == "clipped_share":
-            continue  # a count of comparisons, of which a tie is decided by the processor's rounding
+            continue  # a count of comparisons: the processor's rounding decides ties
         number = float(value[0].double().norm() if value.dim() > 1 else value[0])
         name, _, place = metric.partition("/")
         joined[name] = math.hypot(joined.get(name, 0.0), number) if place else number

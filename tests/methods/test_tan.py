@@ -73,7 +73,7 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, changes: di
 
 
 def test_the_guarantee_is_of_the_noise_that_is_added(tiny: Prepared) -> None:
-    """As `tests/test_examples.py` shows, of sigma times the clip."""
+    """Noise of sigma times the clip, as in `tests/test_examples.py`."""
     method = make(tiny, tan(sigma=2.5, clip=3.0))
     guarantee = method.guarantee(0)
     assert method.mechanism is not None

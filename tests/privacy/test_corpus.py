@@ -121,7 +121,7 @@ def test_the_fastest_right_clipper_is_taken_and_leaves_the_network_as_it_was(nam
     torch.testing.assert_close(together.norms[0, :, 0], norms, rtol=1e-4, atol=1e-6)
 
 
-# What is said of a network
+# Refused networks and their messages
 REFUSED: dict[str, str] = {
     "layer: batch norm": "'of_hidden': batch norm mixes",
     "batch norm without weights": "layer '1': batch norm mixes examples; allowed: group norm, or eval()",

@@ -115,9 +115,9 @@ def private_files(
 ) -> dict[str, list[str]]:
     """Files of each own data set that git tracks: original, fetched, prepared or copied ones.
 
-    Copies of the present and of the fetched files are found in the whole checkout, of which ``root`` may be a
-    subfolder, and so are files with some rows of a private table or CSV of texts. With ``staged`` only files
-    changed by the next commit are searched for rows.
+    The whole checkout is searched, also if ``root`` is a subfolder: for copies of the present and the fetched
+    files, and for files with some rows of a private table or CSV of texts. With ``staged`` only files changed
+    by the next commit are searched for rows.
     """
     listed = _listed(root, ":(top)") if declarations else []
     sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}

@@ -33,7 +33,7 @@ Sensitivity = Annotated[Literal["maps", "neurons"] | Positive | None, BeforeVali
 
 
 def _float32(value: float) -> float:
-    """float32 number by which noise is scaled."""
+    """Scale of the noise, rounded to float32."""
     return float(np.float32(value))
 
 

@@ -50,7 +50,7 @@ class Texts(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A line of cells: those by which the paper's line is judged, or a row's that decide nothing."""
+    """Cells of a line: the deciding ones of the paper's line, or a row's cells that decide nothing."""
 
     line: LineResult
     rows: tuple[RowResult, ...]  # that the cells are of
