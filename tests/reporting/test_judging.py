@@ -176,7 +176,7 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     table = lookup.table(declared, tmp_path)
     guarantee = table.rows[0].cells["epsilon=1"].guarantee
     assert guarantee.state == "weaker"
-    assert guarantee.reason == "what is proven of the mechanism as run is a larger ε than is claimed"
+    assert guarantee.reason == "the proven ε of the mechanism as it ran is above the claimed ε"
     (cells,) = (
         ledger_line(fact).cells for fact in table_facts(table) if fact.level == "epsilon=1" and fact.cell
     )

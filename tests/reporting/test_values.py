@@ -102,7 +102,7 @@ def test_value_and_claim_name_the_same_row() -> None:
     assert plain.outcomes[0].text.startswith("One − 0 at σ = 0: +90.20 ± ")
     assert plain.outcomes[1].text.startswith("One − 0 at σ = 1: +50.10 ± ")
     # and the tables show the same
-    deciding, _, others = lookup.shown(result.tables[0]).partition("What decides nothing")
+    deciding, _, others = lookup.shown(result.tables[0]).partition("Without effect on a verdict")
     assert re.search(r"agrees 90\.20 ± 0\.25 \(3\).* first .*below 50\.10 ± 0\.25 \(3\).* second ", deciding)
     assert "90.20" not in others
 

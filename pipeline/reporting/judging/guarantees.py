@@ -25,8 +25,8 @@ VACUOUS_REASON = (
     f"above ε = {VACUOUS:.1f} a bound allows an attacker to tell two neighbouring data sets apart with both "
     "errors below one in a million"
 )
-WEAKER_REASON = "what is proven of the mechanism as run is a larger ε than is claimed"
-EXCEEDS_REASON = "on a pair of neighbouring data sets the mechanism as run spends more than is claimed: {}"
+WEAKER_REASON = "the proven ε of the mechanism as it ran is above the claimed ε"
+EXCEEDS_REASON = "the mechanism as it ran spends more than the claimed ε on a pair of neighbouring data sets: {}"
 
 NORMAL = NormalDist()
 

@@ -68,7 +68,7 @@ class Quote:
         marks = caveats.caveats_at(self.row, self.cell.level)
         budget = next((caveat.words for caveat in marks if caveat.budget), "")
         own = self.fact.table.table.own
-        budget = "an experiment of our own" if own else budget or "at the paper's settings"
+        budget = "our own experiment, not in the paper" if own else budget or "at the paper's settings"
         return f"{budget}, {'planned' if self.cell.planned else 'exploratory'}"
 
 
