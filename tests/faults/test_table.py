@@ -56,7 +56,7 @@ def test_a_lock_that_dvc_did_not_write_is_one_line(workspace: Path) -> None:
     for content in ("stages: [x]", "stages: {a: 3}", "- 1", "stages: {a: {outs: [3]}}"):
         dvclock.LOCK.write_text(content)
         with pytest.raises(UserError, match=r"dvc\.lock"):
-            list(dvclock.changed())
+            list(dvclock.Lock().changed())
 
 
 def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(workspace: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_failed_write_names_the_file_and_not_what_is_written_beside_it(
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
     entry = {"outs": [{"path": "reports/runs/smalk.json", "hash": "md5", "md5": "0" * 32, "size": 1}]}
     dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"train@{ROW}": {"cmd": "x", **entry}}}))
-    assert list(dvclock.changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
+    assert list(dvclock.Lock().changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
 def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: Path) -> None:
