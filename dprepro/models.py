@@ -38,9 +38,8 @@ class ModelAudit:
     epsilon_claimed: float | None
     delta: float
     attack: AuditedEpsilon  # lower bounds; they prove no privacy
-    by: dict[
-        str, float
-    ]  # lower bounds by name: one_run, one_run_curve; for one canary in many runs also errors, gaussian
+    # lower bounds by name: one_run, one_run_curve; for one canary in many runs also errors, gaussian
+    by: dict[str, float]
     could_show: dict[str, float]  # bounds of a perfect attacker on a training with `epsilon_claimed`
     sees: str  # 'every step' or 'the final model'
     without: np.ndarray  # scores of canaries that were not in

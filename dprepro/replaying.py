@@ -4,7 +4,7 @@ import inspect
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import hypot, sqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -205,19 +205,17 @@ class _Player:
         if optimizer is None:
             return {}
         return {
-            name: float(getattr(optimizer, attribute))
-            for name, attribute in (
-                ("clip", "max_grad_norm"),
-                ("noise_multiplier", "noise_multiplier"),
-                ("expected_batch_size", "expected_batch_size"),
-            )
+            "clip": float(optimizer.max_grad_norm),
+            "noise_multiplier": float(optimizer.noise_multiplier),
+            "expected_batch_size": float(optimizer.expected_batch_size),
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
         """Releases of a step on the examples ``rows``, times a factor, with the noise of a draw."""
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
-        state = (torch.get_rng_state().numpy().tobytes(), _numpy_state(), random.getstate())
+        name, keys, *others = np.random.get_state()
+        state = (torch.get_rng_state().tolist(), name, np.asarray(keys).tolist(), others, random.getstate())
         second, _ = self._read(self._step(step, rows, factor, draw + 1)) if later else ({}, {})
         return _Released(arrays, exact, state, second)
 
@@ -277,12 +275,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
 
 
-def _numpy_state() -> tuple[Any, ...]:
-    """State of numpy's global generator, in a form for comparisons."""
-    name, keys, *others = np.random.get_state()
-    return (name, np.asarray(keys).tobytes(), *others)
-
-
 def _parts(returned: Any) -> tuple[Any, ...]:
     return returned if isinstance(returned, tuple) else (returned,)
 
@@ -321,6 +313,7 @@ class _Comparison:
         self.silent = set[str]()  # tensors with entries that have no noise
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
+        self.factors = (1.0, LARGER) if player.scalable else (1.0,)  # of inputs
         self.first = player.run(0, self.every)
         again = player.run(0, self.every)
         if any(not np.array_equal(self.first.arrays[name], again.arrays[name]) for name in self.first.arrays):
@@ -332,20 +325,14 @@ class _Comparison:
         # if dropout draws as many numbers as a batch has examples, neighbours replace one
         self.replaced = player.run(0, self.half).random_state != self.first.random_state
         self.allowed = 2.0 if self.replaced else 1.0
+        self.rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
 
     def replay(self) -> Replay:
         """Run all comparisons."""
         deviations = self._of_noise()
         parts, total = self._of_examples()
-        return Replay(
-            tuple(self.found),
-            parts,
-            total,
-            self.allowed,
-            {n: float(d) for n, d in deviations.items()},
-            self.noise,
-        )
+        return Replay(tuple(self.found), parts, total, self.allowed, deviations, self.noise)
 
     def _note(
         self,
@@ -353,27 +340,20 @@ class _Comparison:
         tensor: str,
         message: str,
         measured: float,
-        allowed: float,
-        place: str | None,
+        allowed: float = 0.0,
+        place: str | None = None,
         pair: Pair | None = None,
     ) -> None:
+        """Record a violation, unless the tensor has one of this name; without a place, in the step's."""
         if not any((each.name, each.tensor) == (name, tensor) for each in self.found):
-            self.found.append(
-                Violation(
-                    name, tensor, message, float(measured), float(allowed), place or self.places.step, pair
-                )
-            )
+            place = place or self.places.step
+            self.found.append(Violation(name, tensor, message, float(measured), allowed, place, pair))
 
     def _drawn_at(self, name: str) -> str | None:
-        """Line that draws the noise of a tensor."""
-        shape = self.first.arrays[name].shape
-        size = self.first.arrays[name].size
-        draws = self.places.draws
-        return (
-            draws.get(shape)
-            or next((at for of, at in draws.items() if np.prod(of) == size), None)
-            or (next(iter(draws.values()), None))
-        )
+        """Line that draws the noise of a tensor: numbers of its shape, as many, or any."""
+        value, draws = self.first.arrays[name], self.places.draws
+        as_many = (at for shape, at in draws.items() if np.prod(shape) == value.size)
+        return draws.get(value.shape) or next(as_many, None) or next(iter(draws.values()), None)
 
     def _of_noise(self) -> dict[str, float]:
         """Noise deviation of each tensor; records violations of the declared noise."""
@@ -382,69 +362,63 @@ class _Comparison:
         for name in names:
             if any(run.arrays[name].shape != self.first.arrays[name].shape for run in runs):
                 raise UserError(f"released {name}: of other shapes with other noise; needed: the same")
-        stacked = {name: np.stack([run.arrays[name].ravel() for run in runs]) for name in names}
-        centred = {name: values - values.mean(0) for name, values in stacked.items()}
+        centred = {name: _centred(run.arrays[name] for run in runs) for name in names}
         freedom = DRAWS - 1
-        deviations = {
-            name: sqrt(np.square(value).sum() / freedom / value.shape[1]) for name, value in centred.items()
-        }
+        variances = {name: np.square(value).sum(0) / freedom for name, value in centred.items()}
+        deviations = {name: sqrt(value.mean()) for name, value in variances.items()}
         noisy = [name for name in names if deviations[name] > SILENT * self.noise]
         for name in names:
-            squares = np.square(centred[name]).sum(0) / freedom
-            silent = float((squares < (SILENT * self.noise) ** 2).mean())
+            silent = float((variances[name] < (SILENT * self.noise) ** 2).mean())
             if silent:
                 self.silent.add(name)
                 text = f"no noise on {silent:.2g} of its entries: none is added, or the same with every seed"
                 self._note("noise", name, text, 0.0, self.noise, self._drawn_at(name))
         freedoms = {name: freedom * centred[name].shape[1] for name in noisy}
-        squares = sum((deviations[name] / self.noise) ** 2 * freedoms[name] for name in noisy)
+        ratios = {name: deviations[name] / self.noise for name in noisy}
+        squares = sum(ratios[name] ** 2 * freedoms[name] for name in noisy)
         factor = sqrt(squares / max(1, sum(freedoms.values())))
-        alike = not any(self._off(deviations[name] / self.noise / factor, freedoms[name]) for name in noisy)
-        if noisy and alike and self._off(factor, sum(freedoms.values())):
+        alike = not any(_off(ratios[name] / factor, freedoms[name]) for name in noisy)
+        if noisy and alike and _off(factor, sum(freedoms.values())):
             self._of_factor(factor, self._drawn_at(names[0]))
         for name in () if alike else noisy:
-            if self._off(deviations[name] / self.noise, freedoms[name]):
+            if _off(ratios[name], freedoms[name]):
                 text = f"noise of {deviations[name]:.3g} clipping bounds, declared {self.noise:.3g}"
                 self._note("noise", name, text, deviations[name], self.noise, self._drawn_at(name))
         for name in noisy:
-            self._of_entries(name, centred[name], deviations[name])
+            self._of_entries(name, centred[name] / deviations[name])
         self._of_pairs(noisy, centred)
-        self._of_later(noisy, runs, centred)
+        for name in noisy:
+            if all(name in run.later for run in runs):
+                alike_later = _correlation(_centred(run.later[name] for run in runs), centred[name])
+                if alike_later > 0.9:
+                    text = f"its noise correlates with that of the next step by {alike_later:.2f}"
+                    self._note("reused", name, text, alike_later, place=self._drawn_at(name))
         self._of_scales(noisy, centred)
         return deviations
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
         """Record noise of all tensors that is off by one factor: a divisor, if sums are off as well."""
-        larger = LARGER if self.player.scalable else 1.0
-        shifted = 0.0
-        for index in range(self.player.size // 2):  # some have almost no gradient
-            moved, _ = self._moved(self.half, self._neighbour(self.half, index), larger)
-            shifted = max(shifted, sqrt(sum(part**2 for part in moved.values())))
+        shifted = max(  # some examples have almost no gradient
+            hypot(*self._distances(self._moved(self._without(self.half, index, self.factors[-1]))).values())
+            for index in range(len(self.half))
+        )
         if not self.replaced and abs(shifted / factor - 1) < 0.1:
-            text = f"sums and noise are divided by {self.divisor / factor:.4g}, declared {self.divisor:.4g}"
-            self._note("divisor", "all", text, self.divisor / factor, self.divisor, self.places.step)
+            divisor = self.divisor / factor
+            text = f"sums and noise are divided by {divisor:.4g}, declared {self.divisor:.4g}"
+            self._note("divisor", "all", text, divisor, self.divisor)
         else:
             text = f"noise of {factor * self.noise:.3g} clipping bounds, declared {self.noise:.3g}"
             self._note("noise", "all", text, factor * self.noise, self.noise, drawn_at)
 
-    @staticmethod
-    def _off(factor: float, freedom: float) -> bool:
-        """Return True if a deviation of so many degrees of freedom differs from the declared one."""
-        squares = factor**2 * freedom
-        p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
-        return bool(p < ERROR and abs(factor - 1) > SLACK)
-
-    def _of_entries(self, name: str, noise: Array, deviation: float) -> None:
+    def _of_entries(self, name: str, scaled: Array) -> None:
         """Test one tensor's noise: equal deviation of all entries, independence, Gaussian law."""
-        freedom, entries = len(noise) - 1, noise.shape[1]
-        scaled = noise / deviation
+        freedom, entries = len(scaled) - 1, scaled.shape[1]
         squares = np.square(scaled).sum(0)
         silent = squares < SILENT**2
-        p = entries * min(
-            stats.chi2.cdf(squares[~silent].min(), freedom), stats.chi2.sf(squares.max(), freedom)
-        )
+        least, most = squares[~silent].min(), squares.max()
+        p = entries * min(stats.chi2.cdf(least, freedom), stats.chi2.sf(most, freedom))
         if p < ERROR and not silent.any():
-            low, high = sqrt(squares.min() / freedom), sqrt(squares.max() / freedom)
+            low, high = sqrt(least / freedom), sqrt(most / freedom)
             text = f"noise is {low:.2g} of the usual on some entries, and {high:.2g} on others"
             self._note("uneven", name, text, low, 1.0, self._drawn_at(name))
             return
@@ -457,7 +431,7 @@ class _Comparison:
         if not silent.any() and stats.kstest(values, "norm").pvalue < ERROR:
             kurtosis = float(stats.kurtosis(values))
             text = f"noise that isn't Gaussian: excess kurtosis {kurtosis:.2g} (uniform -1.2, Laplace 3)"
-            self._note("distribution", name, text, kurtosis, 0.0, self._drawn_at(name))
+            self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
         """Record tensors that share noise, from their first entry on or up to their last."""
@@ -465,65 +439,42 @@ class _Comparison:
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
                 for ends in (slice(size), slice(-size, None)):
-                    ours, theirs = noise[name][:, ends].ravel(), noise[other][:, ends].ravel()
-                    alike = float(ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs))
+                    alike = _correlation(noise[name][:, ends], noise[other][:, ends])
                     if 2 * stats.norm.sf(abs(alike) * sqrt(size * (DRAWS - 1))) < ERROR / len(names) ** 2:
                         text = f"its noise correlates with that of {other} by {alike:.2f}"
-                        self._note("shared", name, text, alike, 0.0, self._drawn_at(name))
-
-    def _of_later(self, names: Sequence[str], runs: Sequence[_Released], noise: Mapping[str, Array]) -> None:
-        """Record noise that is reused in the next step."""
-        for name in names:
-            if any(name not in run.later for run in runs):
-                continue
-            later = np.stack([run.later[name].ravel() for run in runs])
-            later -= later.mean(0)
-            size = float(np.linalg.norm(later) * np.linalg.norm(noise[name]))
-            alike = float((later * noise[name]).sum()) / size if size else 0.0
-            if alike > 0.9:
-                text = f"its noise correlates with that of the next step by {alike:.2f}"
-                self._note("reused", name, text, alike, 0.0, self._drawn_at(name))
+                        self._note("shared", name, text, alike, place=self._drawn_at(name))
 
     def _of_scales(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
         """Record noise whose scale depends on the batch: on its size, or on its values."""
-        larger = LARGER if self.player.scalable else 1.0
         draws = DRAWS if self.replaced else REDRAWS
-        for rows, factor, kind in ((self.half, 1.0, "divisor"), (self.every, larger, "scale")):
-            if kind == "scale" and factor == 1:
+        of_size = "a divisor that follows the batch size, which is private"
+        for kind, rows, factor in (("divisor", self.half, 1.0), ("scale", self.every, self.factors[-1])):
+            if kind == "scale" and not self.player.scalable:
                 continue
             runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
             for name in names:
                 if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
                     continue  # another shape is recorded elsewhere
-                others = np.stack([run.arrays[name].ravel() for run in runs])
-                others -= others.mean(0)
-                usual = noise[name][:draws] - noise[name][:draws].mean(0)
+                usual, others = _centred(noise[name][:draws]), _centred(run.arrays[name] for run in runs)
                 ratio = float(np.linalg.norm(others) / np.linalg.norm(usual))
                 # the same random numbers, unless dropout draws some before
                 error = 5 / sqrt(noise[name].size) + 0.01 if self.replaced else 0.01
                 if abs(ratio - 1) > error:
-                    text = (
-                        f"the noise of half the batch is {ratio:.3g} times that of all: a divisor that "
-                        "follows the batch size, which is private"
-                        if kind == "divisor"
-                        else f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
-                    )
-                    tensor = "all" if len(names) > 1 else name
-                    place = self.places.step if kind == "divisor" else self._drawn_at(name)
-                    self._note(kind, tensor, text, ratio, 1.0, place)
+                    text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
+                    if kind == "divisor":
+                        text = f"the noise of half the batch is {ratio:.3g} times that of all: {of_size}"
+                    place = None if kind == "divisor" else self._drawn_at(name)
+                    self._note(kind, "all" if len(names) > 1 else name, text, ratio, 1.0, place)
 
-    def _moved(
-        self, batch: Sequence[int], neighbour: Sequence[int], factor: float
-    ) -> tuple[dict[str, float], dict[str, Array]]:
-        """Distance of each tensor between a batch and its neighbour, and the differences."""
-        ours, theirs = (self.player.run(0, rows, factor) for rows in (batch, neighbour))
-        pair = Pair(tuple(batch), tuple(neighbour), factor)
+    def _moved(self, pair: Pair) -> dict[str, Array]:
+        """Difference of each tensor between a batch and its neighbour; records exact values that differ."""
+        ours, theirs = (self.player.run(0, rows, pair.factor) for rows in (pair.batch, pair.neighbour))
         for name in sorted(ours.exact.keys() | theirs.exact.keys()):
             was, now = ours.exact.get(name), theirs.exact.get(name)
             if was != now:
-                kind = name.partition(": ")[2] or "exact"
+                tensor, _, kind = name.partition(": ")
                 text = f"is {was} with an example and {now} without it: no noise hides this"
-                self._note(kind, name.partition(": ")[0], text, 1.0, 0.0, self.places.step, pair)
+                self._note(kind or "exact", tensor, text, 1.0, pair=pair)
         apart = {
             name: value - theirs.arrays[name]
             for name, value in ours.arrays.items()
@@ -532,130 +483,95 @@ class _Comparison:
         for name in self.buffers & apart.keys():
             if np.abs(apart[name]).max(initial=0) > SILENT:
                 text = "a buffer is kept that follows private data without noise"
-                self._note(
-                    "exact", name, text, float(np.linalg.norm(apart[name])), 0.0, self.places.step, pair
-                )
-        moved = {
-            name: float(np.linalg.norm(value)) for name, value in apart.items() if name not in self.buffers
-        }
-        return moved, apart
+                self._note("exact", name, text, float(np.linalg.norm(apart[name])), pair=pair)
+        return apart
 
-    def _neighbour(self, batch: Sequence[int], index: int) -> tuple[int, ...]:
-        """Batch without its example at ``index``, or with another example in its place."""
-        if not self.replaced:
-            return tuple(row for place, row in enumerate(batch) if place != index)
-        other = batch[(index + 1) % len(batch)]
-        return tuple(other if place == index else row for place, row in enumerate(batch))
+    def _distances(self, apart: Mapping[str, Array]) -> dict[str, float]:
+        """Distance of each tensor, without buffers."""
+        return {name: float(np.linalg.norm(apart[name])) for name in apart if name not in self.buffers}
+
+    def _without(self, batch: tuple[int, ...], index: int, factor: float) -> Pair:
+        """Batch and its neighbour, without the example at ``index`` or with another one in its place."""
+        others = () if not self.replaced else (batch[(index + 1) % len(batch)],)
+        return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
         """Largest distance that one example moves each tensor, and all together; records a violation."""
         most, farthest, worst = dict[str, float](), 0.0, None
-        rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
-        for factor in (1.0, LARGER) if self.player.scalable else (1.0,):
+        for factor in self.factors:
             for batch in (self.every[:SMALL], self.half, self.every):
                 for index in range(min(len(batch), EXAMPLES)):
-                    neighbour = self._neighbour(batch, index)
-                    moved, _ = self._moved(batch, neighbour, factor)
-                    total = sqrt(sum(part**2 for part in moved.values()))
+                    pair = self._without(batch, index, factor)
+                    moved = self._distances(self._moved(pair))
                     most = {name: max(most.get(name, 0.0), part) for name, part in moved.items()}
-                    if total > farthest:
-                        farthest, worst = total, (batch, neighbour, index, factor, moved)
+                    if (total := hypot(*moved.values())) > farthest:
+                        farthest, worst = total, (pair, index, moved)
         assert worst is not None
-        if farthest > self.allowed * (1 + SLACK) + rounding:
+        if farthest > self.allowed * (1 + SLACK) + self.rounding:
             self._explain(*worst, farthest)
         elif not self.replaced:
-            self._of_company(rounding)
+            self._of_company()
         for name in self.silent & most.keys():
             if most[name] > SILENT:
                 text = f"one example moves it by {most[name]:.3g} clipping bounds, and entries have no noise"
-                self._note("exact", name, text, most[name], 0.0, self.places.step)
+                self._note("exact", name, text, most[name])
         return most, farthest
 
-    def _contribution(self, index: int, company: Sequence[int], factor: float) -> dict[str, Array]:
-        """Contribution of one example to each tensor, in a batch with the examples ``company``."""
-        batch = (index, *(row for row in company if row != index))
-        return self._moved(batch, batch[1:], factor)[1]
-
-    def _depends(self, index: int, factor: float, rounding: float) -> tuple[float, Pair]:
+    def _depends(self, index: int, factor: float) -> tuple[float, Pair]:
         """Largest difference of an example's contribution between two batches, and one of these batches."""
-        few, many = self.every[-SMALL:], self.every
-        ours, theirs = (self._contribution(index, company, factor) for company in (few, many))
-        squares = sum(
-            float(np.square(value - theirs[name]).sum()) for name, value in ours.items() if name in theirs
-        )
-        batch = (index, *(row for row in few if row != index))
-        return max(0.0, sqrt(squares) - 4 * rounding), Pair(batch, batch[1:], factor)
+        batches = [
+            (index, *(row for row in company if row != index))
+            for company in (self.every[-SMALL:], self.every)
+        ]
+        few, many = (Pair(batch, batch[1:], factor) for batch in batches)
+        ours, theirs = self._moved(few), self._moved(many)
+        apart = hypot(*(float(np.linalg.norm(ours[name] - theirs[name])) for name in ours if name in theirs))
+        return max(0.0, apart - 4 * self.rounding), few
 
-    def _of_company(self, rounding: float) -> None:
+    def _of_company(self) -> None:
         """Record contributions that depend on other examples, though none is too large."""
-        for factor in (1.0, LARGER) if self.player.scalable else (1.0,):
-            apart, pair = self._depends(0, factor, rounding)
+        for factor in self.factors:
+            apart, pair = self._depends(0, factor)
             if apart > 0.02 and not any(each.name in ("divisor", "scale") for each in self.found):
-                self._mixed(apart, pair)
+                text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
+                if module := self._mixing_module(pair):
+                    text = f"{text}: this layer's outputs depend on them"
+                place = None if module else self.places.clips
+                self._note("mixing", module or "all", text, apart, 0.0, place, pair)
                 return
 
-    def _mixed(self, apart: float, pair: Pair) -> None:
-        module = self._mixing_module(pair)
-        text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
-        if module:
-            self._note(
-                "mixing", module, f"{text}: this layer's outputs depend on them", apart, 0.0, None, pair
-            )
-        else:
-            self._note("mixing", "all", text, apart, 0.0, self.places.clips, pair)
-
-    def _explain(
-        self,
-        batch: Sequence[int],
-        neighbour: Sequence[int],
-        index: int,
-        factor: float,
-        moved: Mapping[str, float],
-        farthest: float,
-    ) -> None:
+    def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:
         """Record the reason why one example moves a sum too far."""
-        pair = Pair(tuple(batch), tuple(neighbour), factor)
-        worst = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
-        text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
         if any(each.name == "divisor" and each.tensor == "all" for each in self.found):
             return  # the divisor already changes all contributions
-        rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
-        bound = self.allowed * (1 + SLACK) + rounding
-        module = self._mixing_module(pair)
-        if self.replaced:
-            apart, place = 0.0, pair
-        else:
-            apart, place = self._depends(batch[index], factor, rounding)
-        if module:
-            self._note(
-                "mixing",
-                module,
-                f"{text}: this layer's outputs depend on others",
-                farthest,
-                self.allowed,
-                None,
-                pair,
-            )
+        tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
+        text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
+        place, shown = self.places.clips, pair
+        apart, company = (0.0, pair) if self.replaced else self._depends(pair.batch[index], pair.factor)
+        if module := self._mixing_module(pair):
+            name, tensor, place = "mixing", module, None
+            text = f"{text}: this layer's outputs depend on others"
         elif apart > 0.05:
+            name, shown = "sum", company
             why = "clipping after they are summed, or inputs scaled together"
             text = f"{text}; what it adds depends on the others: {why}"
-            self._note("sum", worst, text, farthest, self.allowed, self.places.clips, place)
-        elif sum(part > 0.9 * self.allowed for part in moved.values()) > 1 and moved[worst] <= bound:
-            text = f"{text}, several tensors by one each: each is clipped by itself"
-            self._note("layers", worst, text, farthest, self.allowed, self.places.clips, pair)
+        elif (
+            sum(part > 0.9 * self.allowed for part in moved.values()) > 1
+            and moved[tensor] <= self.allowed * (1 + SLACK) + self.rounding
+        ):
+            name, text = "layers", f"{text}, several tensors by one each: each is clipped by itself"
         else:
-            text = f"{text}, this tensor by {moved[worst]:.3g}"
-            self._note("clipping", worst, text, farthest, self.allowed, self.places.clips, pair)
+            name, text = "clipping", f"{text}, this tensor by {moved[tensor]:.3g}"
+        self._note(name, tensor, text, farthest, self.allowed, place, shown)
 
     def _mixing_module(self, pair: Pair) -> str | None:
         """First layer whose outputs differ for examples that both batches have."""
-        both = [place for place, row in enumerate(pair.batch) if pair.neighbour[place : place + 1] == (row,)]
-        if not self.replaced:
-            gone = next((i for i, row in enumerate(pair.batch) if pair.neighbour[i : i + 1] != (row,)), None)
-            ours = [place for place in range(len(pair.batch)) if place != gone]
-            theirs = list(range(len(pair.neighbour)))
+        if self.replaced:
+            rows = zip(pair.batch, pair.neighbour, strict=True)
+            ours = theirs = [place for place, (one, other) in enumerate(rows) if one == other]
         else:
-            ours = theirs = both
+            ours = [place for place, row in enumerate(pair.batch) if row in pair.neighbour]
+            theirs = list(range(len(pair.neighbour)))
         outputs = [self.player.places(rows, pair.factor).outputs for rows in (pair.batch, pair.neighbour)]
         for place, ((name, first), (_, second)) in enumerate(zip(*outputs, strict=False)):
             if len(first) != len(pair.batch) or len(second) != len(pair.neighbour):
@@ -664,3 +580,22 @@ class _Comparison:
             if left.shape != right.shape or (left - right).norm() > 1e-3 * left.norm():
                 return f"{name} (layer {place + 1} of the pass)"
         return None
+
+
+def _off(factor: float, freedom: float) -> bool:
+    """Return True if a deviation of so many degrees of freedom differs from the declared one."""
+    squares = factor**2 * freedom
+    p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
+    return bool(p < ERROR and abs(factor - 1) > SLACK)
+
+
+def _centred(draws: Iterable[Array]) -> Array:
+    """(N, M) values of N draws, without their mean."""
+    values = np.stack([draw.ravel() for draw in draws])
+    return np.asarray(values - values.mean(0))
+
+
+def _correlation(ours: Array, theirs: Array) -> float:
+    """Correlation of centred values; 0 if one side has none but 0."""
+    size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
+    return float((ours * theirs).sum()) / size if size else 0.0

@@ -10,7 +10,7 @@ ledgers.
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,7 +34,7 @@ from pipeline.params.documents import parse_yaml
 from pipeline.params.searched import candidates
 from pipeline.results import records
 from pipeline.results.histories import curve_difference, read_history
-from pipeline.results.schema import Composition, Entry, Evaluated, Run, TrainingSpent
+from pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.transport import dvclock
 
@@ -68,15 +68,17 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
         pick(known, key, "row or account")
     if not lines:
         yield from _folder_findings(settings)
-    for path, stage in dvclock.changed(lines):
+    lock = dvclock.Lock()
+    for path, stage in lock.changed(lines):
         key, present = stage.partition("@")[2], path.exists()
         if present or not key or key in known:  # results without a declaration may be deleted
             what = "is not what" if present else "is missing, which"
             yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
-    signed = Signed(settings)
-    for path in sorted(records.SEARCHES.glob("*.json")):
-        if not lines or path.stem in {settings.rows[key].search for key in lines if key in settings.rows}:
-            yield _finding(f"{path}", partial(_search, path.stem, settings, signed))
+    asked = {settings.rows[key].search for key in lines if key in settings.rows}
+    searches = [path for path in sorted(records.SEARCHES.glob("*.json")) if not lines or path.stem in asked]
+    ledgers: dict[str, str] = identities.entries(settings)["ledger"] if searches else {}
+    for path in searches:
+        yield _finding(f"{path}", partial(_search, path.stem, settings, lock, ledgers))
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
             yield _finding(key, partial(_account, key, settings))
@@ -132,36 +134,15 @@ def _account(key: str, settings: Settings) -> str | None:
     line, stored = settings.accounts[key], records.read_ledgers(key)
     if stored is None:
         return "it has no ledger"
-    _compare(
-        key, stored.replicas, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved]
-    )
+    _compare(key, stored, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved])
     return None
 
 
-class Signed:
-    """Identities of ledgers, in dvc.lock and now; they include the records of a row's searches."""
+def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str, str]) -> str | None:
+    """Compare a search's record: candidates by params.yaml, their accuracies and spending, its identity.
 
-    def __init__(self, settings: Settings):
-        """``settings``: params.yaml."""
-        self._settings = settings
-
-    @cached_property
-    def _now(self) -> dict[str, str]:
-        now: dict[str, str] = identities.entries(self._settings)["ledger"]
-        return now
-
-    @cached_property
-    def _lock(self) -> dict[str, str]:
-        return dvclock.Signed().digests
-
-    def holds(self, row: str) -> bool | None:
-        """Return whether dvc.lock has a row's ledger with its present searches; None: it has no ledger."""
-        signed = self._lock.get(f"ledger@{row}")
-        return None if signed is None else signed == self._now[row]
-
-
-def _search(name: str, settings: Settings, signed: Signed) -> str | None:
-    """Compare a search's record: candidates by params.yaml, their accuracies and spending, its identity."""
+    ``ledgers``: present identities of ledgers, which include the records of their rows' searches.
+    """
     from pipeline.training.search import candidate_spent
 
     record, path = records.read_search(name), records.search_path(name)
@@ -200,13 +181,13 @@ def _search(name: str, settings: Settings, signed: Signed) -> str | None:
         if made is not None and not _same_spending(candidate.spent, candidate_spent(made, steps)):
             raise UserError(f"{where}: spent: not what its settings come to")
     rows = [key for key, each in settings.rows.items() if each.search == name or key == record.row]
-    holds = {key: signed.holds(key) for key in rows}
-    if wrong := [key for key, held in holds.items() if held is False]:
+    signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}
+    if wrong := next((key for key, digest in signed.items() if digest != ledgers[key]), None):
         raise UserError(
-            f"{path}: not what {dvclock.LOCK} has of ledger@{wrong[0]}; `git checkout` the file or run "
-            f"`dvc repro ledger@{wrong[0]}`"
+            f"{path}: not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
+            f"`dvc repro ledger@{wrong}`"
         )
-    return None if True in holds.values() else f"signature: {dvclock.LOCK} has no ledger of its row"
+    return None if signed else f"signature: {dvclock.LOCK} has no ledger of its row"
 
 
 def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | None) -> bool:
@@ -298,8 +279,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             )
     check_spending(run, settings)
     if ledgers is not None:
-        _compare(key, ledgers.replicas, entries(run, row.search, settings, others=others))
-        _compare_composition(key, ledgers.composition, row_composition(run, row.search))
+        computed = entries(run, row.search, settings, others=others)
+        _compare(key, ledgers, computed, row_composition(run, row.search))
     unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
@@ -370,53 +351,38 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
     return {**replica.metrics, **scored, **cells}
 
 
-def _compare(key: str, stored: tuple[Entry, ...], expected: list[Entry]) -> None:
-    """Compare stored ledgers with those computed now.
-
-    Raises:
-        UserError: they differ, or one is missing.
-    """
-    stored_by_key = {entry.key: entry for entry in stored}
-    for entry in expected:
-        location = f"{records.ledger_path(key)}: {entry.level}, seed {entry.seed}"
-        if entry.key not in stored_by_key:
-            raise UserError(f"{location}: missing; account for it")
-        if name := _entry_difference(stored_by_key[entry.key], entry):
-            raise UserError(f"{location}: {name} is not what is computed from what ran; account for it again")
-
-
-def _compare_composition(key: str, stored: Composition | None, expected: Composition | None) -> None:
-    """Compare a stored composition of all trainings with the one computed now.
-
-    Raises:
-        UserError: they differ.
-    """
-    if name := _first_difference(
-        stored and stored.model_dump(), expected and expected.model_dump(), "composition"
-    ):
-        raise UserError(
-            f"{records.ledger_path(key)}: {name} is not what is computed from what ran; account for it again"
-        )
-
-
-def _entry_difference(stored: Entry, expected: Entry) -> str | None:
-    """First differing field of two entries; None: they are equal.
+def _compare(
+    key: str, stored: Ledgers, expected: list[Entry], composition: Composition | None = None
+) -> None:
+    """Compare stored ledgers and their composition with those computed now.
 
     `spent` isn't computed again, because it takes long. Epsilons of further accountants are compared if they
     are from the same version of the same library.
+
+    Raises:
+        UserError: they differ, or a ledger is missing.
     """
-    # older ledgers have no attack risk
-    left_out = {"ledger": {"spent", "accountants", *(() if stored.ledger.risk else ("risk",))}}
-    pair = (stored.model_dump(exclude=left_out), expected.model_dump(exclude=left_out))
-    accountants = {result.accountant: result.epsilon for result in expected.ledger.accountants}
-    opinions = {
-        result.accountant: result.epsilon
-        for result in stored.ledger.accountants
-        if result.accountant in accountants
-    }
-    return _first_difference(*pair) or _first_difference(
-        opinions, {name: accountants[name] for name in opinions}
-    )
+    path, stored_by_key = records.ledger_path(key), {entry.key: entry for entry in stored.replicas}
+    for entry in expected:
+        location = f"{path}: {entry.level}, seed {entry.seed}"
+        if (before := stored_by_key.get(entry.key)) is None:
+            raise UserError(f"{location}: missing; account for it")
+        # older ledgers have no attack risk
+        left_out = {"spent", "accountants", *(() if before.ledger.risk else ("risk",))}
+        ledgers = [each.model_dump(exclude={"ledger": left_out}) for each in (before, entry)]
+        epsilons = [{by.accountant: by.epsilon for by in each.ledger.accountants} for each in (before, entry)]
+        in_both = epsilons[0].keys() & epsilons[1].keys()
+        _check_equal(location, *ledgers)
+        _check_equal(location, *({name: each[name] for name in in_both} for each in epsilons))
+    trees = [each and each.model_dump() for each in (stored.composition, composition)]
+    _check_equal(f"{path}", *trees, name="composition")
+
+
+def _check_equal(location: str, stored: Any, expected: Any, name: str = "") -> None:
+    if difference := _first_difference(stored, expected, name):
+        raise UserError(
+            f"{location}: {difference} is not what is computed from what ran; account for it again"
+        )
 
 
 def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:

@@ -1,6 +1,5 @@
 """`dprepro audit ROW`: attacks on a row's own code, or on networks that it trains."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,9 +7,6 @@ import typer
 from stages.train import Device
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pipeline.params import Settings
     from pipeline.results.schema import Attack
 
 
@@ -36,7 +32,11 @@ def audit(
 
     settings = params.load()
     if model:
-        path = _audit_model(row, settings, device, level or ())
+        from pipeline.audits.final_model import audit_model
+        from stages.train import ready
+
+        data, how = ready(row, settings, device, physical=0, at_once=0)
+        path = audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=level or ())
     else:
         from pipeline.audits.rows import audit_row
 
@@ -59,13 +59,3 @@ def describe(attack: "Attack") -> str:
     could = "" if most is None else f", a perfect attacker {downwards(most)}"
     shown = f"epsilon >= {downwards(attack.largest)} shown{could}"
     return f"{attack.level}, {attack.attack} on {attack.noise} noise: {shown}, {epsilon_upper}"
-
-
-def _audit_model(row: str, settings: "Settings", device: str, levels: Collection[str]) -> "Path":
-    """Train and attack; return the path of the record."""
-    from pipeline.audits.final_model import audit_model
-    from stages.train import enough_memory, ready
-
-    data, how = ready(row, settings, device, physical=0, at_once=0)
-    with enough_memory(device):
-        return audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=levels)

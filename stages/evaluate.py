@@ -23,14 +23,14 @@ def evaluate(
     from pipeline.results import records
     from pipeline.training import evaluation
     from stages.progress import counting
-    from stages.train import enough_memory, execution
+    from stages.train import execution
 
     loaded = params.load()
     declared = loaded.row(row)
     data = prepared.load(declared.data)
     how = execution(device, physical)
     run, before = records.read_run(row), records.read_evaluation(row)
-    with enough_memory(device), counting(row, len(run.replicas) if run else 0) as show:
+    with counting(row, len(run.replicas) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")
     for line in measured(row):

@@ -17,21 +17,16 @@ def in_turn(arguments: list[str]) -> None:
         if not is_command:
             continue
         sys.argv = ["dprepro", *words]  # because a record has its command
-        if sys.argv[1] == "train":
-            _wait_for_trainer(sys.argv[2])
+        if sys.argv[1] == "train":  # after a trainer whose worker was killed, once its checkpoint is written
+            from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+
+            with checkpoint_lock(CHECKPOINTS / sys.argv[2], wait=True):
+                pass
         try:
             main()
         except SystemExit as ended:
             if ended.code:
                 raise
-
-
-def _wait_for_trainer(row: str) -> None:
-    """Wait for a trainer whose worker was killed; it continues until its checkpoint is written."""
-    from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-
-    with checkpoint_lock(CHECKPOINTS / row, wait=True):
-        pass
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ def relevance(
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.relevance import make_relevance
-    from stages.train import enough_memory, execution
+    from stages.train import execution
 
     loaded = load()
     check_declared(pick(loaded.relevances, name, "relevance").data, loaded)
     how = execution(device)
-    with enough_memory(device):
-        folder = make_relevance(name, loaded, device=how.device)
+    folder = make_relevance(name, loaded, device=how.device)
     print(f"{folder}: relevances to {loaded.relevances[name].row}")

@@ -21,7 +21,7 @@ def search(
     from pipeline.results import records
     from pipeline.training import search as library
     from stages.progress import showing
-    from stages.train import enough_memory, execution, side_by_side
+    from stages.train import execution, side_by_side
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
@@ -29,7 +29,7 @@ def search(
     check_declared(declared.data, loaded)
     data = prepared.load(declared.data)
     how = execution(device, physical, replicas_at_once)
-    with showing(f"search {name}") as show, enough_memory(device):
+    with showing(f"search {name}") as show:
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: {path}")
     record = records.read_search(name)

@@ -1,7 +1,5 @@
 """`dprepro train ROW`: missing training runs of a row."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,23 +71,6 @@ def side_by_side(workers: int) -> int:
     return workers or torch.get_num_threads()
 
 
-@contextmanager
-def enough_memory(device: str) -> Iterator[None]:
-    """Turn a GPU's out-of-memory error into the options that help.
-
-    Raises:
-        UserError: the GPU's memory is too small for these options.
-    """
-    import torch
-
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError as problem:
-        raise UserError(
-            f"--device {device}: out of memory; lower --physical or --replicas-at-once"
-        ) from problem
-
-
 def ready(
     key: str, settings: "Settings", device: str, physical: int, at_once: int
 ) -> tuple["Prepared", "Execution"]:
@@ -128,6 +109,6 @@ def train(
         f"{row}: {len(loaded.row(row).trainings)} replicas, on {training.describe_device(how.device)}",
         flush=True,
     )
-    with showing(row) as show, enough_memory(device):
+    with showing(row) as show:
         done = training.train(row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers))
     print(f"{row}: {done.trained} replicas trained, {done.standing} stand, {done.path}")

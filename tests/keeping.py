@@ -128,9 +128,7 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
         return
     trained = tuple(
         Trained(
-            level=replica.level,
-            seed=replica.seed,
-            settings=replica.settings,
+            **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds", "origin"}),
             steps=replica.ledger.steps,
             spending=_spending(replica.ledger),
             delta=replica.ledger.delta,
@@ -138,34 +136,20 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
             broken=replica.ledger.reasons,
             not_covered=replica.ledger.not_covered,
             protects=replica.ledger.protects,
-            noise=replica.noise,
             weights=None,
-            seconds=replica.seconds,
             started=replica.started or 0.0,
             ended=replica.ended or 0.0,
-            origin=replica.origin,
         )
         for replica in record.replicas
     )
     curves = records.history_path(record.row, root)
-    run = Run(
-        row=record.row,
-        model=record.model,
-        method=record.method,
-        data=record.data,
-        replicas=trained,
-        origins=origins,
-        history=digest_file(curves) if curves.exists() else record.history or "",
-    )
-    records.write(run, root)
-    measured = tuple(
+    history = digest_file(curves) if curves.exists() else record.history or ""
+    parts = record.model_dump(include={"row", "model", "method", "data"})
+    records.write(Run(**parts, replicas=trained, origins=origins, history=history), root)
+    measured = [
         Evaluated(
-            level=replica.level,
-            seed=replica.seed,
-            weights=None,
-            measured_by=measured_by,
-            metrics=replica.metrics,
+            **replica.model_dump(include={"level", "seed", "metrics"}), weights=None, measured_by=measured_by
         )
         for replica in record.replicas
-    )
-    records.write(Evaluation(row=record.row, replicas=measured), root)
+    ]
+    records.write(Evaluation(row=record.row, replicas=tuple(measured)), root)

@@ -1,12 +1,11 @@
 """A laboratory in an empty folder, and the commands of `dprepro` that are typed in it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
@@ -21,8 +20,7 @@ NOTHING = "raw: {}\ndata: {}\nrows: {}\n"
 @contextmanager
 def laboratory(folder: Path, declared: str = NOTHING) -> Iterator[Path]:
     """Work in ``folder``, which gets a params.yaml with what is ``declared``."""
-    with pytest.MonkeyPatch.context() as patch, forgetting():
-        patch.chdir(folder)
+    with chdir(folder), forgetting():
         Path("params.yaml").write_text(declared)
         yield folder
 

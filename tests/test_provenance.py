@@ -59,13 +59,11 @@ def test_a_commit_is_lost_where_the_whole_history_lacks_it(checkout: Path) -> No
     assert not provenance.is_lost("0" * 40)
 
 
-def test_nothing_is_lost_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_checkout_nothing_is_lost_and_there_is_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
     assert not provenance.is_lost("0" * 40)
-
-
-def test_no_revision_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
     assert provenance.revision() == (None, None)
 
 

@@ -82,7 +82,7 @@ class _Work:
         # as on a machine with a GPU; workers check for one later
         self.planned: dict[str, Planned] = {row.row: row for row in plan(settings, gpu=True)}
         self.digests = entries.entries(settings)  # by stage and key
-        self.signed = dvclock.Signed()
+        self.signed = dvclock.Lock()
         # prepared data to join anew with a row's weights or relevances, and all rows that this needs
         self.derived: list[str] = []
         self.rows = list(named or settings.rows)

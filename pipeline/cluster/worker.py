@@ -88,8 +88,11 @@ def work(
         Died: the process was ended from outside.
     """
     ending, begun = ending or Event(), time.monotonic()
-    if task.needs == "gpu" and not task.named and not _gpu_here():
-        raise NeedsGpu(node())
+    if task.needs == "gpu" and not task.named:
+        from pipeline.identity.plan import gpu_here
+
+        if not gpu_here():
+            raise NeedsGpu(node())
     log = Path(folder) / task.log
     log.parent.mkdir(parents=True, exist_ok=True)
     if ending.is_set():
@@ -143,9 +146,3 @@ def last_line(log: Path) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _gpu_here() -> bool:
-    from pipeline.identity.plan import gpu_here
-
-    return gpu_here()

@@ -1,12 +1,16 @@
-"""YAML files as plain values."""
+"""YAML files as plain values, and JSON files as checked records."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pipeline.errors import UserError, printable
+from pipeline.errors import UserError, printable, reading
+from pipeline.limits import RECORD_BYTES
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def read_yaml(path: Path) -> Any:
@@ -34,3 +38,21 @@ def parse_yaml(text: str, path: Path) -> Any:
     # a tag with a wrong value, such as `!!bool maybe`, may raise any exception
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
         raise UserError(f"{path}: not YAML: {printable(' '.join(str(problem).split()))}") from problem
+
+
+def read_record(path: Path, kind: type[M]) -> M:
+    """Record in a JSON file.
+
+    Raises:
+        UserError: it can't be read, is too large, or is no such record; one line.
+    """
+    try:
+        with reading(path):
+            if path.stat().st_size > RECORD_BYTES:
+                raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
+            return kind.model_validate_json(path.read_bytes())
+    except ValidationError as problem:
+        first = problem.errors(include_input=False)[0]
+        where = printable(".".join(map(str, first["loc"])), 100)
+        what = f"{where}: {first['msg']}".lstrip(": ")
+        raise UserError(f"{path}: not what `dprepro` writes: {what}") from problem

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError, reading, shown
 from pipeline.extensions import use
 from pipeline.params.checks import check_all
 from pipeline.params.documents import read_yaml
@@ -44,12 +44,8 @@ def use_code(path: Path = PARAMS) -> None:
 
 
 def _read(path: Path) -> Any:
-    try:
+    with reading(path, "run this in the folder that holds params.yaml"):
         return read_yaml(path)
-    except OSError as problem:
-        raise UserError(
-            f"{path}: {problem.strerror}; run this in the folder that holds params.yaml"
-        ) from problem
 
 
 def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Settings:

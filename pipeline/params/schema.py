@@ -59,16 +59,8 @@ class Public(Strict):
 
 
 # Public word vectors (`pipeline.data.word_vectors`) and their dimension
-WORD_VECTORS = {"glove-6b-50d": 50}
-
-
-def _known_vectors(name: str) -> str:
-    if name not in WORD_VECTORS:
-        raise ValueError(f"no word vectors {name!r}; allowed: {', '.join(WORD_VECTORS)}")
-    return name
-
-
-KnownVectors = Annotated[str, AfterValidator(_known_vectors)]
+KnownVectors = Literal["glove-6b-50d"]
+WORD_VECTORS: dict[KnownVectors, int] = {"glove-6b-50d": 50}
 
 
 class Text(Strict):

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pipeline.errors import UserError, printable, reading, shown
-from pipeline.limits import RECORD_BYTES
+from pipeline.errors import shown
 from pipeline.methods.settings import MethodSettings
+from pipeline.params.documents import read_record
 from pipeline.params.problems import problem_lines
 from pipeline.params.schema import Row
 from pipeline.params.settings import Settings
@@ -73,20 +73,7 @@ def read_choices(root: Path) -> Choices:
     Raises:
         UserError: a file is no record of a search, or its choice does not follow from its accuracies.
     """
-    return {path.stem: _read(path).chosen for path in sorted((root / SEARCHES).glob("*.json"))}
-
-
-def _read(path: Path) -> Choice:
-    try:
-        with reading(path):
-            if path.stat().st_size > RECORD_BYTES:
-                raise UserError(f"{path}: not the results of a search: larger than {RECORD_BYTES} bytes")
-            return Choice.model_validate_json(path.read_bytes())
-    except ValidationError as problem:
-        first = problem.errors(include_input=False)[0]
-        where = printable(".".join(map(str, first["loc"])), 100)
-        what = f"{where}: {first['msg']}".lstrip(": ")
-        raise UserError(f"{path}: not the results of a search: {what}") from problem
+    return {path.stem: read_record(path, Choice).chosen for path in sorted((root / SEARCHES).glob("*.json"))}
 
 
 def with_choices(settings: Settings, choices: Choices) -> Settings:

@@ -5,12 +5,10 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
-from pipeline.errors import UserError, printable, reading
+from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
-from pipeline.limits import RECORD_BYTES
 from pipeline.params import Account, Row
+from pipeline.params.documents import read_record
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
 from pipeline.results.schema import (
@@ -344,16 +342,7 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
 def _read(path: Path, kind: type[F]) -> F | None:
     if not path.exists():
         return None
-    try:
-        with reading(path):
-            if path.stat().st_size > RECORD_BYTES:
-                raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
-            kept = kind.model_validate_json(path.read_bytes())
-    except ValidationError as problem:
-        first = problem.errors(include_input=False)[0]
-        where = printable(".".join(map(str, first["loc"])), 100)
-        what = f"{where}: {first['msg']}".lstrip(": ")
-        raise UserError(f"{path}: not what `dprepro` writes: {what}") from problem
+    kept = read_record(path, kind)
     field, name = ("name", kept.name) if isinstance(kept, SearchRecord) else ("row", kept.row)
     if name != path.stem:
         raise UserError(f"{path}: not what `dprepro` writes: {field}: {name}; allowed: {path.stem}")

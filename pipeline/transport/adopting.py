@@ -15,16 +15,7 @@ from pathlib import Path
 
 from pipeline.data import prepared
 from pipeline.errors import UserError
-from pipeline.files import (
-    Damaged,
-    check_file,
-    digest_file,
-    place,
-    temporary_path,
-    write_bytes,
-    write_text,
-    writing,
-)
+from pipeline.files import digest_file, place, temporary_path, write_bytes, write_text, writing
 from pipeline.identity.plan import lacks
 from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.ledgers.declared import contradictions
@@ -97,38 +88,41 @@ def _staging() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def _subject(name: str) -> Iterator[None]:
+    """Begin the line of an error with the name of its subject."""
+    try:
+        yield
+    except UserError as problem:
+        raise UserError(f"{name}: {problem}") from problem
+
+
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     """Stage the row with its replicas of here and of the pack under ``merged``.
 
     Raises:
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
     """
+    declared, stands, here = settings.row(row), Standing.here(row, settings), records.read_run(row)
     there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    declared = settings.row(row)
-    if there is None or evaluation is None:
-        raise UserError(f"{row}: not adopted: the pack lacks what ran, or what was measured")
-    try:
-        check_file(records.history_path(row, staged), there.history)
-    except Damaged as problem:
-        raise UserError(f"{row}: not adopted: its training curves belong to another run") from problem
-    here = records.read_run(row)
-    stands = Standing.here(row, settings)
-    wrong = {why for replica in there.replicas if (why := stands.why_not(there, replica))}
-    if any(measured_otherwise(replica) for replica in evaluation.replicas):
-        wrong.add("measuring version")
-    if wrong:
-        raise UserError(f"{row}: not adopted: made from other {', '.join(sorted(wrong))}")
+    assert there is not None, "a pack has it"
+    assert evaluation is not None, "a pack has it"
     measured = {replica.key: replica for replica in evaluation.replicas}
-    for replica in there.replicas:
-        if there.origin(replica).examples != settings.split(declared.data).train:
-            raise UserError(f"{row}: not adopted: trained on another number of examples")
-    if differing := next(contradictions(there, settings), None):
-        replica, what = differing
-        raise UserError(
-            f"{row}: not adopted: {replica.level}, seed {replica.seed}: {what}: not what its settings come to"
-        )
-    curves = read_history(records.history_path(row, staged))
-    _check_replicas(row, there, measured, curves, settings, staged)
+    with _subject(f"{row}: not adopted"):
+        if digest_file(records.history_path(row, staged)) != there.history:
+            raise UserError("its training curves belong to another run")
+        curves = read_history(records.history_path(row, staged))
+        wrong = {why for replica in there.replicas if (why := stands.why_not(there, replica))}
+        if any(measured_otherwise(replica) for replica in evaluation.replicas):
+            wrong.add("measuring version")
+        if wrong:
+            raise UserError(f"made from other {', '.join(sorted(wrong))}")
+        if any(origin.examples != settings.split(declared.data).train for origin in there.origins):
+            raise UserError("trained on another number of examples")
+        for replica, what in contradictions(there, settings):
+            name = f"{replica.level}, seed {replica.seed}"
+            raise UserError(f"{name}: {what}: not what its settings come to")
+        _check_replicas(row, there, measured, curves, settings, staged)
     keep = stands.of(here)
     names = {replica.key for replica in keep}
     new = [replica for replica in there.replicas if replica.key not in names]
@@ -143,37 +137,30 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
     replicas, origins = records.with_origins(made[key] for key in order if key in made)
-    replaced = _replaced(here, there, {replica.identity for replica in replicas})
-    run = there.model_copy(
-        update={
-            "replicas": replicas,
-            "origins": origins,
-            "history": digest_file(history),
-            "replaced": replaced,
-        }
-    )
-    records.write(run, target)
+    parts = {
+        "replicas": replicas,
+        "origins": origins,
+        "history": digest_file(history),
+        "replaced": _replaced(here, there, {replica.identity for replica in replicas}),
+    }
+    records.write(there.model_copy(update=parts), target)
     before = records.read_evaluation(row)
-    known = {replica.key: replica for replica in before.replicas} if before else {}
-    known = {key: known[key] for key in names if key in known} | {key: measured[key] for key in taken}
+    known = {replica.key: replica for replica in before.replicas if replica.key in names} if before else {}
+    known |= {key: measured[key] for key in taken}
     ordered = tuple(known[key] for key in order if key in known)
     records.write(Evaluation(row=row, replicas=ordered), target)
-    for path in records.SEARCHES.glob(
-        "*.json"
-    ):  # a row's ledger composes over the searches that name it, too
+    # a row's ledger composes over the searches that name it, too
+    for path in records.SEARCHES.glob("*.json"):
         write_bytes(target / path, path.read_bytes())
     row_ledgers(row, settings, target)
-    parts = []
-    for replica in new:
-        path = weights_path(row, *replica.key)
-        if (staged / path).exists():
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            (staged / path).rename(target / path)
-            parts.append(path)
+    weights = [path for each in new if (staged / (path := weights_path(row, *each.key))).exists()]
+    for path in weights:
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (staged / path).rename(target / path)
     # the run last, because it has the digests of the others
     texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
     kept = tuple(_kept_line(there, replica, keep) for replica in there.replicas if replica.key in names)
-    return _Merged(row, len(new), len(there.replicas), kept, (*parts, *(path(row) for path in texts)))
+    return _Merged(row, len(new), len(there.replicas), kept, (*weights, *(path(row) for path in texts)))
 
 
 def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
@@ -226,29 +213,26 @@ def _check_replicas(
     """
     digests: dict[str, ReplicaKey] = {}
     for replica in there.replicas:
-        where = f"{row}: not adopted: {replica.level}, seed {replica.seed}"
-        found = measured.get(replica.key)
-        if found is None or found.weights != replica.weights:
-            raise UserError(f"{where}: was not measured with the weights that it says")
-        if replica.weights is not None and digests.setdefault(replica.weights, replica.key) != replica.key:
-            level, seed = digests[replica.weights]
-            raise UserError(f"{where}: has the weights of {level}, seed {seed}")
-        if difference := curve_difference(found, curves):
-            raise UserError(f"{where}: {difference}")
-        _check_statements(where, replica, there, settings)
-        path = weights_path(row, *replica.key, staged)
-        if path.exists():
-            try:
-                check_file(path, replica.weights)
-            except Damaged as problem:
-                raise UserError(f"{where}: its weights are not the ones that were trained") from problem
-            try:
+        with _subject(f"{replica.level}, seed {replica.seed}"):
+            found = measured.get(replica.key)
+            if found is None or found.weights != replica.weights:
+                raise UserError("was not measured with the weights that it says")
+            first = (
+                replica.key if replica.weights is None else digests.setdefault(replica.weights, replica.key)
+            )
+            if first != replica.key:
+                raise UserError(f"has the weights of {first[0]}, seed {first[1]}")
+            if difference := curve_difference(found, curves):
+                raise UserError(difference)
+            _check_statements(replica, there, settings)
+            path = weights_path(row, *replica.key, staged)
+            if path.exists():
+                if digest_file(path) != replica.weights:
+                    raise UserError("its weights are not the ones that were trained")
                 check_network(path, replica, there, settings)
-            except UserError as problem:
-                raise UserError(f"{where}: {problem}") from problem
 
 
-def _check_statements(where: str, replica: Trained, there: Run, settings: Settings) -> None:
+def _check_statements(replica: Trained, there: Run, settings: Settings) -> None:
     """Compare a replica's statements with the statements for its data.
 
     Raises:
@@ -262,7 +246,7 @@ def _check_statements(where: str, replica: Trained, there: Run, settings: Settin
     recorded = {use.key for use in replica.not_covered}
     missing = expected - recorded
     if missing and not (missing < RELEVANCES):  # params.yaml alone says one of the two
-        raise UserError(f"{where}: not_covered lacks {min(missing)!r}: not what its settings come to")
+        raise UserError(f"not_covered lacks {min(missing)!r}: not what its settings come to")
     for statement in (*replica.broken, *replica.not_covered, *filter(None, [replica.protects])):
         words(statement)
 

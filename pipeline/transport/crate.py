@@ -79,8 +79,9 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
             shutil.copyfile(path, building / path)
         claims = [claim for key in rows for claim in _claims(key, found[key][0], found[key][1], settings)]
         write_json(building / CLAIMS, claims)
-        sets = sorted({raw for _, run in found.values() for origin in run.origins for raw in origin.edition})
-        public = [catalog.get(settings.raw_set(raw)) for raw in sets if raw not in settings.own]
+        raws = {raw for _, run in found.values() for origin in run.origins for raw in origin.edition}
+        sets = {settings.raw_set(raw) for raw in raws if raw not in settings.own}
+        public = [catalog.get(name) for name in sorted(sets)]
         for entry in public:
             (building / "croissant").mkdir(exist_ok=True)
             write_json(building / _croissant_path(entry), croissant(entry, _date(found)))
@@ -190,89 +191,85 @@ def _metadata(
     """Graph of the crate: the root with its files, the software, and one action for each row."""
     commit, _ = provenance.revision()
     named = YAML(typ="safe").load(Path("CITATION.cff").read_text()) if Path("CITATION.cff").exists() else {}
-    license_id = LICENSES.get(named.get("license", ""), "https://spdx.org/licenses/NOASSERTION")
-    authors = [str(each.get("name")) for each in named.get("authors", [])] or [
-        "the authors of this laboratory"
+    license_name = named.get("license", "not stated")
+    license_id = LICENSES.get(license_name, "https://spdx.org/licenses/NOASSERTION")
+    authors = [str(each.get("name")) for each in named.get("authors", [])]
+    locked = "requirements.lock" if Path("requirements.lock") in written else "pyproject.toml"
+    people = [
+        _entity(f"#author-{number}", "Organization", name)
+        for number, name in enumerate(authors or ["the authors of this laboratory"])
     ]
-    data = [_dataset(entry) for entry in public]
-    root = {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": f"dprepro: {', '.join(found)}",
-        "description": (
-            "Training runs with differential privacy: settings, records, privacy ledgers and commands that "
-            f"rebuild them. {CLAIMS} compares each level with the printed value."
-        ),
-        "datePublished": _date(found),
-        "license": {"@id": license_id},
-        "author": [{"@id": f"#author-{number}"} for number, _ in enumerate(authors)],
-        "citation": sorted({claim["paper"] for claim in claims if claim["paper"]}),
-        "hasPart": [{"@id": path.as_posix()} for path in written] + [{"@id": each["@id"]} for each in data],
-        "mentions": [{"@id": f"#train-{key}"} for key in found],
-    }
-    software = {
-        "@id": "#dprepro",
-        "@type": "SoftwareApplication",
-        "name": "dprepro",
-        "version": commit or "no commit",
-        "softwareRequirements": "requirements.lock"
-        if Path("requirements.lock") in written
-        else "pyproject.toml",
-    }
-    licence = {"@id": license_id, "@type": "CreativeWork", "name": named.get("license", "not stated")}
-    descriptor = {
-        "@id": METADATA,
-        "@type": "CreativeWork",
-        "conformsTo": {"@id": PROFILE},
-        "about": {"@id": "./"},
-    }
+    # public data sets, which the crate describes and doesn't contain
+    data = [
+        _entity(
+            _home(entry),
+            "Dataset",
+            entry.key,
+            description=entry.title,
+            license=entry.licence,
+            subjectOf={"@id": _croissant_path(entry).as_posix()},
+        )
+        for entry in public
+    ]
     files = [
-        {
-            "@id": path.as_posix(),
-            "@type": "File",
-            "name": path.name,
-            "contentSize": str((building / path).stat().st_size),
-            "encodingFormat": TYPES.get(path.suffix, "text/plain"),
-            "sha256": digest_file(building / path).removeprefix("sha256:"),
-        }
+        _entity(
+            path.as_posix(),
+            "File",
+            path.name,
+            contentSize=str((building / path).stat().st_size),
+            encodingFormat=TYPES.get(path.suffix, "text/plain"),
+            sha256=digest_file(building / path).removeprefix("sha256:"),
+        )
         for path in written
     ]
-    people = [
-        {"@id": f"#author-{number}", "@type": "Organization", "name": name}
-        for number, name in enumerate(authors)
+    actions = [_action(key, run, public) for key, (_, run) in found.items()]
+    root = _entity(
+        "./",
+        "Dataset",
+        f"dprepro: {', '.join(found)}",
+        description="Training runs with differential privacy: settings, records, privacy ledgers and "
+        f"commands that rebuild them. {CLAIMS} compares each level with the printed value.",
+        datePublished=_date(found),
+        license={"@id": license_id},
+        author=_references(people),
+        citation=sorted({claim["paper"] for claim in claims if claim["paper"]}),
+        hasPart=_references([*files, *data]),
+        mentions=_references(actions),
+    )
+    about = {"about": {"@id": "./"}, "conformsTo": {"@id": PROFILE}}
+    version = {"version": commit or "no commit", "softwareRequirements": locked}
+    graph = [
+        {"@id": METADATA, "@type": "CreativeWork", **about},
+        root,
+        _entity(license_id, "CreativeWork", license_name),
+        _entity("#dprepro", "SoftwareApplication", "dprepro", **version),
+        *(*people, *files, *data, *actions),
     ]
-    actions = [_action(key, run, {each["name"] for each in data}) for key, (_, run) in found.items()]
-    graph = [descriptor, root, licence, software, *people, *files, *data, *actions]
     return {"@context": f"{PROFILE}/context", "@graph": graph}
 
 
-def _dataset(entry: Entry) -> dict[str, Any]:
-    """Public data set, which the crate describes and doesn't contain."""
-    return {
-        "@id": _home(entry),
-        "@type": "Dataset",
-        "name": entry.key,
-        "description": entry.title,
-        "license": entry.licence,
-        "subjectOf": {"@id": _croissant_path(entry).as_posix()},
-    }
+def _entity(key: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"@id": key, "@type": kind, "name": name, **fields}
 
 
-def _action(key: str, run: Run, described: set[str]) -> dict[str, Any]:
+def _references(entities: list[dict[str, Any]]) -> list[dict[str, str]]:
+    return [{"@id": each["@id"]} for each in entities]
+
+
+def _action(key: str, run: Run, public: list[Entry]) -> dict[str, Any]:
     """Training runs of a row: command, inputs, times and results."""
     origin = run.origins[-1]
-    sets = [catalog.get(raw) for raw in sorted({*origin.edition}) if raw in described]
-    return {
-        "@id": f"#train-{key}",
-        "@type": "CreateAction",
-        "name": f"Training of {key}",
-        "description": f"`{origin.command}` at commit {origin.revision} on {origin.device}",
-        "instrument": {"@id": "#dprepro"},
-        "object": [{"@id": _home(entry)} for entry in sets],
-        "result": [{"@id": path.as_posix()} for path in _files(key)],
-        "startTime": _time(min(replica.started for replica in run.replicas)),
-        "endTime": _time(max(replica.ended for replica in run.replicas)),
-    }
+    return _entity(
+        f"#train-{key}",
+        "CreateAction",
+        f"Training of {key}",
+        description=f"`{origin.command}` at commit {origin.revision} on {origin.device}",
+        instrument={"@id": "#dprepro"},
+        object=[{"@id": _home(entry)} for entry in public if entry.key in origin.edition],
+        result=[{"@id": path.as_posix()} for path in _files(key)],
+        startTime=_time(min(replica.started for replica in run.replicas)),
+        endTime=_time(max(replica.ended for replica in run.replicas)),
+    )
 
 
 def _address(edition: Edition, file: File) -> str:

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
 
     try:
         with Repo() as repo, repo.lock:
-            _lock()  # raises a one-line error if the lock is damaged
+            Lock()  # raises a one-line error if the lock is damaged
             lock: dict[str, Any] = {"schema": "2.0"}
             if LOCK.exists():
                 lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
@@ -101,7 +100,7 @@ def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
     return bool(folders)
 
 
-class Signed:
+class Lock:
     """Contents of the lock, read once."""
 
     def __init__(self) -> None:
@@ -110,13 +109,14 @@ class Signed:
         Raises:
             UserError: the file is no lock of DVC.
         """
-        self.stages = _lock()
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """Digest of `reports/identity.json` in the lock, by stage."""
+        try:
+            content = (read_yaml(LOCK) or {}).get("stages") if LOCK.exists() else None
+            self.stages = TypeAdapter(dict[str, _Stage]).validate_python(content or {})
+        except (AttributeError, ValidationError) as problem:
+            raise UserError(f"{LOCK}: not as DVC writes it; `git checkout {LOCK}`") from problem
         name = entries.PATH.as_posix()
-        return {
+        # digest of `reports/identity.json`, by stage
+        self.digests: dict[str, str] = {
             stage: digest
             for stage, entry in self.stages.items()
             for digest in entry.params.get(name, {}).values()
@@ -124,30 +124,29 @@ class Signed:
 
     def holds(self, stage: str, digest: str, paths: Sequence[Path]) -> bool:
         """Return whether the lock has a stage with this digest and these output files as they are here."""
-        if stage not in self.stages or self.digests.get(stage) != digest:
+        if self.digests.get(stage) != digest:
             return False
         signed = {out.path: out.md5 for out in self.stages[stage].outs}
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
+    def changed(self, keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
+        """Outputs that differ from the lock: path and stage, for these keys or for all.
 
-def changed(keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
-    """Outputs that differ from the lock: path and stage, for these keys or for all.
-
-    An output that isn't named by its stage's key belongs to another stage, or to none. Data and weights may
-    be absent, and so may empty folders, which git doesn't have; files in git may not.
-    """
-    for stage, entry in _lock().items():
-        key = stage.partition("@")[2]
-        for signed in entry.outs if not keys or key in keys else ():
-            path = Path(signed.path)
-            present, carried = path.exists(), path.is_relative_to("reports") and signed.md5 != EMPTY
-            if (key and key not in (path.name, path.stem)) or (
-                signed.md5 not in (None, _md5(path)) if present else carried
-            ):
-                yield path, stage
+        An output that isn't named by its stage's key belongs to another stage, or to none. Data and weights
+        may be absent, and so may empty folders, which git doesn't have; files in git may not.
+        """
+        for stage, entry in self.stages.items():
+            key = stage.partition("@")[2]
+            for signed in entry.outs if not keys or key in keys else ():
+                path = Path(signed.path)
+                present, carried = path.exists(), path.is_relative_to("reports") and signed.md5 != EMPTY
+                if (key and key not in (path.name, path.stem)) or (
+                    signed.md5 not in (None, _md5(path)) if present else carried
+                ):
+                    yield path, stage
 
 
-class _Signed(BaseModel):
+class _Output(BaseModel):
     """Output of a stage in the lock."""
 
     path: str
@@ -158,21 +157,7 @@ class _Stage(BaseModel):
     """Stage in the lock."""
 
     params: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    outs: list[_Signed] = Field(default_factory=list)
-
-
-def _lock() -> dict[str, _Stage]:
-    """Stages of the lock; none if there is no lock.
-
-    Raises:
-        UserError: the file is no lock of DVC.
-    """
-    if not LOCK.exists():
-        return {}
-    try:
-        return TypeAdapter(dict[str, _Stage]).validate_python((read_yaml(LOCK) or {}).get("stages") or {})
-    except (AttributeError, ValidationError) as problem:
-        raise UserError(f"{LOCK}: not as DVC writes it; `git checkout {LOCK}`") from problem
+    outs: list[_Output] = Field(default_factory=list)
 
 
 def _md5(path: Path) -> str:

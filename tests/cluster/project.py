@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,15 @@ def repro(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         preexec_fn=heed_ctrl_c,
     )
+
+
+def until(happened: Callable[[], object], running: subprocess.Popen[str] | None = None) -> None:
+    """Wait until something has happened, while a command runs."""
+    end = time.monotonic() + 300
+    while not happened():
+        assert running is None or running.poll() is None, running.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def numbers(folder: Path) -> dict[str, Any]:

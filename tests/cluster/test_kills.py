@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,10 @@ from pipeline.results import records
 from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from tests.cluster import project
-from tests.cluster.project import workers
+from tests.cluster.project import until, workers
 from tests.there import there
 
 ROW = "row-00"
-
-
-def until(happened: Callable[[], object], running: subprocess.Popen[str] | None = None) -> None:
-    end = time.monotonic() + 300
-    while not happened():
-        assert running is None or running.poll() is None, running.communicate()[0]
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def begun(folder: Path) -> set[str]:

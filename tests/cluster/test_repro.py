@@ -26,7 +26,7 @@ from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.transport import dvclock
 from stages.repro import repro
 from tests.cluster import project
-from tests.cluster.project import workers
+from tests.cluster.project import until, workers
 from tests.params.good import GOOD
 from tests.refusal import refusal_of
 
@@ -260,10 +260,7 @@ def test_jobs_of_slurm_take_tasks_and_are_cancelled(
         first = submit(Task("row-00", (("--version",),)), [])
         assert submit(Task("row-01", (("--version",),)), [first]).result(120).seconds > 0
         assert [kind for _, kind in workers(tmp_path)].count("pool") == 1
-    until = time.monotonic() + 60
-    while list(workers(tmp_path)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: not list(workers(tmp_path)))
 
 
 def test_a_slot_says_how_many_threads_are_its_share() -> None:

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
-from tests.cluster.project import workers
+from tests.cluster.project import until, workers
 
 pytestmark = pytest.mark.broad  # minutes, most of them waiting for Slurm
 SCRIPT = Path(__file__).with_name("slurm.sh")
@@ -41,11 +40,7 @@ def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
     project.make(folder, {f"row-{number:02}": project.row(number, epochs=5) for number in range(2)})
     running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
-    until = time.monotonic() + 300
-    while not any((folder / CHECKPOINTS).rglob("*.pt")):
-        assert running.poll() is None, running.communicate()[0]
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: any((folder / CHECKPOINTS).rglob("*.pt")), running)
     jobs = subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).split()
     assert sorted(jobs) == ["one", "two"]
     os.kill(next(pid for pid, kind in workers(folder) if kind == "worker"), signal.SIGKILL)
@@ -54,7 +49,4 @@ def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
     assert "its worker died, tried again" in said
     assert "5 done, 0 failed" in said
     # no job is left behind
-    until = time.monotonic() + 30
-    while subprocess.check_output(["squeue", "--noheader"], text=True).strip():
-        assert time.monotonic() < until
-        time.sleep(0.5)
+    until(lambda: not subprocess.check_output(["squeue", "--noheader"], text=True).strip())

@@ -143,7 +143,7 @@ def test_text_as_public_word_vectors_has_no_vocabulary_of_private_words(params, 
         ),
         (
             {**NEWS, "text": {"tokens": 5, "vectors": "glove"}},
-            "data.x.text.vectors: no word vectors 'glove'; allowed: glove-6b-50d",
+            "data.x.text.vectors: 'glove' is not allowed: Input should be 'glove-6b-50d'",
         ),
         ({**NEWS, "text": None}, "data.x.text: missing; 'ag-news' has texts"),
         ({"train": 251}, "train 251 + validation 50 is more than the 300 training examples of 'mnist'"),

@@ -63,21 +63,10 @@ def test_every_line_is_a_command_that_there_is(names: set[str], page: str, line:
 @pytest.mark.parametrize(
     "line",
     [
-        *(
-            "dprepro trian my-row",
-            "dprepro train no-such-row",
-            "dprepro epsilon --sigmas 1",
-            "dprepro new data",
-        ),
-        *("dprepro epsilon --sigma much --batch 1 --examples 2", "make coffee", "dprepro new data"),
-        *(
-            "dvc repro train@none",
-            "dvc repro bake",
-            "pip install -e '.[gold]'",
-            "curl example.org",
-            "export bread",
-            "python -m no_such_module",
-        ),
+        *("dprepro trian my-row", "dprepro train no-such-row", "dprepro epsilon --sigmas 1"),
+        *("dprepro epsilon --sigma much --batch 1 --examples 2", "dprepro new data", "make coffee"),
+        *("dvc repro train@none", "dvc repro bake", "pip install -e '.[gold]'", "curl example.org"),
+        *("export bread", "python -m no_such_module"),
     ],
 )
 def test_what_there_is_not_is_noticed(names: set[str], line: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,7 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
     begin(folder)
     images, labels = stripes(1000)
     (script,) = of("python")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with chdir(folder):
         exec(script.text, {"images": images, "labels": labels})
     for line in of("console")[0].commands:
         typed(line, folder)

@@ -4,9 +4,8 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
-
-import pytest
 
 from pipeline.results import records
 from tests.docs.blocks import ROOT, begin, blocks
@@ -22,8 +21,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
         if block.language == "python" and "def build" in block.text:
             (tmp_path / saved).write_text(block.text)
         elif block.language == "python":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(tmp_path)
+            with chdir(tmp_path):
                 exec(block.text, {})
         else:
             for line in block.commands:

@@ -2,9 +2,9 @@
 
 import csv
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
-import pytest
 from ruamel.yaml import YAML
 
 from pipeline.results import records
@@ -18,8 +18,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
     schema = tmp_path / "patients.schema.yaml"
     for block in PAGE:
         if block.language == "python":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(tmp_path)
+            with chdir(tmp_path):
                 exec(block.text, {})
         elif block.language == "yaml":
             columns = YAML(typ="safe").load(schema.read_text())["columns"]

@@ -1,7 +1,6 @@
 """A small project with one of everything that is read back: what faults are done to."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,19 @@ def evaluate() -> None:
     evaluation.evaluate(ROW, settings(), prepared.load("mnist"), CPU)
 
 
-def edit(path: Path, change: Callable[[Any], None]) -> None:
+def put(content: Any, place: str, value: Any) -> None:
+    """Set what is at a place such as 'replicas/0/seed'; ... removes it, and a function is applied to it."""
+    *parents, last = (int(name) if name.isdigit() else name for name in place.split("/"))
+    for name in parents:
+        content = content[name]
+    if value is ...:
+        del content[last]
+    else:
+        content[last] = value(content[last]) if callable(value) else value
+
+
+def edit(path: Path, place: str, value: Any) -> None:
     """Change a JSON file as somebody with an editor would."""
     content = json.loads(path.read_text())
-    change(content)
+    put(content, place, value)
     write_json(path, content)

@@ -19,6 +19,17 @@ DECLARED = params.load(Path(__file__).parents[2] / "params.yaml")
 BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"
 
 
+def check(row: str, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    """Compare tensors, as weights of a pack, with the network of a declared row."""
+    declared = DECLARED.rows[row]
+    replica: Any = SimpleNamespace(settings=declared.resolved[-1].model_dump(mode="json"))
+    model = declared.model.model_dump(mode="json")
+    run: Any = SimpleNamespace(method=declared.method, data=declared.data, model=model)
+    path = folder / "weights.safetensors"
+    safetensors.torch.save_file(tensors, path)
+    check_network(path, replica, run, DECLARED)
+
+
 @pytest.mark.parametrize(
     ("row", "change", "line"),
     [
@@ -37,35 +48,19 @@ def test_tensors_besides_parameters_are_those_of_the_method(
     tmp_path: Path, row: str, change: dict[str, torch.Tensor | None], line: str
 ) -> None:
     """Statistics of batch norm, and the extremes of a Laplace mechanism's units."""
-    declared = DECLARED.rows[row]
-    net = build_net(declared.model, (1, 28, 28), 10)
+    net = build_net(DECLARED.rows[row].model, (1, 28, 28), 10)
     tensors = {name: value.detach() for name, value in net.named_parameters()} | initial_statistics(net)
     if row == LAPLACE:
         tensors |= {"low": torch.zeros(25), "high": torch.ones(25) / 2, "bias_factor": torch.tensor(1.0)}
-    config = declared.resolved[-1]
-    replica: Any = SimpleNamespace(settings=config.model_dump(mode="json"))
-    run: Any = SimpleNamespace(
-        method=declared.method, data=declared.data, model=declared.model.model_dump(mode="json")
-    )
-    path = tmp_path / "weights.safetensors"
-    safetensors.torch.save_file(tensors, path)
-    check_network(path, replica, run, DECLARED)
+    check(row, tensors, tmp_path)
     changed = {name: value for name, value in (tensors | change).items() if value is not None}
-    safetensors.torch.save_file(changed, path)
     with pytest.raises(UserError, match=line):
-        check_network(path, replica, run, DECLARED)
+        check(row, changed, tmp_path)
 
 
 def test_frozen_parameters_are_not_in_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = DECLARED.rows[BATCH_NORM]
-    net = build_net(declared.model, (1, 28, 28), 10)
+    net = build_net(DECLARED.rows[BATCH_NORM].model, (1, 28, 28), 10)
     frozen, *trained = net.named_parameters()
     frozen[1].requires_grad_(False)
     monkeypatch.setattr(networks, "build_net", lambda *_: net)
-    path = tmp_path / "weights.safetensors"
-    safetensors.torch.save_file({name: value.detach() for name, value in trained}, path)
-    replica: Any = SimpleNamespace(settings=declared.resolved[-1].model_dump(mode="json"))
-    run: Any = SimpleNamespace(
-        method=declared.method, data=declared.data, model=declared.model.model_dump(mode="json")
-    )
-    check_network(path, replica, run, DECLARED)
+    check(BATCH_NORM, {name: value.detach() for name, value in trained}, tmp_path)

@@ -20,7 +20,7 @@ from pipeline.files import digest
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from pipeline.transport import adopt, archive, pack
-from tests.faults.project import PACK, PARAMS, ROW, settings
+from tests.faults.project import PACK, PARAMS, ROW, put, settings
 
 RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()
 WEIGHTS = weights_path(ROW, "epsilon=3", 0).as_posix()
@@ -65,48 +65,47 @@ def repack(
             tar.addfile(member)
 
 
-def first(content: Any) -> Any:
-    return content["replicas"][0]
+def refused(
+    line: str,
+    change: Callable[[Members], object] = as_it_is,
+    *more: tarfile.TarInfo,
+    unvouched: Callable[[Members], object] = as_it_is,
+) -> None:
+    """Make sure that a changed pack is refused with this line."""
+    repack(change, *more, unvouched=unvouched)
+    with pytest.raises(UserError, match=line):
+        adopt(settings(), PACK)
+
+
+def with_record(members: Members, name: str, place: str, value: Any) -> None:
+    content = json.loads(members[name])
+    put(content, place, value)
+    members[name] = json.dumps(content).encode()
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "line"),
+    ("name", "place", "value", "line"),
     [
-        (MEASURED, lambda x: first(x)["metrics"].update(test_accuracy=7.5), "allowed: 0 to 1"),
-        (MEASURED, lambda x: first(x).update(seed=1), "was not measured with the weights that it says"),
-        (MEASURED, lambda x: x.update(row="other"), "row: other; allowed: small"),
-        (RUN, lambda x: x.update(replicas=[]), "replicas: none"),
-        (RUN, lambda x: x.update(replicas=2 * x["replicas"]), "the same one twice"),
-        (RUN, lambda x: x.update(history=f"sha256:{0:064}"), "its training curves belong to another run"),
-        (RUN, lambda x: first(x)["spending"].update(noise_multiplier=99.0), "noise_multiplier: not what its"),
-        (RUN, lambda x: first(x).update(steps=1), "steps: not what its settings come to"),
-        (RUN, lambda x: first(x).update(weights=f"sha256:{0:064}"), "not measured with the weights"),
-        (RUN, lambda x: x["origins"][0].update(examples=10**6), "another number of examples"),
-        (RUN, lambda x: first(x).update(level="../../evil"), r"level: .*allowed: the name of a level"),
-        (RUN, lambda x: first(x).update(not_covered=[]), "not_covered lacks 'curves': not what its settings"),
-        (
-            RUN,
-            lambda x: first(x).update(not_covered=[*first(x)["not_covered"], {"key": "no"}]),
-            "has 'no': not",
-        ),
-        (RUN, lambda x: first(x).update(broken=[{"key": "no"}]), "broken: not what its settings come to"),
-        (RUN, lambda x: first(x).update(protects={"key": "no"}), "protects: not what its settings come to"),
-        (
-            MEASURED,
-            lambda x: first(x)["metrics"].update(validation_accuracy=1.0),
-            "its training curve ends at",
-        ),
+        (MEASURED, "replicas/0/metrics/test_accuracy", 7.5, "allowed: 0 to 1"),
+        (MEASURED, "replicas/0/seed", 1, "was not measured with the weights that it says"),
+        (MEASURED, "row", "other", "row: other; allowed: small"),
+        (RUN, "replicas", [], "replicas: none"),
+        (RUN, "replicas", lambda replicas: 2 * replicas, "the same one twice"),
+        (RUN, "history", f"sha256:{0:064}", "its training curves belong to another run"),
+        (RUN, "replicas/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
+        (RUN, "replicas/0/steps", 1, "steps: not what its settings come to"),
+        (RUN, "replicas/0/weights", f"sha256:{0:064}", "not measured with the weights"),
+        (RUN, "origins/0/examples", 10**6, "another number of examples"),
+        (RUN, "replicas/0/level", "../../evil", r"level: .*allowed: the name of a level"),
+        (RUN, "replicas/0/not_covered", [], "not_covered lacks 'curves': not what its settings"),
+        (RUN, "replicas/0/not_covered", lambda uses: [*uses, {"key": "no"}], "has 'no': not"),
+        (RUN, "replicas/0/broken", [{"key": "no"}], "broken: not what its settings come to"),
+        (RUN, "replicas/0/protects", {"key": "no"}, "protects: not what its settings come to"),
+        (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "its training curve ends at"),
     ],
 )
-def test_what_can_not_be_is_refused(name: str, change: Callable[[Any], None], line: str) -> None:
-    def changed(members: Members) -> None:
-        content = json.loads(members[name])
-        change(content)
-        members[name] = json.dumps(content).encode()
-
-    repack(changed)
-    with pytest.raises(UserError, match=line):
-        adopt(settings(), PACK)
+def test_what_can_not_be_is_refused(name: str, place: str, value: Any, line: str) -> None:
+    refused(line, lambda members: with_record(members, name, place, value))
 
 
 @pytest.mark.parametrize(
@@ -117,24 +116,21 @@ def test_what_can_not_be_is_refused(name: str, change: Callable[[Any], None], li
     ],
 )
 def test_only_a_rows_own_files_are_taken(name: str) -> None:
-    repack(lambda members: members.update({name: b"evil"}))
-    with pytest.raises(UserError, match="is not a file of row"):
-        adopt(settings(), PACK)
+    refused("is not a file of row", lambda members: members.update({name: b"evil"}))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_links_and_devices_are_refused(kind: bytes) -> None:
     link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
     link.type, link.linkname = kind, "/etc/passwd"
-    repack(as_it_is, link)
-    with pytest.raises(UserError, match="is not a plain file"):
-        adopt(settings(), PACK)
+    refused("is not a plain file", as_it_is, link)
 
 
 def test_other_weights_than_were_trained_are_refused() -> None:
-    repack(lambda members: members.update({WEIGHTS: members[WEIGHTS][:-1] + b"x"}))
-    with pytest.raises(UserError, match="its weights are not the ones that were trained"):
-        adopt(settings(), PACK)
+    refused(
+        "its weights are not the ones that were trained",
+        lambda members: members.update({WEIGHTS: members[WEIGHTS][:-1] + b"x"}),
+    )
 
 
 def saved(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], bytes]:
@@ -168,27 +164,19 @@ def test_weights_of_no_such_network_are_refused(
     def changed(members: Members) -> None:
         members[WEIGHTS] = forged
         for name in (RUN, MEASURED):
-            record = json.loads(members[name])
-            first(record).update(weights=digest(forged))
-            members[name] = json.dumps(record).encode()
+            with_record(members, name, "replicas/0/weights", digest(forged))
 
-    repack(changed)
-    with pytest.raises(UserError, match=line):
-        adopt(settings(), PACK)
+    refused(line, changed)
 
 
 def test_one_network_is_not_two_seeds() -> None:
     def changed(members: Members) -> None:
         for name in (RUN, MEASURED):
-            record = json.loads(members[name])
-            record["replicas"].append(first(record) | {"seed": 1})
-            members[name] = json.dumps(record).encode()
+            with_record(members, name, "replicas", lambda first: [*first, first[0] | {"seed": 1}])
         members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
 
-    repack(changed)
     Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
-    with pytest.raises(UserError, match="epsilon=3, seed 1: has the weights of epsilon=3, seed 0"):
-        adopt(settings(), PACK)
+    refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", changed)
 
 
 @pytest.mark.parametrize(
@@ -200,16 +188,12 @@ def test_one_network_is_not_two_seeds() -> None:
     ],
 )
 def test_damage_is_refused(change: Callable[[Members], object], line: str) -> None:
-    repack(unvouched=change)
-    with pytest.raises(UserError, match=line):
-        adopt(settings(), PACK)
+    refused(line, unvouched=change)
 
 
 def test_a_pack_is_unpacked_only_as_far_as_it_may_be() -> None:
-    repack(lambda members: members.update({WEIGHTS: bytes(70 << 20)}))
+    refused("unpacks to far more than it holds", lambda members: members.update({WEIGHTS: bytes(70 << 20)}))
     assert PACK.stat().st_size < 1 << 20
-    with pytest.raises(UserError, match="unpacks to far more than it holds"):
-        adopt(settings(), PACK)
 
 
 def test_what_is_not_a_pack_is_refused() -> None:

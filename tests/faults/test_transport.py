@@ -123,7 +123,7 @@ def test_replicas_of_two_machines_are_one_row(
     declare(3)
     monkeypatch.chdir(away)
     train(3)
-    edit(Path(MEASURED), lambda content: content["replicas"][0]["metrics"].update(test_accuracy=0.0))
+    edit(Path(MEASURED), "replicas/0/metrics/test_accuracy", 0.0)
     (adopted,) = bring()
     assert adopted.replicas == 1
     record = there(records.read(ROW, settings().rows[ROW]))
@@ -193,14 +193,14 @@ def test_what_was_made_from_something_else_is_refused(bring: Bring, away: Path, 
         with pytest.raises(UserError, match=said):
             bring(here=here)
     run, measured = (away / RUN).read_bytes(), (away / MEASURED).read_bytes()
-    edit(away / MEASURED, lambda content: content["replicas"][0].update(measured_by=0))
-    edit(away / RUN, lambda content: content["origins"][0]["made_by"].update(method=0))
+    edit(away / MEASURED, "replicas/0/measured_by", 0)
+    edit(away / RUN, "origins/0/made_by/method", 0)
     with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
         bring()
     (away / RUN).write_bytes(run)
     (away / MEASURED).write_bytes(measured)
     manifest = home / PREPARED / "mnist/manifest.json"
-    edit(manifest, lambda content: content["digests"].update({"train.inputs": f"sha256:{0:064}"}))
+    edit(manifest, "digests/train.inputs", f"sha256:{0:064}")
     with pytest.raises(UserError, match=r"made from other data$"):
         bring()
     assert placed(home) == []
@@ -219,7 +219,7 @@ def test_failure_on_the_way_leaves_what_was_there(
     for name in ("reports", "runs"):
         shutil.copytree(away / name, home / name, dirs_exist_ok=True)
     # what an earlier version made would be replaced
-    edit(home / RUN, lambda content: content["origins"][0]["made_by"].update(method=0))
+    edit(home / RUN, "origins/0/made_by/method", 0)
     before = {path: (home / path).read_bytes() for path in placed(home)}
     replace = os.replace
 

@@ -23,19 +23,27 @@ NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
 Sampler = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
+Plant = Callable[[DPOptimizer, int, int], None]  # given a step's optimizer, number of rows, and the step
+
+
 def training(
-    before: Callable[[DPOptimizer, int, int], None] = lambda optimizer, rows, step: None,
+    before: Plant = lambda optimizer, rows, step: None,
     batch: int = BATCH,
+    private: Callable[[int], dict[str, Any]] = lambda size: {"shuffle": True},
     **loading: Any,
 ) -> Callable[[np.ndarray], Iterator[DPOptimizer]]:
-    """Opacus; ``before`` a step it is given the optimizer, the rows of the batch and the step."""
+    """Opacus, with a mistake planted ``before`` each step.
+
+    ``private`` gives options of the loader that is made private, and ``loading`` those of one in its place.
+    """
 
     def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
         network: Any = nn.Linear(examples.shape[1], 1, bias=False)
+        dataset = TensorDataset(torch.from_numpy(examples))
         network, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
             module=network,
             optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-            data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=batch, shuffle=True),
+            data_loader=DataLoader(dataset, batch_size=batch, **private(len(examples))),
             noise_multiplier=NOISE,
             max_grad_norm=1.0,
         )
@@ -87,35 +95,31 @@ def test_a_rate_that_opacus_rounds_to_a_whole_batch_is_read_unrounded() -> None:
     assert claimed.sample_rate == 1 / 16
 
 
-def noise_of_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:
-    optimizer.add_noise = lambda: add_noise(optimizer, NOISE / BATCH)
-
-
-def noise_of_sum(optimizer: DPOptimizer, rows: int, step: int) -> None:
-    optimizer.add_noise = lambda: add_noise(optimizer, NOISE * BATCH)
-
-
 def add_noise(optimizer: DPOptimizer, scale: float) -> None:
     for parameter in optimizer.params:
         parameter.grad = parameter.summed_grad + scale * torch.randn_like(parameter)
 
 
-def after_averaging(optimizer: DPOptimizer, rows: int, step: int) -> None:
-    clip_mean(optimizer, times=BATCH)
+def noise_of(scale: float) -> Plant:
+    def plant(optimizer: DPOptimizer, rows: int, step: int) -> None:
+        optimizer.add_noise = lambda: add_noise(optimizer, scale)
+
+    return plant
 
 
-def whole_mean(optimizer: DPOptimizer, rows: int, step: int) -> None:
-    clip_mean(optimizer, times=1)
+def clip_mean(times: int) -> Plant:
+    """Clip the mean gradient, and release it so many times."""
 
+    def plant(optimizer: DPOptimizer, rows: int, step: int) -> None:
+        def clip() -> None:
+            for parameter in optimizer.params:
+                mean = parameter.grad_sample.mean(0)
+                parameter.summed_grad = mean / mean.norm().clamp_min(1) * times
 
-def clip_mean(optimizer: DPOptimizer, times: int) -> None:
-    def clip() -> None:
-        for parameter in optimizer.params:
-            mean = parameter.grad_sample.mean(0)
-            parameter.summed_grad = mean / mean.norm().clamp_min(1) * times
+        optimizer.clip_and_accumulate = clip
+        optimizer.add_noise = lambda: add_noise(optimizer, NOISE)
 
-    optimizer.clip_and_accumulate = clip
-    optimizer.add_noise = lambda: add_noise(optimizer, NOISE)
+    return plant
 
 
 def no_clipping(optimizer: DPOptimizer, rows: int, step: int) -> None:
@@ -136,7 +140,7 @@ def true_mean_then_noise(optimizer: DPOptimizer, rows: int, step: int) -> None:
     optimizer.add_noise = noise
 
 
-def reused(every: int) -> Callable[[DPOptimizer, int, int], None]:
+def reused(every: int) -> Plant:
     def plant(optimizer: DPOptimizer, rows: int, step: int) -> None:
         optimizer.generator = torch.Generator().manual_seed(step % every)
 
@@ -167,10 +171,10 @@ class Padded:
 @pytest.mark.parametrize(
     ("train", "mistake", "text", "broken"),
     [
-        (training(noise_of_mean), "noise", "on the sum calibrated to the mean", True),
-        (training(noise_of_sum), "noise", "on the mean calibrated to the sum", False),
-        (training(after_averaging), "clipping", "after averaging", True),
-        (training(whole_mean), "noise", "clipped as a whole", False),
+        (training(noise_of(NOISE / BATCH)), "noise", "on the sum calibrated to the mean", True),
+        (training(noise_of(NOISE * BATCH)), "noise", "on the mean calibrated to the sum", False),
+        (training(clip_mean(BATCH)), "clipping", "after averaging", True),
+        (training(clip_mean(1)), "noise", "clipped as a whole", False),
         (training(no_clipping), "clipping", "or none", True),
         (training(true_divisor), "divisor", "true batch size", False),
         (training(true_mean_then_noise), "divisor", "true batch size before noise", False),
@@ -302,24 +306,10 @@ def test_without_its_batches_a_fixed_size_and_a_true_divisor_look_alike() -> Non
 def test_a_weighted_sampler_that_opacus_takes_for_another_rate_is_seen() -> None:
     """Opacus takes the rate from how many the sampler draws an epoch, and not from how many there are."""
 
-    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
-        network: Any = nn.Linear(examples.shape[1], 1, bias=False)
-        sampler = WeightedRandomSampler([1.0] * len(examples), 200, replacement=True)
-        network, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
-            module=network,
-            optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-            data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=20, sampler=sampler),
-            noise_multiplier=NOISE,
-            max_grad_norm=1.0,
-        )
-        for _ in range(6):
-            for (rows,) in loader:
-                optimizer.zero_grad()
-                network(rows).mean().backward()
-                optimizer.step()
-                yield optimizer
+    def sampler(size: int) -> dict[str, Any]:
+        return {"sampler": WeightedRandomSampler([1.0] * size, 200, replacement=True)}
 
-    audit = audited(train, sample_rate=20 / 1000)
+    audit = audited(training(batch=20, private=sampler), sample_rate=20 / 1000)
     (hint,) = audit.looks_like
     assert hint.name == "rate"
     seen = re.fullmatch(r"the sampling rate is (\S+), claimed 0.02", hint.looks_like)

@@ -18,6 +18,7 @@ from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
 from pipeline.models.functional import trial_call
 from pipeline.privacy.gaussian import gaussian_epsilon
+from tests.docs.blocks import blocks
 from tests.privacy.corpus import alone
 
 ROOT = Path(__file__).parents[2]
@@ -180,13 +181,8 @@ def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
         dprepro.audit([0.0] * 10, [1.0], delta=0)
 
 
-def blocks(language: str) -> list[str]:
-    page = (ROOT / "docs/library.md").read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-
-
 def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    first, *others = blocks("python")
+    first, *others = (block.text for block in blocks("docs/library.md") if block.language == "python")
     exec(first, {})
     printed = capsys.readouterr().out
     said = re.findall(r"; (\d*\.\d+)", first)

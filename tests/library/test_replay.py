@@ -118,45 +118,18 @@ def with_opacus(
     return train_step
 
 
-def exact_besides(sums: Sums) -> Sums:
-    return {name: value + sums[name] / 2 for name, value in noisy(sums).items()}
+def adding(noise: Callable[[str, Tensor], Tensor]) -> Make:
+    """A step that adds something else to the sum of that name."""
+    return by_hand(noise=lambda sums: {name: value + noise(name, value) for name, value in sums.items()})
 
 
-def biases_without(sums: Sums) -> Sums:
-    added = noisy(sums)
-    return {name: sums[name] if name.endswith("bias") else value for name, value in added.items()}
+def with_less_noise(on: str, share: float | Tensor) -> Make:
+    """A share of the noise, or a share for each entry, on tensors whose name ends so."""
+    return adding(lambda name, value: NOISE * torch.randn_like(value) * (share if name.endswith(on) else 1))
 
 
-def some_without(sums: Sums) -> Sums:
-    """No noise on 2 % of the weights."""
-    kept = torch.rand(sums["0.weight"].shape, generator=torch.Generator().manual_seed(1)) < 0.02
-    return {
-        name: torch.where(kept, sums[name], value) if name == "0.weight" else value
-        for name, value in noisy(sums).items()
-    }
-
-
-def a_quarter(sums: Sums) -> Sums:
-    """A quarter of the noise on a quarter of the weights."""
-    factors = torch.ones(16, WIDTH)
-    factors[:4] = 0.25
-    return {
-        name: value + NOISE * torch.randn_like(value) * (factors if name == "0.weight" else 1)
-        for name, value in sums.items()
-    }
-
-
-def halved(sums: Sums) -> Sums:
-    return {name: value + NOISE / 2 * torch.randn_like(value) for name, value in sums.items()}
-
-
-def of_one_tensor_halved(sums: Sums) -> Sums:
-    added = noisy(sums)
-    return added | {"2.weight": (added["2.weight"] + sums["2.weight"]) / 2}
-
-
-def one_number(sums: Sums) -> Sums:
-    return {name: value + NOISE * torch.randn(()) for name, value in sums.items()}
+SOME = (torch.rand(16, WIDTH, generator=torch.Generator().manual_seed(1)) >= 0.02).float()
+ROWS = torch.where(torch.arange(16) < 4, 0.25, 1.0)[:, None]
 
 
 def the_same(sums: Sums) -> Sums:
@@ -168,16 +141,8 @@ def the_same(sums: Sums) -> Sums:
     }
 
 
-def seeded(sums: Sums) -> Sums:
-    generator = torch.Generator().manual_seed(0)
-    return {
-        name: value + NOISE * torch.randn(value.shape, generator=generator) for name, value in sums.items()
-    }
-
-
-def uniform(sums: Sums) -> Sums:
-    root = 12**0.5 * NOISE
-    return {name: value + root * (torch.rand_like(value) - 0.5) for name, value in sums.items()}
+def seeded(name: str, value: Tensor) -> Tensor:
+    return NOISE * torch.randn(value.shape, generator=torch.Generator().manual_seed(value.numel()))
 
 
 def by_the_largest(sums: Sums) -> Sums:
@@ -186,21 +151,10 @@ def by_the_largest(sums: Sums) -> Sums:
     return {name: value + NOISE * norm / 4 * torch.randn_like(value) for name, value in sums.items()}
 
 
-def reused() -> Callable[[Sums], Sums]:
+def with_reused_noise() -> Callable[..., Any]:
     """Noise that is drawn once for all steps."""
     kept: dict[str, Tensor] = {}
-
-    def noise(sums: Sums) -> Sums:
-        return {
-            name: value + NOISE * kept.setdefault(name, torch.randn_like(value))
-            for name, value in sums.items()
-        }
-
-    return noise
-
-
-def with_reused_noise() -> Callable[..., Any]:
-    return by_hand(noise=reused())()
+    return adding(lambda name, value: NOISE * kept.setdefault(name, torch.randn_like(value)))()
 
 
 def after_the_sum(parts: list[Sums]) -> Sums:
@@ -252,22 +206,27 @@ def rate_by_norm(optimizer: DPOptimizer, rows: int) -> None:
 
 
 MISTAKES: dict[str, tuple[Make, str, str]] = {
-    "half the noise": (by_hand(noise=halved), "noise", "all"),
-    "half the noise on one tensor": (by_hand(noise=of_one_tensor_halved), "noise", "2.weight"),
-    "no noise on biases": (by_hand(noise=biases_without), "noise", "0.bias"),
-    "no noise on 2 %": (by_hand(noise=some_without), "noise", "0.weight"),
-    "a quarter of the noise on a quarter": (by_hand(noise=a_quarter), "uneven", "0.weight"),
-    "one number for a tensor": (by_hand(noise=one_number), "shared", "0.weight"),
+    "half the noise": (adding(lambda name, value: NOISE / 2 * torch.randn_like(value)), "noise", "all"),
+    "half the noise on one tensor": (with_less_noise("2.weight", 0.5), "noise", "2.weight"),
+    "no noise on biases": (with_less_noise("bias", 0), "noise", "0.bias"),
+    "no noise on 2 %": (with_less_noise("0.weight", SOME), "noise", "0.weight"),
+    "a quarter of the noise on a quarter": (with_less_noise("0.weight", ROWS), "uneven", "0.weight"),
+    "one number for a tensor": (adding(lambda name, value: NOISE * torch.randn(())), "shared", "0.weight"),
     "the same noise for all tensors": (by_hand(noise=the_same), "shared", "2.weight"),
-    "seeded noise": (by_hand(noise=seeded), "noise", "0.weight"),
-    "uniform noise": (by_hand(noise=uniform), "distribution", "0.weight"),
+    "seeded noise": (adding(seeded), "noise", "0.weight"),
+    "uniform noise": (
+        adding(lambda name, value: NOISE * 12**0.5 * (torch.rand_like(value) - 0.5)),
+        "distribution", "0.weight",
+    ),
     "noise by the sum's norm": (by_hand(noise=by_the_largest), "scale", "all"),
     "noise that comes again": (with_reused_noise, "reused", "0.weight"),
     "no clipping": (by_hand(clip=unclipped), "clipping", "0.weight"),
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
     "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
-    "half of the exact sum added": (by_hand(noise=exact_besides), "clipping", "0.weight"),
+    "half of the exact sum added": (
+        adding(lambda name, value: NOISE * torch.randn_like(value) + value / 2), "clipping", "0.weight",
+    ),
     "batch norm": (by_hand(net=with_batch_norm), "mixing", "BatchNorm1d (layer 2 of the pass)"),
     "centring over the batch": (
         by_hand(net=lambda: nn.Sequential(Centred(), network())), "mixing", "Centred (layer 1 of the pass)",

@@ -66,4 +66,4 @@ def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
     assert loaded == params.parse(GOOD, choices=CHOSEN)
     (folder / "grid.json").write_text("{}")
     line = refusal_of(lambda: params.load(tmp_path / "params.yaml"))
-    assert "grid.json: not the results of a search: candidates: Field required" in line
+    assert "grid.json: not what `dprepro` writes: candidates: Field required" in line

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -14,8 +16,9 @@ from pipeline.cluster import worker
 from stages.app import app, main
 from stages.in_turn import in_turn
 
+ROOT = Path(__file__).parents[2]
 # What takes seconds to import; a stage imports it when it runs.
-HEAVY = ("torch", "mlflow", "matplotlib", "opacus", "dp_accounting", "pandas", "scipy", "dvc")
+HEAVY = {"torch", "mlflow", "matplotlib", "opacus", "dp_accounting", "pandas", "scipy.stats", "dvc"}
 NESTED = [["tan", "plan"], ["new", "data"], ["new", "row"], ["new", "level"]]
 
 
@@ -29,7 +32,7 @@ def pages() -> list[list[str]]:
 
 
 def test_the_page_of_commands_lists_every_command() -> None:
-    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+    page = (ROOT / "docs/commands.md").read_text()
     assert set(re.findall(r"`(?:dprepro )(\w+)", page)) == set(names())
 
 
@@ -39,19 +42,10 @@ def test_every_command_has_help(command: list[str]) -> None:
     assert " ".join(["Usage:", *command]) in shown.replace("root ", "")
 
 
-def test_help_imports_nothing_heavy() -> None:
-    probe = f"import sys, stages.app; print([name for name in {HEAVY} if name in sys.modules])"
-    output = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
-    assert output == "[]\n"
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (
-            ["train", "row"],
-            "params.yaml: No such file or directory; run this in the folder",
-        ),
+        (["train", "row"], "params.yaml: can't be read: No such file or directory; run this in the folder"),
         (["predict", "\x1b[2J", "x"], "\\x1b[2J/config.json: can't be read: No such file or directory"),
         (["init", 300 * "a"], f"{300 * 'a'}: File name too long\n"),
     ],
@@ -73,6 +67,16 @@ def test_a_mistake_is_one_line(
     assert told.count("\n") == 1
 
 
+def test_a_gpu_that_is_too_small_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stages.app.app", Mock(side_effect=torch.cuda.OutOfMemoryError))
+    with pytest.raises(SystemExit):
+        main()
+    line = "dprepro: the GPU's memory is too small; lower --physical or --replicas-at-once\n"
+    assert capsys.readouterr().err == line
+
+
 def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"dprepro {version('dprepro')}\n"
 
@@ -92,16 +96,12 @@ def test_what_fails_says_so_as_alone(
     assert told.err.startswith("dprepro: params.yaml: ")
 
 
-ROOT = Path(__file__).parents[2]
-SLOW_IMPORTS = {"torch", "dvc", "mlflow", "opacus", "pandas", "dp_accounting", "scipy.stats"}
-
-
 def imported(*commands: str) -> set[str]:
     """Heavy libraries that the commands import, in a process of their own."""
     script = (
         "import sys\nfrom stages.app import app\n"
         f"for line in {commands!r}: app(line.split(), standalone_mode=False)\n"
-        f"print('imported:', *({SLOW_IMPORTS!r} & sys.modules.keys()))"
+        f"print('imported:', *({HEAVY!r} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
@@ -111,7 +111,8 @@ def imported(*commands: str) -> set[str]:
     return set(last.removeprefix("imported:").split())
 
 
-def test_what_there_is_to_do_and_comparisons_read_records_alone() -> None:
+def test_help_what_there_is_to_do_and_comparisons_import_nothing_heavy() -> None:
+    assert imported() == set()
     assert imported("status", "plan", "compare davody-t5-ln-lenet5 davody-t5-lenet5") == set()
 
 

@@ -99,19 +99,3 @@ def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="git: not installed"):
         init(tmp_path / "laboratory")
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "is empty; allowed: keys such as raw, data and rows"),
-        ("- rows", "has ['rows']; allowed: keys such as raw, data and rows"),
-        ("code: [none-such]", "code.0: 'none-such' is not allowed"),
-        ("code: [none_such]", "code: no package 'none_such'; allowed: a folder with Python files beside"),
-    ],
-)
-def test_a_file_without_settings_is_a_clear_line(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "params.yaml").write_text(text)
-    with pytest.raises(UserError) as caught:
-        params.load(tmp_path / "params.yaml")
-    assert str(caught.value).startswith(f"{tmp_path / 'params.yaml'}: {said}")

@@ -53,7 +53,7 @@ from pipeline.training.loop import Context, Group, Progress, Replica
 from pipeline.training.rows import TrainedRow, check_inputs
 from pipeline.training.side_by_side import train_replicas
 from stages.search import search as search_command
-from stages.train import enough_memory, train
+from stages.train import train
 from tests.conftest import dpsgd
 from tests.faults.kills import in_child
 from tests.refusal import refusal_of
@@ -628,16 +628,6 @@ def test_a_network_that_cannot_be_trained_is_one_clear_line(
     assert line.startswith("lab/models/mine.py: model 'mine'")
     assert says in line
     assert "\n" not in line
-
-
-def test_a_gpu_that_is_too_small_is_one_line() -> None:
-    with (
-        pytest.raises(
-            UserError, match="--device cuda: out of memory; lower --physical or --replicas-at-once"
-        ),
-        enough_memory("cuda"),
-    ):
-        raise torch.cuda.OutOfMemoryError
 
 
 def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execution) -> None:
