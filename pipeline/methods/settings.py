@@ -5,14 +5,14 @@ torch, so params.yaml is read without it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, Passes, Positive, Share, Strict, omitted
+from pipeline.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
 from pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
 from pipeline.privacy.laplace import Releases
-from pipeline.privacy.parameters import Sampling
+from pipeline.privacy.parameters import Delta, Sampling
 from pipeline.privacy.sampled_gaussian import (
     NeighboringRelation,
     SampledGaussian,
@@ -294,7 +294,31 @@ class MethodSettings(Strict):
                 f"settings.batch: {self.batch} is larger than the training split of {data!r}; "
                 f"allowed: 1 to {self.population(circumstances.examples)}"
             )
-        return None
+        return self._allocation_problem(circumstances) or self._delta_problem(circumstances)
+
+    def _allocation_problem(self, circumstances: Circumstances) -> str | None:
+        """Reason why batches can't be allocated; None if they can."""
+        if self.drawn != "allocation":
+            if self.joined == 1:
+                return None
+            return f"settings.participations: {self.joined}; allowed without 'sampling: allocation': 1"
+        if self.batches_of_epoch(circumstances.examples) > self.joined:
+            return None
+        examples = self.population(circumstances.examples)
+        return (
+            f"settings.batch: {self.batch} of {examples} examples puts each into all {self.joined} batches "
+            "of an epoch; allowed with 'sampling: allocation': smaller batches"
+        )
+
+    def _delta_problem(self, circumstances: Circumstances) -> str | None:
+        """Reason why a private training's delta is too large for so many examples; None if it isn't.
+
+        A delta of one over the number of examples, or more, would allow publishing an example outright.
+        """
+        delta = getattr(self, "delta", 0.0)
+        if not self.private or delta < 1 / circumstances.examples:
+            return None
+        return f"settings.delta: {delta} means nothing; allowed: below 1/{circumstances.examples}"
 
 
 class EpochSettings(MethodSettings):
@@ -321,53 +345,32 @@ class EpochSettings(MethodSettings):
         return int(step * self.epochs / steps)
 
 
-def momentum_problem(optimizer: str, momentum: float) -> str | None:
-    """Reason why an optimizer can't have this momentum; None if it can."""
-    if optimizer == "adam" and momentum > 0:
-        return f"settings.momentum: {momentum}; allowed with 'optimizer: adam', which has its own: 0"
-    return None
+class DescentSettings(MethodSettings):
+    """Settings of DP-SGD: descent by noisy sums of single examples' clipped gradients."""
 
+    clip: Positive = 1.0  # C: L2 bound of one example's gradient
+    delta: Delta = 1e-5
+    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
+    sampling: Literal["poisson", "allocation"] = "poisson"
+    participations: Count = 1
+    optimizer: Literal["sgd", "adam"] = "sgd"  # post-processing of noisy gradients costs no privacy
+    momentum: Share = 0.0  # sgd only
+    weight_decay: NotNegative = 0.0  # decoupled from the gradient, as in AdamW
+    # factor of an example's loss before clipping, by its class; declared, not counted in the private data
+    class_weights: tuple[Positive, ...] = omitted(())
 
-def decay_problem(learning_rate: float, weight_decay: float) -> str | None:
-    """Reason why a weight decay is too large for a learning rate; None if it isn't."""
-    if learning_rate * weight_decay < 1:
-        return None
-    return (
-        f"settings.weight_decay: {weight_decay} times the learning rate {learning_rate} leaves nothing of "
-        "the weights; allowed: a product below 1"
-    )
-
-
-def class_weights_problem(weights: Sequence[float], circumstances: Circumstances) -> str | None:
-    """Reason why the loss can't have these class weights; None if it can."""
-    if weights and circumstances.normalization == "batch_bn":
-        return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
-    classes = circumstances.classes
-    if weights and classes is not None and len(weights) != classes:
-        return f"settings.class_weights: {len(weights)} numbers; allowed: {classes}, in the order of classes"
-    return None
-
-
-def allocation_problem(settings: MethodSettings, circumstances: Circumstances) -> str | None:
-    """Reason why batches can't be allocated by ``settings``; None if they can."""
-    if settings.drawn != "allocation":
-        if settings.joined == 1:
-            return None
-        return f"settings.participations: {settings.joined}; allowed without 'sampling: allocation': 1"
-    if settings.batches_of_epoch(circumstances.examples) > settings.joined:
-        return None
-    examples = settings.population(circumstances.examples)
-    return (
-        f"settings.batch: {settings.batch} of {examples} examples puts each into all "
-        f"{settings.joined} batches of an epoch; allowed with 'sampling: allocation': smaller batches"
-    )
-
-
-def delta_problem(delta: float, circumstances: Circumstances) -> str | None:
-    """Reason why ``delta`` is too large for so many examples; None if it isn't.
-
-    A delta of one over the number of examples, or more, would allow publishing an example outright.
-    """
-    if delta < 1 / circumstances.examples:
-        return None
-    return f"settings.delta: {delta} means nothing; allowed: below 1/{circumstances.examples}"
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
+        if self.optimizer == "adam" and self.momentum > 0:
+            return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
+        if self.learning_rate * self.weight_decay >= 1:
+            return (
+                f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
+                "leaves nothing of the weights; allowed: a product below 1"
+            )
+        if self.class_weights and circumstances.normalization == "batch_bn":
+            return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
+        count, classes = len(self.class_weights), circumstances.classes
+        if count and classes is not None and count != classes:
+            return f"settings.class_weights: {count} numbers; allowed: {classes}, in the order of classes"
+        return super().problem(circumstances)

@@ -5,13 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
-from pipeline.methods.settings import (
-    Attack,
-    Circumstances,
-    EpochSettings,
-    allocation_problem,
-    delta_problem,
-)
+from pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta, Sampling
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
@@ -163,27 +157,19 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
                 f"{self.batch}"
             )
-        if problem := allocation_problem(self, circumstances):
-            return problem
         if self.clipping == "none" and self.sigma > 0:
             return (
                 f"settings.sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: "
                 "none'"
             )
-        if self.private and (problem := delta_problem(self.delta, circumstances)):
-            return problem
-        if problem := self._public_problem(circumstances):
-            return problem
-        return super().problem(circumstances)
-
-    def _public_problem(self, circumstances: Circumstances) -> str | None:
-        """Reason why the public examples don't fit: their labels must mean the same as the private ones'."""
-        data = circumstances.data
-        if not circumstances.one_set:
+        if not circumstances.one_set:  # labels of public and private examples must mean the same
             return (
-                f"data: {data!r} has a public split of {circumstances.public_raw!r}; {self.method!r} needs "
-                f"one of {circumstances.raw!r} itself"
+                f"data: {circumstances.data!r} has a public split of {circumstances.public_raw!r}; "
+                f"{self.method!r} needs one of {circumstances.raw!r} itself"
             )
         if circumstances.no_images and self.side is not None:
-            return f"settings.side: is for images, and {data!r} has {circumstances.no_images}; allowed: null"
-        return None
+            return (
+                f"settings.side: is for images, and {circumstances.data!r} has {circumstances.no_images}; "
+                "allowed: null"
+            )
+        return super().problem(circumstances)

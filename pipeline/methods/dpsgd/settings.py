@@ -3,24 +3,16 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Positive, Share, omitted
-from pipeline.methods.settings import (
-    Circumstances,
-    EpochSettings,
-    allocation_problem,
-    class_weights_problem,
-    decay_problem,
-    delta_problem,
-    momentum_problem,
-)
+from pipeline.fields import Count, NotNegative, Positive, omitted
+from pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
 from pipeline.methods.spending import Sizes
-from pipeline.privacy.parameters import Delta, Epsilon
+from pipeline.privacy.parameters import Epsilon
 from pipeline.privacy.statements import Statement, statement
 
 JOINT = statement("joint_statistics")
 
 
-class DpsgdSettings(EpochSettings):
+class DpsgdSettings(DescentSettings, EpochSettings):
     """DP-SGD (Abadi et al. 2016), the base of every private row."""
 
     method: ClassVar[str] = "dpsgd"
@@ -39,21 +31,12 @@ class DpsgdSettings(EpochSettings):
     }
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
-    optimizer: Literal["sgd", "adam"] = "sgd"  # post-processing of noisy gradients costs no privacy
-    momentum: Share = 0.0  # sgd only
-    weight_decay: NotNegative = omitted(0.0)  # decoupled from the gradient, as in AdamW
-    # factor of an example's loss before clipping, by its class; declared, not counted in the private data
-    class_weights: tuple[Positive, ...] = omitted(())
-    clip: Positive = 1.0  # C: L2 bound of one example's gradient
     # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon
-    delta: Delta = 1e-5
     accountant: Literal["rdp", "pld"] = "rdp"
-    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
-    sampling: Literal["poisson", "allocation"] = "poisson"
-    participations: Count = 1
     # A public number that sampling rate, steps and noise follow in place of N, which then stays private
     nominal_examples: Count | None = omitted(None)
+    weight_decay: NotNegative = omitted(0.0)
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
     statistics_weight: Positive = 1.0
 
@@ -101,16 +84,6 @@ class DpsgdSettings(EpochSettings):
 
     def problem(self, circumstances: Circumstances) -> str | None:
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
-        if problem := momentum_problem(self.optimizer, self.momentum):
-            return problem
-        if problem := allocation_problem(self, circumstances):
-            return problem
-        if problem := decay_problem(self.learning_rate, self.weight_decay):
-            return problem
-        if problem := class_weights_problem(self.class_weights, circumstances):
-            return problem
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
-        if self.private and (problem := delta_problem(self.delta, circumstances)):
-            return problem
         return super().problem(circumstances)

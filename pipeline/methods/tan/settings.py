@@ -3,20 +3,11 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Positive, Share, omitted
-from pipeline.methods.settings import (
-    Circumstances,
-    MethodSettings,
-    allocation_problem,
-    class_weights_problem,
-    decay_problem,
-    delta_problem,
-    momentum_problem,
-)
-from pipeline.privacy.parameters import Delta
+from pipeline.fields import Count, NotNegative, Share
+from pipeline.methods.settings import Circumstances, DescentSettings
 
 
-class TanSettings(MethodSettings):
+class TanSettings(DescentSettings):
     """DP-SGD at a given noise level and number of steps (Sander et al. 2022)."""
 
     method: ClassVar[str] = "tan"
@@ -33,20 +24,12 @@ class TanSettings(MethodSettings):
 
     steps: Count  # S
     sigma: NotNegative  # noise on the clipped sum has std C sigma
-    clip: Positive = 1.0  # C: L2 bound of one example's gradient
-    delta: Delta = 1e-5
-    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
-    sampling: Literal["poisson", "allocation"] = "poisson"
-    participations: Count = 1
     # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
     # test image whose classes are voted on (AugTest)
     copies: Count = 1
     augment: Literal["none", "crop_flip"] = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    momentum: Share = 0.0  # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
+    # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
     dampening: Share = 0.0
-    weight_decay: NotNegative = 0.0  # apart from the gradient (AdamW)
-    class_weights: tuple[Positive, ...] = omitted(())  # as of `DpsgdSettings`
     # Largest decay of the weights' moving average, min(ema, (1 + t) / (10 + t)) after t steps; 0: no average
     ema: Share = 0.9999
     note_norms: bool = False  # a histogram of the gradients' norms into the history (Figure 7)
@@ -91,16 +74,6 @@ class TanSettings(MethodSettings):
                 f"settings.copies: {self.copies} of an example that is not augmented; allowed with 'augment: "
                 "none': 1"
             )
-        if problem := momentum_problem(self.optimizer, self.momentum):
-            return problem
-        if problem := allocation_problem(self, circumstances):
-            return problem
         if self.momentum == 0 and self.dampening > 0:
             return f"settings.dampening: {self.dampening} without momentum only shrinks the rate; allowed: 0"
-        if problem := decay_problem(self.learning_rate, self.weight_decay):
-            return problem
-        if problem := class_weights_problem(self.class_weights, circumstances):
-            return problem
-        if self.private and (problem := delta_problem(self.delta, circumstances)):
-            return problem
         return super().problem(circumstances)

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Literal, Self
 
 from pipeline.fields import Positive, Share
-from pipeline.methods.settings import Circumstances, EpochSettings, delta_problem
+from pipeline.methods.settings import EpochSettings
 from pipeline.methods.spending import Sizes
 from pipeline.privacy.parameters import Delta
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -74,7 +74,3 @@ class NormalizedDpsgdSettings(EpochSettings):
     def claim(self) -> tuple[float, str]:
         """Delta of the target, and the accountant that the noise is calibrated by."""
         return self.delta, self.accountant
-
-    def problem(self, circumstances: Circumstances) -> str | None:
-        """What doesn't fit, as 'key of the row: why'; None where all does."""
-        return delta_problem(self.delta, circumstances) or super().problem(circumstances)
