@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.errors import UserError
 from pipeline.extensions import cached, extensions
-from pipeline.fields import Count, Positive, Strict
+from pipeline.fields import Count, Positive, Strict, omitted
 from pipeline.models.public_weights import PublicWeights
 
 
@@ -75,8 +75,8 @@ class Model(Strict):
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
     hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
     # of the model 'pretrained': public weights, and the rank of its adapters; None: trained as a whole
-    network: PublicWeights | None = None
-    rank: Count | None = None
+    network: PublicWeights | None = omitted(None)
+    rank: Count | None = omitted(None)
 
     @model_validator(mode="after")
     def _check_known(self) -> "Model":
