@@ -9,17 +9,36 @@ import typer
 
 if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
-    from pipeline.params.own import PublicNetwork
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 # Options of `new data` and the kinds of files that have them
 OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
 OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
 OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
-# options of a public network, all or none
-OF_NETWORK = ("network", "weights", "weights-source", "weights-licence", "trained-on")
-OF_KINDS |= dict.fromkeys((*OF_NETWORK, "network-size"), ("images", "npz"))
+# options of a public network, and its keys in params.yaml
+OF_NETWORK = {
+    "network": "architecture",
+    "weights": "weights",
+    "weights-source": "source",
+    "weights-licence": "licence",
+    "trained-on": "trained_on",
+    "network-size": "size",
+}
+OF_KINDS |= dict.fromkeys(OF_NETWORK, ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
+Network = Annotated[
+    str | None,
+    typer.Option(help="images: a public network of torchvision; with `new data`, its features replace them."),
+]
+Weights = Annotated[
+    str | None, typer.Option(help="Network weights, below this folder: safetensors or a state dict.")
+]
+WeightsSource = Annotated[str | None, typer.Option(help="Source of the weights.")]
+WeightsLicence = Annotated[str | None, typer.Option(help="Licence of the weights.")]
+TrainedOn = Annotated[str | None, typer.Option(help="The network's training data, taken as public.")]
+NetworkSize = Annotated[
+    int | None, typer.Option(min=16, help="Pixels that images are scaled to.", show_default="224")
+]
 
 
 @new.command()
@@ -72,21 +91,12 @@ def data(
         Path | None,
         typer.Option(help="table: a public table with the same columns, for the template's ranges."),
     ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(help="images: a public network of torchvision, whose features replace the images."),
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Network weights, below this folder: safetensors or a state dict.")
-    ] = None,
-    weights_source: Annotated[str | None, typer.Option(help="Source of the weights.")] = None,
-    weights_licence: Annotated[str | None, typer.Option(help="Licence of the weights.")] = None,
-    trained_on: Annotated[
-        str | None, typer.Option(help="The network's training data, taken as public.")
-    ] = None,
-    network_size: Annotated[
-        int | None, typer.Option(min=16, help="Pixels that images are scaled to.", show_default="224")
-    ] = None,
+    network: Network = None,
+    weights: Weights = None,
+    weights_source: WeightsSource = None,
+    weights_licence: WeightsLicence = None,
+    trained_on: TrainedOn = None,
+    network_size: NetworkSize = None,
 ) -> None:
     """Declare your own files in params.yaml and prepare them: splits and a manifest.
 
@@ -109,8 +119,8 @@ def data(
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
-    options |= {"schema": schema, "like": like, "network-size": network_size}
-    values = (network, weights, weights_source, weights_licence, trained_on)
+    options |= {"schema": schema, "like": like}
+    values = (network, weights, weights_source, weights_licence, trained_on, network_size)
     options |= dict(zip(OF_NETWORK, values, strict=True))
     fields = {key: value for key, value in options.items() if value is not None}
     if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
@@ -122,12 +132,12 @@ def data(
             _write_template(name, Path(path), fields["label"], like)
             return
         fields |= read_schema(fields.pop("schema"))
-    if any(key in fields for key in (*OF_NETWORK, "network-size")):
-        fields["network"] = _public_network(
-            {key: fields.pop(key, None) for key in (*OF_NETWORK, "network-size")}
-        )
+    if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
+        from pipeline.data.own.trunk import width
+
+        fields["network"] = _weights(weights_of) | {"features": width(weights_of["network"])}
         if kind == "images":
-            fields.setdefault("size", fields["network"].size)
+            fields.setdefault("size", weights_of.get("network-size", 224))
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
@@ -149,30 +159,23 @@ def data(
         print(f"{unprotected} of them are public from here on, and nothing protects them")
 
 
-def _public_network(given: dict[str, Any]) -> "PublicNetwork":
-    """Declaration of a public network from the options."""
-    from pipeline.data.own.trunk import width
+def _weights(given: dict[str, Any]) -> dict[str, Any]:
+    """Declaration of public weights from the options of `OF_NETWORK`.
+
+    Raises:
+        UserError: an option is missing, or the file.
+    """
     from pipeline.errors import UserError, reading
     from pipeline.files import digest_file
-    from pipeline.params.own import PublicNetwork
 
-    if lacking := [key for key in OF_NETWORK if given[key] is None]:
+    needed = [key for key in OF_NETWORK if key != "network-size"]
+    if lacking := [key for key in needed if key not in given]:
         raise UserError(
-            f"--{lacking[0]}: missing; a public network needs {', '.join(f'--{key}' for key in OF_NETWORK)}"
+            f"--{lacking[0]}: missing; a public network needs {', '.join(f'--{key}' for key in needed)}"
         )
-    with reading(given["weights"]):
-        digest = digest_file(Path(given["weights"]))
-    size = {} if given["network-size"] is None else {"size": given["network-size"]}
-    return PublicNetwork(
-        architecture=given["network"],
-        features=width(given["network"]),
-        weights=given["weights"],
-        digest=digest,
-        source=given["weights-source"],
-        licence=given["weights-licence"],
-        trained_on=given["trained-on"],
-        **size,
-    )
+    with reading(path := Path(given["weights"])):
+        digest = digest_file(path)
+    return {OF_NETWORK[key]: value for key, value in given.items()} | {"digest": digest}
 
 
 def _write_template(name: str, table: Path, label: str, like: Path | None) -> None:
@@ -207,11 +210,21 @@ def row(
         float | None, typer.Option(help="Step size; search it on validation data.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Training runs at each level.")] = 1,
+    network: Network = None,
+    weights: Weights = None,
+    weights_source: WeightsSource = None,
+    weights_licence: WeightsLicence = None,
+    trained_on: TrainedOn = None,
+    network_size: NetworkSize = None,
+    rank: Annotated[
+        int | None, typer.Option(min=1, help="Rank of the network's adapters; default: train all its layers.")
+    ] = None,
     purpose: Annotated[
         str | None, typer.Option(help="Purpose of the model, for its card; in a laboratory without papers.")
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
+    from pipeline.data.declaration import layout_here
     from pipeline.errors import UserError
     from pipeline.methods.rooms import method_settings
     from pipeline.params import PAPERS, PARAMS, load, pick
@@ -238,7 +251,13 @@ def row(
     place = "paper: mine  # any key; rows of one key share a page\ntable: t1"
     if purpose is not None or not PAPERS.is_dir():
         place = f"purpose: {_yaml(purpose or '')}  # for the model card"
-    about = {"name": model} | ({} if normalization == "none" else {"normalization": normalization})
+    about: dict[str, Any] = {"name": model}
+    about |= {} if normalization == "none" else {"normalization": normalization}
+    about |= {} if rank is None else {"rank": rank}
+    of_network = (network, weights, weights_source, weights_licence, trained_on, network_size)
+    if any(of_network):
+        named = zip(OF_NETWORK, of_network, strict=True)
+        about["network"] = _weights({key: value for key, value in named if value is not None})
     adding.entry(
         "rows",
         name,
@@ -255,7 +274,13 @@ settings: {_yaml(values)}
 levels: [{_yaml(level)}]  # one entry for each value to compare
 """,
     )
-    adding.checked()
+    checked = adding.checked()
+    if (layout := layout_here(data, checked)) is not None:
+        from pipeline.methods.registry import build_net
+
+        declared = checked.rows[name]
+        shape = declared.resolved[0].input_shape(layout.input_shape)
+        build_net(declared.model, shape, layout.classes)  # refuses a model that can't take the data
     adding.write()
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
 

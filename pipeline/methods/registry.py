@@ -59,6 +59,8 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
     try:
         net: nn.Module = part.load().build(model, shape, classes)
         problem = _problem(net, shape, classes) if tried else None
+    except UserError:
+        raise
     except Exception as error:  # the model's code may raise any exception
         reason = (
             f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"

@@ -1,8 +1,13 @@
-"""Low-rank adapters for a network with public weights (LoRA, Hu et al. 2022, arXiv:2106.09685)."""
+"""Low-rank adapters for a network with public weights (LoRA, Hu et al. 2022, arXiv:2106.09685).
+
+Without adapters the network is trained as a whole. Batch norm is frozen either way.
+"""
 
 import math
 
 from torch import Tensor, nn
+
+from pipeline.errors import UserError
 
 
 class Adapted(nn.Module):
@@ -58,29 +63,45 @@ class FrozenBatchNorm(nn.Module):
         return output
 
 
-def add_adapters(net: nn.Module, rank: int, classes: int) -> nn.Module:
-    """Freeze a network, give its layers adapters, and replace its last linear layer by a trained one.
+def last_linear(net: nn.Module) -> tuple[str, nn.Linear]:
+    """Name and layer of a classifier's outputs.
+
+    Raises:
+        UserError: the network has no linear layer.
+    """
+    found = [(name, layer) for name, layer in net.named_modules() if isinstance(layer, nn.Linear)]
+    if not found:
+        raise UserError(
+            f"network {type(net).__name__}: has no linear layer; allowed: networks that end with one"
+        )
+    return found[-1]
+
+
+def add_adapters(net: nn.Module, rank: int | None, classes: int) -> nn.Module:
+    """Give a network's frozen layers adapters, or leave all layers trained; replace its last linear layer.
 
     Args:
         net: a classifier with trained weights; it is changed.
-        rank: rank of the adapters of linear layers and ungrouped convolutions; other layers have none.
+        rank: rank of the adapters of linear layers and ungrouped convolutions; other layers have none. None:
+            no adapters, and all layers but batch norm are trained.
         classes: number of outputs of the new last layer.
 
     Returns:
         The network. Its outputs don't depend on other examples of a batch, because batch norm uses stored
         statistics.
     """
-    net.requires_grad_(False)
-    names = [name for name, layer in net.named_modules() if isinstance(layer, nn.Linear)]
+    net.requires_grad_(rank is None)
+    last, outputs = last_linear(net)
     for name, layer in [*net.named_modules()]:
         replaced: nn.Module | None = None
-        if name == names[-1]:
-            assert isinstance(layer, nn.Linear)
-            replaced = nn.Linear(layer.in_features, classes)
-        elif type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.groups == 1):
-            replaced = Adapted(layer, rank)
+        if name == last:
+            replaced = nn.Linear(outputs.in_features, classes)
         elif isinstance(layer, nn.BatchNorm2d):
             replaced = FrozenBatchNorm(layer)
+        elif rank is not None and (
+            type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.groups == 1)
+        ):
+            replaced = Adapted(layer, rank)
         if replaced is not None:
             net.set_submodule(name, replaced)
     return net

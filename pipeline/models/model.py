@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from pipeline.errors import UserError
 from pipeline.extensions import cached, extensions
-from pipeline.fields import Count, Positive, Strict
+from pipeline.fields import Count, Positive, Strict, omitted
+from pipeline.models.public_weights import PublicWeights
 
 
 @cached
@@ -73,6 +74,9 @@ class Model(Strict):
     # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
     hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
+    # of the model 'pretrained': public weights, and the rank of its adapters; None: trained as a whole
+    network: PublicWeights | None = omitted(None)
+    rank: Count | None = omitted(None)
 
     @model_validator(mode="after")
     def _check_known(self) -> "Model":
@@ -85,6 +89,13 @@ class Model(Strict):
         sized = [name for name, defined in models.items() if "HIDDEN_SIZES" in defined]
         if self.hidden and self.name not in sized:
             raise ValueError(f"hidden: is for {', '.join(sized)}; allowed: none for {self.name}")
+        pretrained = self.name == "pretrained"
+        if (self.network is not None) != pretrained:
+            raise ValueError(f"network: model {self.name!r} {'needs one' if pretrained else 'takes none'}")
+        if not pretrained and self.rank is not None:
+            raise ValueError("rank: is for pretrained")
+        if pretrained and self.normalization != "none":
+            raise ValueError(f"normalization: {self.normalization!r}; allowed for pretrained: 'none'")
         return self
 
     def differing(self, other: "Model") -> str | None:

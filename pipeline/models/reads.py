@@ -18,11 +18,13 @@ from torch import Tensor
 
 from pipeline.errors import UserError
 from pipeline.extensions import in_use
+from pipeline.models.pretrained import declared_tensors
 
 READERS: tuple[Callable[..., Any], ...] = (
     torch.load,
     torch.hub.load_state_dict_from_url,
     safetensors.torch.load_file,
+    declared_tensors,
 )
 SCALARS = (bool, int, float, str, type(None))
 # A file's outline in JSON: a tensor as [type, size, size, ...], mappings and scalars unchanged
@@ -83,7 +85,7 @@ def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
 @contextmanager
 def _in_place_of_readers(replacement: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """Replace the readers where they are defined and where a laboratory's modules imported them by name."""
-    packages = {"torch", "torch.hub", "torchvision", "safetensors.torch"}
+    packages = {"torch", "torch.hub", "torchvision", "safetensors.torch", "pipeline.models.pretrained"}
     modules = [
         module
         for name, module in sys.modules.items()

@@ -6,7 +6,6 @@ new data` writes it from the files.
 
 import math
 from collections import Counter
-from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -23,16 +22,10 @@ from pydantic import (
 from pipeline.errors import shown
 from pipeline.fields import Count, Key, Strict
 from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
+from pipeline.models.public_weights import Below, Digest, PublicWeights, Side
 from pipeline.params.problems import NestedProblems, problem_lines
 
 OWN = "own"  # edition of these files
-
-
-def _inside(path: str) -> str:
-    parts = PurePosixPath(path)
-    if not parts.parts or parts.is_absolute() or ".." in parts.parts:
-        raise ValueError(f"{shown(path)} leads outside this folder; allowed: a path below params.yaml")
-    return path
 
 
 def _differ(names: list[str]) -> list[str]:
@@ -49,10 +42,8 @@ def _low_first(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 Range = Annotated[tuple[float, float], AfterValidator(_low_first)]
-Below = Annotated[str, AfterValidator(_inside)]  # params.yaml: a path
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
-Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 
 
 class OwnFiles(Strict):
@@ -66,7 +57,7 @@ class OwnFiles(Strict):
     of: Key | None = None
     # a file, or a folder with the parts `train` and `test`
     path: Below
-    digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+    digest: Digest
     classes: Classes  # in the order of their labels
     # number of examples for the test part; None: the files have a test part
     test: Count | None = None
@@ -89,22 +80,10 @@ class OwnFiles(Strict):
         return None
 
 
-Three = tuple[float, float, float]
+class PublicNetwork(PublicWeights):
+    """Public network whose features replace the images."""
 
-
-class PublicNetwork(Strict):
-    """Network of torchvision with public weights, whose features replace the images."""
-
-    architecture: str  # a classifier's name in torchvision.models
     features: Count  # of an image
-    weights: Below  # a safetensors file, or a state dict of `torch.save`
-    digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-    source: str  # where the weights come from
-    licence: str
-    trained_on: str  # the data, taken as public
-    size: Side = 224  # pixels that images are scaled to
-    mean: Three = (0.485, 0.456, 0.406)  # of the normalisation; ImageNet's, as for torchvision's weights
-    std: Three = (0.229, 0.224, 0.225)
 
 
 class OwnPictures(OwnFiles):

@@ -10,7 +10,9 @@ from pipeline.errors import UserError
 from pipeline.fields import Key, Strict
 from pipeline.files import digest_json
 from pipeline.methods.settings import Circumstances
-from pipeline.params.own import Below, Own, OwnFeatures, OwnFiles, OwnTable
+from pipeline.models.model import Model
+from pipeline.models.public_weights import Below
+from pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
 from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
@@ -196,8 +198,10 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """Fields of an entry that are not at their default; own files count by digest, without their path."""
-    place = {"path"} if isinstance(part, OwnFiles) else None
+    """Fields of an entry that are not at their default; files count by digest, without their path."""
+    place: Any = {"path"} if isinstance(part, OwnFiles) else None
+    if isinstance(part, Model) and part.network is not None:
+        place = {"network": {"weights"}}
     return part.model_dump(mode="json", exclude_defaults=True, exclude=place)
 
 

@@ -117,7 +117,10 @@ def column_heads(result: TableResult) -> list[str]:
 
 def settings_words(settings: dict[str, Any]) -> str:
     """``batch 1024, learning rate 0.5``."""
-    return ", ".join(f"{_spelled(name)} {value}" for name, value in settings.items())
+    return ", ".join(
+        f"{_spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else value}"
+        for name, value in settings.items()
+    )
 
 
 def claim(ledger: Ledger) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.settings import MethodSettings
+from pipeline.models.public_weights import PublicWeights
 from pipeline.params import Settings
 from pipeline.privacy.statements import Statement, statement
 
@@ -15,13 +16,20 @@ DATA_USES = RELEVANCES | {
 }
 
 
-def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
-    """Uncovered uses of private data by a training with these settings on these data."""
+def data_uses(
+    data: Prepared, settings: MethodSettings, weights: PublicWeights | None = None
+) -> Iterator[Statement]:
+    """Uncovered uses of private data by a training with these settings on these data.
+
+    ``weights``: public weights of the row's model.
+    """
     manifest = data.manifest
     if data.has_vocabulary:
         yield statement("vocabulary")
     elif "text" in manifest:
         yield statement("public_vectors", vectors=manifest["text"]["vectors"])
+    if weights is not None:
+        yield statement("public_network", network=weights.words)
     if "features" in manifest and (network := manifest["features"].get("network")):
         yield statement("public_network", network=network)
     elif "features" in manifest and manifest["features"]["range"] is None:
@@ -44,7 +52,9 @@ def data_uses(data: Prepared, settings: MethodSettings) -> Iterator[Statement]:
             yield statement("test_relevance", test_examples_seen=relevance["test_examples_seen"])
 
 
-def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[str]:
+def declared_uses(
+    data: str, method: MethodSettings, settings: Settings, weights: PublicWeights | None
+) -> set[str]:
     """Keys of the uses that follow from params.yaml alone, without the prepared data.
 
     For relevances both keys of `RELEVANCES`, because params.yaml doesn't decide which applies.
@@ -56,7 +66,7 @@ def declared_uses(data: str, method: MethodSettings, settings: Settings) -> set[
     if data in settings.starts:
         uses.add("public_start")
     source = settings.own.get(settings.split(data).raw)
-    if source is not None and source.public_network is not None:
+    if weights is not None or (source is not None and source.public_network is not None):
         uses.add("public_network")
     if data in settings.relevances and method.uses_relevances:
         uses |= RELEVANCES

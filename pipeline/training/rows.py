@@ -183,7 +183,7 @@ def _write(
         for index, replica in enumerate(group.replicas):
             path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.key] = (_trained(group, index, digest, frozen[replica.key], data), source)
+            trained[replica.key] = (_trained(group, index, digest, frozen[replica.key], data, row), source)
     history_before = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
     order = [replica.key for replica in replicas(row) if replica.key in trained]
@@ -211,7 +211,9 @@ def _write(
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
-def _trained(group: Group, index: int, weights: str, frozen: tuple[float, ...], data: Prepared) -> Trained:
+def _trained(
+    group: Group, index: int, weights: str, frozen: tuple[float, ...], data: Prepared, row: Row
+) -> Trained:
     replica = group.replicas[index]
     guarantee = group.method.guarantee(index)
     return Trained(
@@ -223,7 +225,7 @@ def _trained(group: Group, index: int, weights: str, frozen: tuple[float, ...], 
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
         broken=(*guarantee.broken, *group.method.unproven),
-        not_covered=(*data_uses(data, replica.settings), *guarantee.not_covered),
+        not_covered=(*data_uses(data, replica.settings, row.model.network), *guarantee.not_covered),
         protects=guarantee.protects,
         noise=group.method.task.streams.noise,
         isolation=group.method.isolation,

@@ -239,10 +239,11 @@ def _check_statements(replica: Trained, there: Run, settings: Settings) -> None:
         UserError: one is missing or unknown.
     """
     config = method_settings()[there.method].recorded(replica.settings)
+    weights = settings.row(there.row).model.network
     if prepared.manifest_here(there.data) is None:
-        expected = declared_uses(there.data, config, settings)
+        expected = declared_uses(there.data, config, settings, weights)
     else:
-        expected = {use.key for use in data_uses(prepared.load(there.data), config)}
+        expected = {use.key for use in data_uses(prepared.load(there.data), config, weights)}
     recorded = {use.key for use in replica.not_covered}
     missing = expected - recorded
     if missing and not (missing < RELEVANCES):  # params.yaml alone says one of the two

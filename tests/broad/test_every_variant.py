@@ -42,9 +42,9 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     for method, settings_type in method_settings().items():
         shown = {row.model.normalization for row in rows if row.method == method}
         assert shown - {"group"} == set(settings_type.normalizations) - {"group"}
-    # of tables, which no paper has; tests/data/test_own_tables.py trains them
-    of_tables = {"logistic", "mlp"}
-    assert {row.model.name for row in rows} | of_tables == architectures().keys()
+    # of own data; tests/data/test_own_tables.py and tests/data/test_trunk.py train them
+    of_own = {"logistic", "mlp", "pretrained"}
+    assert {row.model.name for row in rows} | of_own == architectures().keys()
     assert settings.accounts
 
 

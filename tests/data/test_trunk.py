@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torchvision import models
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from pipeline.files import digest_file
 from pipeline.params.own import PublicNetwork
 from pipeline.privacy.statements import statement
 from pipeline.results import records
+from pipeline.results.weights import weights_path
 from stages.app import app
 from tests.conftest import forgetting
 from tests.docs.blocks import begin
@@ -27,9 +29,9 @@ from tests.refusal import refusal_of
 from tests.there import there
 
 SIZE = 32
-NEW = (
-    "new data mine --images ../images --network resnet18 --weights net.pth --weights-source example.org "
-    f"--weights-licence BSD-3-Clause --trained-on ImageNet --network-size {SIZE}"
+WEIGHTS = (
+    "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
+    f"--trained-on ImageNet --network-size {SIZE}"
 )
 
 
@@ -76,7 +78,7 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         begin(root / "lab")
         patch.chdir("lab")
         torch.save(resnet.state_dict(), "net.pth")
-        run(NEW)
+        run(f"new data mine --images ../images {WEIGHTS}")
         run("new row probe --data mine --model logistic --method dpsgd --epsilon 8 --epochs 8")
         for stage in ("train", "evaluate", "ledger"):
             run(f"{stage} probe")
@@ -167,3 +169,66 @@ def test_wrong_networks_and_weights_are_a_line(tmp_path: Path, resnet: torch.nn.
     torch.save(small, tmp_path / "small.pth")
     line = refusal_of(lambda: trunk.features(images, network(tmp_path / "small.pth"), tmp_path))
     assert "no weights of resnet18: layer4" in line
+
+
+@pytest.fixture(scope="module")
+def tuned(lab: Path) -> Path:
+    """The laboratory with two more rows on the images themselves: with adapters, and trained as a whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(lab)
+        run("new data photos --images ../images --size 24")
+        new = f"--data photos --model pretrained {WEIGHTS} --method dpsgd --epsilon 8 --epochs 2"
+        run(f"new row adapted {new} --rank 2")
+        run(f"new row whole {new}")
+        for row in ("adapted", "whole"):
+            for stage in ("train", "evaluate", "ledger"):
+                run(f"{stage} {row}")
+            run(f"export {row} {row}")
+    return lab
+
+
+@pytest.mark.parametrize("row", ["adapted", "whole"])
+def test_a_public_network_is_tuned(
+    tuned: Path, row: str, resnet: torch.nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tuned)
+    trained = there(records.read_run(row)).replicas[0]
+    use = statement("public_network", network="resnet18, trained on ImageNet")
+    assert use in there(records.read_ledgers(row)).replicas[0].ledger.not_covered
+    weights = load_file(weights_path(row, *trained.key))
+    exported, public = load_file(f"{row}/model.safetensors"), resnet.state_dict()
+    if row == "adapted":
+        assert {name.rpartition(".")[0].rpartition(".")[2] for name in weights} == {"down", "up", "fc"}
+        assert all(value.any() for value in weights.values())  # the second layers begin at zero
+        assert torch.equal(exported["1.layer1.0.conv1.layer.weight"], public["layer1.0.conv1.weight"])
+    else:
+        assert not torch.equal(weights["1.layer1.0.conv1.weight"], public["layer1.0.conv1.weight"])
+        assert len(weights) == 22  # 20 convolutions, and the new last layer
+    image = tuned.parent / "images" / "red" / "0.png"
+    monkeypatch.chdir(tmp_path)  # without the file of weights
+    assert "0.png" in run(f"predict {tuned / row} {image}")
+
+
+def test_a_replaced_file_of_a_tuned_network_is_noticed(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tuned)
+    before = Path("net.pth").read_bytes()
+    try:
+        Path("net.pth").write_bytes(before[:-1])
+        records.evaluation_path("whole").rename("kept.json")
+        for words in ("plan adapted", "train whole", "evaluate whole", "export adapted again"):
+            assert "net.pth: its digest is" in refused(words), words
+    finally:
+        Path("net.pth").write_bytes(before)
+        Path("kept.json").rename(records.evaluation_path("whole"))
+
+
+def test_a_model_that_can_not_take_the_data_is_refused(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lab)
+    before = Path("params.yaml").read_bytes()
+    line = refused("new row wrong --data mine --model lenet5 --method dpsgd --epsilon 8")
+    assert "can't be built for inputs of shape (512,)" in line
+    line = refused("new row wrong --data mine --model pretrained --method dpsgd --epsilon 8")
+    assert "network: model 'pretrained' needs one" in line
+    line = refused(f"new row wrong --data mine --model logistic {WEIGHTS} --method dpsgd --epsilon 8")
+    assert "network: model 'logistic' takes none" in line
+    assert Path("params.yaml").read_bytes() == before

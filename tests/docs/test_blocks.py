@@ -31,7 +31,7 @@ RUN_BY = {
     ("docs/private-model.md", "python", 2): "tests/docs/test_private_model.py",
     ("docs/tables.md", "python", 1): "tests/docs/test_tables_page.py",
     ("docs/tables.md", "yaml", 1): "tests/docs/test_tables_page.py",
-    ("docs/public-network.md", "python", 2): "tests/models/test_adapters.py",
+    ("docs/public-network.md", "python", 1): "tests/data/test_trunk.py",
     ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
     ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
     ("docs/shuffling.md", "python", 1): "tests/library/test_samplers.py",

@@ -1,19 +1,13 @@
 """Adapters of low rank: they move, and their per-example gradients are those of one example at a time."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-import torchvision
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from pipeline.models.adapters import add_adapters
-from pipeline.models.model import Model
 from pipeline.privacy.clippers import clipper_factory
 from pipeline.privacy.gradients import BookKeeping, Bounds, OneByOne
-from tests.docs.blocks import blocks
 
 CLASSES, RANK = 3, 2
 FROZEN = ("0.", "4.")  # layers with adapters, `.layer` each
@@ -76,15 +70,3 @@ def test_gradients_are_those_of_one_example_at_a_time_and_all_adapters_move(clip
     outputs = functional_call(net, tensors, (inputs,))
     alone = torch.cat([functional_call(net, tensors, (each[None],)) for each in inputs])
     torch.testing.assert_close(outputs, alone)
-
-
-def test_the_model_of_the_page_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second Python block of docs/public-network.md, on weights in a file."""
-    monkeypatch.chdir(tmp_path)
-    torch.save(torchvision.models.resnet18().state_dict(), "resnet18.pth")
-    content: dict[str, Any] = {}
-    code = [block.text for block in blocks("docs/public-network.md") if block.language == "python"]
-    exec(code[1], content)
-    net = content["build"](Model(name="lenet5"), (3, 32, 32), CLASSES)
-    factory = clipper_factory(net, torch.rand(1, 3, 32, 32), single_replica=True)
-    assert isinstance(factory(net), BookKeeping)

@@ -29,7 +29,7 @@ SCHEDULE = {"schedule": "constant", "warmup": 0.0, "milestones": (0.5, 0.75), "g
         (
             params.Model,
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
-             "order": "norm_relu", "hidden": ()},
+             "order": "norm_relu", "hidden": (), "network": None, "rank": None},
         ),
         (
             DpsgdSettings,

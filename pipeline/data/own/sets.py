@@ -44,7 +44,7 @@ def _features(declaration: OwnFiles) -> Features | None:
     if isinstance(declaration, OwnTable):
         return Features((-1.0, 1.0), True)
     if (network := declaration.public_network) is not None:
-        return Features(None, False, f"{network.architecture}, trained on {network.trained_on}")
+        return Features(None, False, network.words)
     return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
 
