@@ -378,7 +378,7 @@ def _compare(
     _check_equal(f"{path}", *trees, name="composition")
 
 
-def _check_equal(location: str, stored: Any, expected: Any, name: str = "") -> None:
+def _check_equal(location: str, stored: Any, expected: Any, *, name: str = "") -> None:
     if difference := _first_difference(stored, expected, name):
         raise UserError(
             f"{location}: {difference} is not what is computed from what ran; account for it again"

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.docs.blocks import WRITTEN, blocks, lay
 
 # the rows of both pages
@@ -29,21 +27,13 @@ rows:
 """
 
 
-@pytest.fixture
-def laboratory(tmp_path: Path) -> Path:
-    """A laboratory with the new files."""
-    lay(tmp_path, {**WRITTEN, "params.yaml": PARAMS})
-    return tmp_path
+def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed: Callable[..., str]) -> None:
+    laboratory = tmp_path
 
+    def run(line: str) -> str:
+        return typed(line, laboratory)
 
-@pytest.fixture
-def run(typed: Callable[..., str], laboratory: Path) -> Callable[[str], str]:
-    return lambda line: typed(line, laboratory)
-
-
-def test_a_model_is_one_file_and_a_private_method_one_room(
-    laboratory: Path, run: Callable[[str], str]
-) -> None:
+    lay(laboratory, {**WRITTEN, "params.yaml": PARAMS})
     rooms = {Path(name).parent.as_posix() for name in WRITTEN}
     assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -14,28 +13,23 @@ from pipeline.extensions import Extension
 from pipeline.methods.rooms import implementation, method_settings
 from tests.conftest import forgetting
 
-
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """Whatever is used here is not used afterwards."""
-    with forgetting():
-        yield
+ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taking/models").mkdir(parents=True)
     (tmp_path / "taking/models/lenet5.py").write_text("def build(model, shape, classes): ...\n")
-    extensions.use(["taking"], tmp_path)
-    with pytest.raises(UserError, match=r"taking/models/lenet5.py: .*lenet5.py has that name too"):
-        extensions.extensions("models")
+    with forgetting():
+        extensions.use(["taking"], tmp_path)
+        with pytest.raises(UserError, match=r"taking/models/lenet5.py: .*lenet5.py has that name too"):
+            extensions.extensions("models")
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_a_package_of_another_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "json").mkdir()
     (tmp_path / "params.yaml").write_text("code: [json]\nraw: {}\ndata: {}\nrows: {}\n")
-    with pytest.raises(UserError, match=r"params.yaml: code: 'json' is .*/json too; allowed: another name"):
+    line = r"params.yaml: code: 'json' is .*/json too; allowed: another name"
+    with forgetting(), pytest.raises(UserError, match=line):
         params.load(tmp_path / "params.yaml")
 
 
@@ -44,9 +38,6 @@ def test_every_kind_has_its_folder_here() -> None:
         there = extensions.extensions(kind)
         assert there
         assert all(isinstance(each, Extension) and each.path.is_file() for each in there.values())
-
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("method", method_settings())

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
@@ -39,28 +38,24 @@ searches:
 """
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the project's code with nothing declared, and private files beside it."""
-    folder = tmp_path_factory.mktemp("walk") / "lab"
-    begin(folder, library=True, git=True)
-    (folder / "pipeline/models/hidden.py").write_text(MODEL)
+def test_the_walk(tmp_path: Path, typed: Callable[..., str]) -> None:
+    lab = tmp_path / "lab"
+
+    def run(line: str) -> str:
+        return typed(line, lab, lab)
+
+    # the project's code with nothing declared, and private files beside it
+    begin(lab, library=True, git=True)
+    (lab / "pipeline/models/hidden.py").write_text(MODEL)
     generator = np.random.default_rng(0)
     for number in range(240):
-        place = folder.parent / f"scans/class-{number % 2}"
+        place = tmp_path / f"scans/class-{number % 2}"
         place.mkdir(parents=True, exist_ok=True)
         pixels = generator.integers(0, 60, (8, 8), dtype=np.uint8)
         pixels[:, 4 * (number % 2) : 4 + 4 * (number % 2)] += 180
         Image.fromarray(pixels).save(place / f"patient {number}.png")
     texts = [f'"{("good", "bad")[number % 2]} words {number}",{number % 2}' for number in range(120)]
-    (folder.parent / "notes.csv").write_text("\n".join(["text,label", *texts]) + "\n")
-    return folder
-
-
-def test_the_walk(lab: Path, typed: Callable[..., str]) -> None:
-    def run(line: str) -> str:
-        return typed(line, lab, lab)
-
+    (tmp_path / "notes.csv").write_text("\n".join(["text,label", *texts]) + "\n")
     # files elsewhere stay there
     assert "none is public" in run("dprepro new data scans --images ../scans")
     run("dprepro new data notes --texts ../notes.csv")

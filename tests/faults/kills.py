@@ -46,23 +46,26 @@ def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tu
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
-        status = 70
-        counted = [0]
+        status, changes = 70, 0
+
+        def change() -> None:
+            nonlocal changes
+            changes += 1
+            if changes == kill.before_change:
+                os.kill(os.getpid(), signal.SIGKILL)
+
         try:
             os.close(receive)
             os.chdir(folder)
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
-            sys.addaudithook(_counting(counted, str(folder.resolve()), kill.before_change))
-            os.fsync = _counted(os.fsync, counted, kill.before_change)  # type: ignore[assignment]
-            if "sqlalchemy" in sys.modules:
-                _count_statements(counted, kill.before_change)
+            _call_before_changes(change, str(folder.resolve()))
             clear_leftovers()
             work()
             status = 0
         finally:
-            os.write(send, str(counted[0]).encode())
+            os.write(send, str(changes).encode())
             os._exit(status)
     os.close(send)
     began = time.monotonic()
@@ -75,52 +78,40 @@ def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tu
             break
         time.sleep(0.002)
     with os.fdopen(receive) as told:
-        changes = told.read()
-    return os.waitstatus_to_exitcode(ended[1]), int(changes or 0)
+        return os.waitstatus_to_exitcode(ended[1]), int(told.read() or 0)
 
 
-def _count_statements(counted: list[int], kill_at: int | None) -> None:
-    """Count what SQLAlchemy writes to a database as changes of a file."""
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
+def _call_before_changes(change: Callable[[], None], folder: str) -> None:
+    """Call ``change`` before what changes files below a folder, and before what SQLAlchemy writes."""
 
-    def change(*arguments: Any) -> None:
-        statement = arguments[2] if len(arguments) > 2 else "COMMIT"
-        if statement.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE", "COMMIT")):
-            _change(counted, kill_at)
-
-    event.listen(Engine, "before_cursor_execute", change)
-    event.listen(Engine, "commit", change)
-
-
-def _change(counted: list[int], kill_at: int | None) -> None:
-    counted[0] += 1
-    if counted[0] == kill_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _counted(sync: Callable[[Any], None], counted: list[int], kill_at: int | None) -> Callable[[Any], None]:
-    """``sync``, which no audit hook sees, as a change of a file."""
-
-    def counting(file: Any) -> None:
-        _change(counted, kill_at)
-        sync(file)
-
-    return counting
-
-
-def _counting(counted: list[int], folder: str, kill_at: int | None) -> Callable[[str, Any], None]:
-    def hook(event: str, arguments: Any) -> None:
+    def before_operation(event: str, arguments: Any) -> None:
         writes = (
             event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         )
         if not (writes or event in CHANGES) or isinstance(arguments[0], int):
             return
-        if not os.path.abspath(os.fsdecode(arguments[0])).startswith(folder):
-            return
-        _change(counted, kill_at)
+        if os.path.abspath(os.fsdecode(arguments[0])).startswith(folder):
+            change()
 
-    return hook
+    sync = os.fsync  # which no audit hook sees
+
+    def before_sync(file: Any) -> None:
+        change()
+        sync(file)
+
+    sys.addaudithook(before_operation)
+    os.fsync = before_sync  # type: ignore[assignment]
+    if "sqlalchemy" in sys.modules:
+        from sqlalchemy import event
+        from sqlalchemy.engine import Engine
+
+        def before_statement(*arguments: Any) -> None:
+            statement = arguments[2] if len(arguments) > 2 else "COMMIT"
+            if statement.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE", "COMMIT")):
+                change()
+
+        event.listen(Engine, "before_cursor_execute", before_statement)
+        event.listen(Engine, "commit", before_statement)
 
 
 class Unbroken:

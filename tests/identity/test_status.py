@@ -8,21 +8,15 @@ import pytest
 from pipeline import params
 from pipeline.identity.plan import plan
 from pipeline.identity.status import lines, status
-from pipeline.params import Settings
 from pipeline.results import records
 from tests.reporting.made_up import dpsgd
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dpsgd.fill(tmp_path)
     monkeypatch.chdir(tmp_path)
-    return dpsgd.settings()
-
-
-def test_each_row_is_in_one_place(settings: Settings) -> None:
     changes: dict[str, dict[str, Any]] = {
         dpsgd.PUBLIC: {"needs": "gpu", "seeds": 9},
         dpsgd.LITERAL: {"reproducible": True},
