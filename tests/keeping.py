@@ -66,6 +66,30 @@ def _spending(ledger: Ledger) -> SampledGaussian | None:
     )
 
 
+def made_up_origin(**changes: Any) -> Provenance:
+    origin: dict[str, Any] = {
+        "config": "none", "made_by": {}, "revision": None, "dirty": None, "data": {}, "examples": 100,
+        "edition": {}, "versions": {}, "device": "cpu", "reproducible": False, "command": "none",
+    }  # fmt: skip
+    return Provenance.model_validate(origin | changes)
+
+
+def made_up_training(spending: Any, steps: int, **changes: Any) -> Trained:
+    """A replica that ran so many steps of a mechanism."""
+    values: dict[str, Any] = {
+        "level": "sigma=1", "seed": 0, "settings": {}, "steps": steps, "spending": spending, "delta": 1e-5,
+        "claimed_by": "clt", "broken": (), "not_covered": (), "weights": None, "seconds": 1, "started": 0,
+        "ended": 1, "origin": 0,
+    }  # fmt: skip
+    return Trained.model_validate(values | changes)
+
+
+def made_up_run(row: str, data: str, trained: Trained, edition: dict[str, str], **changes: Any) -> Run:
+    """A row of one replica."""
+    values: dict[str, Any] = {"model": {}, "method": "dpsgd", "history": "none", "replicas": (trained,)}
+    return Run(row=row, data=data, origins=(made_up_origin(edition=edition),), **values, **changes)
+
+
 def keep_search(
     root: Path,
     name: str,
@@ -75,10 +99,6 @@ def keep_search(
     **made: Any,
 ) -> None:
     """Write a search's record; ``candidates`` and provenance ``made`` override parts of made-up ones."""
-    origin: dict[str, Any] = {
-        "config": "none", "made_by": {}, "revision": None, "dirty": None, "data": {}, "examples": 100,
-        "edition": {}, "versions": {}, "device": "cpu", "reproducible": False, "command": "none",
-    }  # fmt: skip
     tried = [
         Candidate.model_validate(
             {"level": "epsilon=3", "settings": {}, "seeds": 1, "seconds": 1.0}
@@ -93,7 +113,7 @@ def keep_search(
         judged_on="validation split",
         candidates=tuple(tried),
         chosen=best(tried),
-        provenance=Provenance.model_validate(origin | made),
+        provenance=made_up_origin(**made),
         replaced=replaced,
     )
     records.write_search(record, root)

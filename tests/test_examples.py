@@ -13,18 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from pipeline.methods.base import Execution, Relevances, Task, as_input
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy import accounting
-from pipeline.training.loop import Replica, make_task
 from tests.conftest import dpsgd
+from tests.methods.conftest import build
 from tests.there import there
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -39,11 +37,6 @@ def page(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def engine(data: Prepared, cpu: Execution, configured: MethodSettings, model: Model, **task: Any) -> Method:
-    made = make_task([Replica("level", 0, configured)], model, True, data, cpu)
-    return build_method(configured.method, replace(made, **task), [configured], model.normalization)
 
 
 def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -65,7 +58,7 @@ def assert_alike(actual: dict[str, Tensor], expected: dict[str, Tensor], atol: f
 
 def test_dpsgd_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     configured = dpsgd(clip=0.4, learning_rate=0.3)
-    method = engine(tiny, cpu, configured, Model(name="lenet5"))
+    method = build(tiny, Model(name="lenet5"), configured, how=cpu)
     before, task = single(method.init()["parameters"]), method.task
     sigma = accounting.noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
     expected = page("dpsgd_by_hand").private_step(
@@ -89,8 +82,8 @@ def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     configured = BatchClippingSettings(
         batch=12, epochs=0.5, learning_rate=0.3, clipping="adaptive", clip=0.05, sigma=0.5, delta=1e-3
     )
-    method: Any = engine(
-        tiny, cpu, configured, Model(name="lenet5", normalization="batch_bn"),
+    method: Any = build(
+        tiny, Model(name="lenet5", normalization="batch_bn"), configured, how=cpu,
         net=theirs, parameters={name: value[None] for name, value in parameters.items()},
     )  # fmt: skip
     method.views.scale = None  # the page takes pixels in [0, 1]
@@ -118,7 +111,7 @@ def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
 def test_noisy_weights_are_the_engines(tiny: Prepared, cpu: Execution) -> None:
     by_hand = page("noisy_weights_by_hand")
     configured = NoisyWeightsSettings(batch=BATCH, epochs=1, learning_rate=0.01, sigma=0.5)
-    method = engine(tiny, cpu, configured, Model(name="lenet5", normalization="layer"))
+    method = build(tiny, Model(name="lenet5", normalization="layer"), configured, how=cpu)
     state, task = method.init(), method.task
     means = single(state["parameters"])
     moments = single(state["first_moment"]), single(state["second_moment"])
@@ -141,7 +134,7 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     )  # fmt: skip
     # a pool over equal pixels of a crop's border takes one by rounding: the reference takes the page's
     how = replace(cpu, reference=True)
-    method: Any = engine(tiny, how, configured, Model(name="lenet5", normalization="layer"))
+    method: Any = build(tiny, Model(name="lenet5", normalization="layer"), configured, how=how)
     method.views.scale = None  # the page takes pixels in [0, 1]
     task, before = method.task, single(method.init()["parameters"])
     chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])
@@ -167,8 +160,8 @@ def test_adlm_is_the_engines_and_spends_what_the_page_says(tiny: Prepared, cpu: 
         sensitivity="maps",
     )  # fmt: skip
     relevances = torch.linspace(0.2, 0.6, features, dtype=torch.double)
-    method: Any = engine(
-        tiny, cpu, configured, Model(name="adlm_cnn", normalization="response"),
+    method: Any = build(
+        tiny, Model(name="adlm_cnn", normalization="response"), configured, how=cpu,
         relevance=Relevances(relevances.reshape(1, 28, 28), N, public=False, informed=False),
     )  # fmt: skip
     task, streams = method.task, method.task.streams

@@ -22,7 +22,7 @@ from pipeline.audits.rows import ALPHA, noises
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.identity import provenance, versions
-from pipeline.ledgers.ledger import bounds_of
+from pipeline.ledgers.ledger import smallest_bound
 from pipeline.ledgers.precision import down, up
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.laplace.perturbed import Perturbed
@@ -180,9 +180,8 @@ def proven_spending(method: Method) -> tuple[str, float, float | None]:
     guarantee = method.guarantee(0)
     spending, delta = guarantee.spending, guarantee.delta or 0.0
     if isinstance(spending, SampledGaussian):
-        known, _ = bounds_of(spending, method.steps, delta)
-        proven = [bound.epsilon for bound in known.values() if bound.epsilon is not None]
-        event, epsilon_upper = describe(spending.event(method.steps)), min(proven, default=None)
+        event = describe(spending.event(method.steps))
+        epsilon_upper: float | None = smallest_bound(spending, method.steps, delta)
     else:
         assert isinstance(method, Perturbed), "private methods have Gaussian or Laplace noise"
         event, epsilon_upper = str(spending), releases.release_epsilon(method)

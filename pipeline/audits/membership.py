@@ -11,11 +11,10 @@ from math import inf
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
+from dp_accounting import get_sigma_gaussian
 from scipy.special import expit
 
 from pipeline.audits import bounds
-from pipeline.privacy.gaussian import gaussian_delta
 
 Kind = Literal["mislabelled", "extreme"]
 REPEATS = 5  # of a perfect attacker
@@ -122,11 +121,7 @@ def attainable(
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Mu of the Gaussian mechanism with ``epsilon`` at ``delta`` > 0."""
-
-    def excess(mu: float) -> float:
-        return float(gaussian_delta(np.array([epsilon]), np.asarray(mu))[0]) - delta
-
-    return float(brentq(excess, 1e-9, 1e4))
+    return 1 / float(get_sigma_gaussian(epsilon, delta))
 
 
 def largest(found: dict[str, float], assuming_nothing: bool) -> float:

@@ -12,7 +12,7 @@ from dp_accounting import GaussianDpEvent
 from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
 from pipeline.audits.mechanism import Scores
 from pipeline.identity import provenance, versions
-from pipeline.ledgers.ledger import bounds_of
+from pipeline.ledgers.ledger import smallest_bound
 from pipeline.ledgers.precision import down, up
 from pipeline.methods.registry import network_sizes
 from pipeline.methods.settings import MethodSettings
@@ -126,8 +126,7 @@ def _by_scores(
     functions: dict[str, BoundFunction],
     whole: bool = False,
 ) -> Fields:
-    known, _ = bounds_of(scores.spending, scores.steps, delta)
-    epsilon_upper = min(bound.epsilon for bound in known.values() if bound.epsilon is not None)
+    epsilon_upper = smallest_bound(scores.spending, scores.steps, delta)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
     return _attack(attack, event, noise, delta, epsilon_upper, trials, functions, whole)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.ledgers.accountants import library
-from pipeline.ledgers.ledger import bounds_of
+from pipeline.ledgers.ledger import smallest_bound
 from pipeline.ledgers.precision import up
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
@@ -125,7 +125,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     """Epsilon of all trainings at ``delta``, and the method of the bound."""
     if not trainings:
         return 0.0, BASIC
-    epsilons = {training: _least_epsilon(*training, delta) for training in trainings}
+    epsilons = {training: smallest_bound(*training, delta) for training in trainings}
     if max(epsilons.values()) > LARGEST_GRID or any(
         training.sampling in ("shuffled", "allocation") for training, _ in trainings
     ):
@@ -145,12 +145,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
 def _basic(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> float:
     """Sum of the trainings' epsilons, each at its share of ``delta``."""
     share = delta / trainings.total()
-    return fsum(number * _least_epsilon(*training, share) for training, number in trainings.items())
-
-
-def _least_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
-    bounds, _ = bounds_of(spending, steps, delta)
-    return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
+    return fsum(number * smallest_bound(*training, share) for training, number in trainings.items())
 
 
 def _composable(spent: TrainingSpent | None) -> Spent | None:

@@ -17,7 +17,7 @@ from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
 from pipeline.params import PARAMS, Model, Settings
-from pipeline.privacy.laplace import Releases
+from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Run, Trained
@@ -188,12 +188,8 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
             return "noise_multiplier"
         if recorded.model_copy(update={"noise_multiplier": expected.noise_multiplier}) != expected:
             return "spending"
-    if (
-        isinstance(recorded, Releases)
-        and isinstance(expected, Releases)
-        and not _same_releases(recorded, expected)
-    ):
-        return "spending"
+    if isinstance(recorded, Releases) and isinstance(expected, Releases):
+        return None if _same_releases(recorded, expected) else "spending"
     return None
 
 
@@ -209,21 +205,13 @@ def _same_releases(recorded: Releases, expected: Releases) -> bool:
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:
         return False
-    random_quantities = {"inputs"} if "relevances" in quantities else set()
+    drawn = {"inputs"} if "relevances" in quantities else set()
+
+    def numbers(release: Laplace) -> tuple[float, ...]:
+        return release.claimed, release.epsilon, *(() if release.quantity in drawn else release.noise)
+
     return all(
         isclose(*pair, rel_tol=1e-6)
-        for release, expected_release in zip(recorded.laplace, expected.laplace, strict=True)
-        for pair in zip(
-            (
-                release.claimed,
-                release.epsilon,
-                *(() if release.quantity in random_quantities else release.noise),
-            ),
-            (
-                expected_release.claimed,
-                expected_release.epsilon,
-                *(() if release.quantity in random_quantities else expected_release.noise),
-            ),
-            strict=True,
-        )
+        for releases in zip(recorded.laplace, expected.laplace, strict=True)
+        for pair in zip(*map(numbers, releases), strict=True)
     )

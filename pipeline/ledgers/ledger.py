@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import fsum, inf, isfinite
 from types import ModuleType
+from typing import Any
 
 from pipeline.ledgers.accountants import accountants, library
 from pipeline.ledgers.precision import stated
 from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
-from pipeline.privacy.attack_risk import gaussian_risk, laplace_risk
+from pipeline.privacy.attack_risk import gaussian_risk, laplace_risk, tradeoff
 from pipeline.privacy.clt import clt_mu
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.laplace import Releases
@@ -16,7 +17,6 @@ from pipeline.privacy.participation import unamplified, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 from pipeline.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
-from pipeline.privacy.tradeoff import tradeoff
 from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
 
@@ -74,18 +74,8 @@ def ledger_of(
     elif trained.spending is None or trained.delta is None:
         return empty_ledger(trained.steps, trained.broken)
     else:
-        ledger = make_ledger(
-            *(
-                trained.spending,
-                trained.steps,
-                trained.delta,
-                trained.claimed_by,
-                reasons,
-                not_covered,
-                steps,
-            ),
-            others=others,
-        )
+        numbers = (trained.spending, trained.steps, trained.delta, trained.claimed_by)
+        ledger = make_ledger(*numbers, reasons, not_covered, steps, others)
     return ledger.model_copy(update={"noise": trained.noise, "isolation": trained.isolation})
 
 
@@ -156,7 +146,18 @@ def make_ledger(
     coins = spending.sampling in ("poisson", "allocation")
     single = coins and spending.sets == spending.batch
     shared = claimed_by == "clt" and not single
-    epsilon_lower = None if reasons else worst_epsilon(spending, steps, delta, epsilons[tightest], shared)
+    proven: dict[str, Any] = {"epsilon_upper": None, "accountant": None}
+    if not reasons:
+        proven = {
+            "epsilon_upper": epsilons[tightest],
+            "accountant": bounds[tightest].accountant,
+            "mu": mu,
+            "tradeoff": curve or (),
+            "spent": tuple((step, spent_epsilon(spending, step, delta)) for step in reported_steps),
+            "epsilon_lower": worst_epsilon(spending, steps, delta, epsilons[tightest], shared),
+            "epsilon_lower_by": _worst_pair(spending, shared),
+            "risk": gaussian_risk(spending, steps, delta, epsilons[tightest]),
+        }
     ledger = Ledger(
         event=describe(spending.event(steps)),
         noise_multiplier=spending.noise_multiplier,
@@ -167,19 +168,10 @@ def make_ledger(
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
-        epsilon_upper=None if reasons else epsilons[tightest],
-        accountant=None if reasons else bounds[tightest].accountant,
         reasons=reasons,
         accountants=tuple(results),
         not_covered=tuple(not_covered),
-        mu=None if reasons else mu,
-        tradeoff=() if reasons else curve or (),
-        spent=()
-        if reasons
-        else tuple((step, spent_epsilon(spending, step, delta)) for step in reported_steps),
-        epsilon_lower=epsilon_lower,
-        epsilon_lower_by=None if reasons else _worst_pair(spending, shared),
-        risk=None if reasons else gaussian_risk(spending, steps, delta, epsilons[tightest]),
+        **proven,
     )
     return stated(ledger)
 
@@ -303,9 +295,8 @@ def bounds_of(
             note=allocation_note if spending.sampling == "allocation" else None,
         )
     else:
-        reason = (
-            NO_FINER_GRID if bound < LEAST_EPSILON else NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
-        )
+        reason = NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
+        reason = NO_FINER_GRID if bound < LEAST_EPSILON else reason
         reason = NO_LOSSES if spending.sampling == "shuffled" else reason
         pld = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=reason)
     note = INTEGRAL if spending.sampling == "poisson" else None
@@ -315,11 +306,18 @@ def bounds_of(
     return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
 
 
+def smallest_bound(spending: SampledGaussian, steps: int, delta: float) -> float:
+    """Smallest of the upper bounds on epsilon."""
+    bounds, _ = bounds_of(spending, steps, delta)
+    return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
+
+
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
     """Epsilon by the claim's central limit theorem, with a note that separates it from the bounds."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
-    if not isfinite(epsilon):
-        return AccountantEpsilon(
-            accountant=f"clt ({CLOSED})", epsilon=None, note=f"{note}; mu is too large to tell"
-        )
-    return AccountantEpsilon(accountant=f"clt ({CLOSED})", epsilon=epsilon, note=note)
+    finite = isfinite(epsilon)
+    return AccountantEpsilon(
+        accountant=f"clt ({CLOSED})",
+        epsilon=epsilon if finite else None,
+        note=note if finite else f"{note}; mu is too large to tell",
+    )

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+from dp_accounting import get_sigma_gaussian
 from pydantic import Field, model_validator
 from ruamel.yaml import YAML
-from scipy.optimize import brentq
 
 from pipeline.fields import Count, Key, Positive, Strict
 from pipeline.files import write_text
 from pipeline.privacy.accounting import classic_epsilon, renyi_epsilon
 from pipeline.privacy.clt import clt_mu
-from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.parameters import Delta
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
@@ -148,7 +148,7 @@ def computed(reference: Reference) -> float:
     """
     setting = reference.setting
     if reference.by == "sigma":
-        return _gaussian_noise(_given(setting.epsilon), _given(setting.delta))
+        return float(get_sigma_gaussian(_given(setting.epsilon), _given(setting.delta)))
     spending = SampledGaussian(
         sampling="poisson",
         noise_multiplier=_given(setting.noise),
@@ -186,15 +186,6 @@ def page(references: References, root: Path = Path()) -> str:
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines) + "\n" + (root / PEERS).read_text(encoding="utf-8")
-
-
-def _gaussian_noise(epsilon: float, delta: float) -> float:
-    """Noise of one Gaussian mechanism at (epsilon, delta): Theorem 8 of Balle and Wang 2018."""
-
-    def excess(noise: float) -> float:
-        return float(gaussian_delta(np.asarray(epsilon), np.asarray(1 / noise))) - delta
-
-    return float(brentq(excess, 1e-2, 1e4, xtol=1e-12))
 
 
 def _given(value: float | None) -> float:

@@ -303,7 +303,7 @@ def noise_for(
             f"epsilon {epsilon:g} at delta {delta:g} after {steps} steps: 'pld' does not resolve it; "
             "allowed: accountant 'rdp'"
         )
-    event_at = partial(_event_at, rate=rate, steps=steps, first_release=first_release)
+    event_at = partial(poisson_gaussian, rate, steps=steps, first_release=first_release)
     if accountant == "rdp":
         return _calibrated(event_at, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
     for interval in (COARSE, 1e-4):
@@ -318,10 +318,6 @@ def noise_for(
         if pld_epsilon(event_at(multiplier), delta) >= NEAR * epsilon:
             break
     return multiplier
-
-
-def _event_at(multiplier: float, rate: float, steps: int, first_release: float | None) -> DpEvent:
-    return poisson_gaussian(rate, multiplier, steps, first_release)
 
 
 def _calibrated(

@@ -18,7 +18,7 @@ Grids of losses are rounded pessimistically, so that rates, mu and regret are up
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, isfinite
+from math import exp, isfinite, log
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import PLDPmf
@@ -32,8 +32,17 @@ from pipeline.privacy.subsampling import Losses, losses
 
 OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve
+TABLE_LINES = 150  # of each half of a curve's table
 SAMPLES = 2000  # points of a curve for mu and regret
 REGRET_ERROR = 1e-9
+DIGITS = 6  # of a table's error rates
+LAST_LINE = DIGITS * log(10)  # larger epsilons give no line above an error rate of six digits
+# false-positive rates of a table: denser at small ones, which matter for attacks
+ALPHAS = (
+    0.0,
+    *(factor * 10.0**power for power in (-4, -3, -2) for factor in (1, 1.5, 2, 3, 4, 5, 7)),
+    *(percent / 100 for percent in (*range(10, 50, 4), *range(50, 101, 10))),
+)
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,24 @@ def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
     corner = float(((1 - deltas) / (1 + slopes[:, 0])).max())
     advantage = float(((1 - deltas) * (slopes[:, 0] - 1) / (slopes[:, 0] + 1) + deltas).min())
     return Curve(at, np.array([corner]), advantage)
+
+
+def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, float], ...]:
+    """Table of the trade-off curve of a mechanism, a lower bound for any attacker.
+
+    Args:
+        profiles: upper bounds on the mechanism's delta, valid for both orders of neighbours.
+        epsilon: largest epsilon of interest.
+
+    Returns:
+        Pairs (alpha, beta) of type I and smallest type II error, rounded down.
+    """
+    dense = np.linspace(0, min(epsilon, LAST_LINE), TABLE_LINES)
+    # `epsilon` itself, of any size, is for alpha 0
+    epsilons = np.concatenate([dense, np.linspace(dense[-1], LAST_LINE, TABLE_LINES), [epsilon]])
+    curve = curve_of_lines(epsilons, np.minimum.reduce([profile(epsilons) for profile in profiles]))
+    floored = np.floor(curve.at(np.array(ALPHAS)) * 10**DIGITS) / 10**DIGITS
+    return tuple((round(alpha, DIGITS), float(beta)) for alpha, beta in zip(ALPHAS, floored, strict=True))
 
 
 def touching_rate(curve: Curve, epsilon: float) -> float:

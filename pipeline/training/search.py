@@ -6,7 +6,6 @@ includes the spending of these trainings, and every ledger says so.
 """
 
 import shutil
-from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from pipeline.privacy.laplace import Releases
 from pipeline.results import records
 from pipeline.results.schema import Candidate, ReplicaKey, SearchRecord, TrainingSpent
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.training.loop import Context, Group, Replica, Show
+from pipeline.training.loop import Context, Replica, Show
 from pipeline.training.rows import check_inputs, provenance_of
 from pipeline.training.side_by_side import train_replicas
 
@@ -80,9 +79,14 @@ def search(
         earlier = records.read_search(name, root)
         if earlier is None or earlier.definition != identity:
             for group in train_replicas(replicas, context, workers):
+                accuracies = {
+                    (level, seed): float(value)
+                    for level, seed, step, _, metric, value in group.history
+                    if (step, metric) == (group.steps, "validation_accuracy")
+                }
                 for index, member in enumerate(group.replicas):
                     trained[member.key] = _Outcome(
-                        _final_accuracy(group, member),
+                        accuracies[member.key],
                         group.seconds / len(group.replicas),
                         candidate_spent(group.method.guarantee(index), group.steps),
                     )
@@ -90,7 +94,15 @@ def search(
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
                 outcomes = [trained[f"{level}/{index}", seed] for seed in seeds]
-                recorded.append(_candidate(level, values, outcomes))
+                candidate = Candidate(
+                    level=level,
+                    settings=values,
+                    seeds=len(outcomes),
+                    validation_accuracy=tuple(outcome.accuracy for outcome in outcomes),
+                    seconds=round(sum(outcome.seconds for outcome in outcomes), 1),
+                    spent=outcomes[0].spent,
+                )
+                recorded.append(candidate)
             # published results keep their privacy loss
             gone = ((None, spent) for spent in earlier.spent()) if earlier else ()
             replaced = records.with_replaced(earlier.replaced if earlier else (), gone)
@@ -117,17 +129,6 @@ class _Outcome(NamedTuple):
     spent: TrainingSpent | None
 
 
-def _candidate(level: str, values: dict[str, Any], outcomes: Sequence[_Outcome]) -> Candidate:
-    return Candidate(
-        level=level,
-        settings=values,
-        seeds=len(outcomes),
-        validation_accuracy=tuple(outcome.accuracy for outcome in outcomes),
-        seconds=round(sum(outcome.seconds for outcome in outcomes), 1),
-        spent=outcomes[0].spent,
-    )
-
-
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
     """Spending of a training of ``steps`` steps; None if nothing bounds it."""
     mechanism = guarantee.spending
@@ -135,13 +136,3 @@ def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
     if guarantee.broken or spending is None or spending == inf:
         return None
     return TrainingSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)
-
-
-def _final_accuracy(group: Group, member: Replica) -> float:
-    """A replica's validation accuracy after the last step."""
-    (accuracy,) = (
-        value
-        for level, seed, step, _, metric, value in group.history
-        if (level, seed, step, metric) == (*member.key, group.steps, "validation_accuracy")
-    )
-    return float(accuracy)

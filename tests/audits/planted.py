@@ -28,7 +28,7 @@ from pipeline import params
 from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
 from pipeline.audits.mechanism import Scores
 from pipeline.ledgers import ledger
-from pipeline.ledgers.ledger import bounds_of
+from pipeline.ledgers.ledger import smallest_bound
 from pipeline.methods import private_steps
 from pipeline.methods.base import per_replica
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -122,8 +122,7 @@ def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsil
 
 
 def epsilon_upper(scores: Scores) -> float:
-    known, _ = bounds_of(scores.spending, scores.steps, DELTA)
-    return min(accountant.epsilon for accountant in known.values() if accountant.epsilon is not None)
+    return smallest_bound(scores.spending, scores.steps, DELTA)
 
 
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed

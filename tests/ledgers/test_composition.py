@@ -20,9 +20,9 @@ from pipeline.params import parse
 from pipeline.privacy.accounting import noise_for, poisson_gaussian
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
+from pipeline.results.schema import Replaced, Run, TrainingSpent
 from pipeline.training.search import candidate_spent
-from tests.keeping import keep_search
+from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES = 5000
 TENSORS = 10  # of LeNet-5, as layers
@@ -70,19 +70,7 @@ def searched(
 
 
 def run_of(mechanism: SampledGaussian, steps: int) -> Run:
-    """A row of one replica."""
-    trained = Trained(
-        level="learning_rate=0.1", seed=0, settings={}, steps=steps, spending=mechanism, delta=1e-5,
-        claimed_by="clt", broken=(), not_covered=(), weights=None, seconds=0, started=0, ended=0, origin=0,
-    )  # fmt: skip
-    made = Provenance(
-        config="none", made_by={}, revision=None, dirty=None, data={}, examples=EXAMPLES, edition={},
-        versions={}, device="cpu", reproducible=False, command="none",
-    )  # fmt: skip
-    return Run(
-        row="made-up", model={}, method="batch_clipping", data="small", replicas=(trained,), origins=(made,),
-        history="none",
-    )  # fmt: skip
+    return made_up_run("made-up", "small", made_up_training(mechanism, steps), {})
 
 
 def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None:
@@ -250,11 +238,7 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
         4,
         2,
     )
-    (candidate,) = candidates_of(tmp_path)
+    (candidate,), _ = searched_trainings("made-up", tmp_path)
+    assert candidate is not None
     together = composed_epsilon([*[(mechanism, 50, 1e-5)] * 5, candidate])[0]
     assert composition.epsilon == up(together)
-
-
-def candidates_of(root: Path) -> list[Spent]:
-    """What a search's candidates spent that have a bound."""
-    return [spent for spent in searched_trainings("made-up", root)[0] if spent is not None]

@@ -17,8 +17,8 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.reporting.wording import data_budget, delta_remark
 from pipeline.results import records
-from pipeline.results.schema import Provenance, Replaced, Run, Trained, TrainingSpent
-from tests.keeping import keep_search
+from pipeline.results.schema import Replaced, Run, TrainingSpent
+from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50
 OWN_FILES = {
@@ -61,19 +61,8 @@ def mechanism(noise: float) -> SampledGaussian:
 
 def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> Run:
     """A committed run of one replica."""
-    trained = Trained(
-        level="epsilon=3", seed=0, settings={}, steps=STEPS, spending=mechanism(noise), delta=1e-5,
-        claimed_by="rdp", broken=(), not_covered=(), weights=None, seconds=0, started=0, ended=0, origin=0,
-    )  # fmt: skip
     edition = {"mnist": "original"} if data == "digits" else {data: OWN, "mnist": "original"}
-    made = Provenance(
-        config="none", made_by={}, revision=None, dirty=None, data={}, examples=EXAMPLES, edition=edition,
-        versions={}, device="cpu", reproducible=False, command="none",
-    )  # fmt: skip
-    run = Run(
-        row=row, model={}, method="dpsgd", data=data, replicas=(trained,), origins=(made,), history="none",
-        **changes,
-    )  # fmt: skip
+    run = made_up_run(row, data, made_up_training(mechanism(noise), STEPS), edition, **changes)
     records.write(run, root)
     return run
 

@@ -10,6 +10,7 @@ from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 from pipeline.results.schema import Ledger, Trained
+from tests.keeping import made_up_training
 
 OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")
 POISSON, FIXED = (
@@ -25,12 +26,7 @@ RELEASES = Releases(
 
 
 def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any) -> Trained:
-    values: dict[str, Any] = {
-        "level": "sigma=1", "seed": 0, "settings": {}, "steps": 10, "spending": spending, "delta": 1e-5,
-        "claimed_by": "clt", "broken": (), "not_covered": (OWN,), "weights": None, "seconds": 1,
-        "started": 0, "ended": 1, "origin": 0,
-    }  # fmt: skip
-    return Trained.model_validate(values | changes)
+    return made_up_training(spending, 10, **{"not_covered": (OWN,), **changes})
 
 
 @cache

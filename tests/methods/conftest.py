@@ -1,40 +1,52 @@
-"""What tests of several methods do alike."""
+"""Methods on a few examples, and their settings in short runs."""
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from pipeline.methods.base import Execution, Method
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Execution
+from pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.registry import build_method
+from pipeline.methods.settings import MethodSettings
+from pipeline.methods.tan.settings import TanSettings
+from pipeline.models.model import Model
+from pipeline.privacy.parameters import Noise
+from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
-WAYS = [
-    CPU,
-    replace(CPU, replicas_at_once=1, physical=7),
-    replace(CPU, replicas_at_once=2, physical=23),
-    replace(CPU, reference=True),
-]
+ALONE = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+LENET, PLAIN = Model(name="lenet5"), Model(name="lenet_300_100")
 
 
-def check_ways(make: Callable[[Execution], Method], steps: int, rtol: float, atol: float) -> None:
-    """However steps are computed, the model and the last metrics are the same but for rounding."""
-    models, metrics = [], []
-    for how in WAYS:
-        method = make(how)
-        state = method.init()
-        noted: Mapping[str, Tensor] = {}
-        for step in range(steps):
-            state, noted = method.step(state, step)
-        models.append(torch.cat([value.flatten(1) for value in method.model(state).values()], dim=1))
-        metrics.append(torch.stack(list(noted.values())))
-    check_alike(models, rtol, atol)
-    check_alike(metrics, rtol=1e-2, atol=1e-3)
+def build(
+    data: Prepared,
+    model: Model,
+    *settings: MethodSettings,
+    how: Execution = CPU,
+    seeded: bool = True,
+    noise: Noise | None = None,
+    **task: Any,
+) -> Any:
+    """Method with a replica for each of ``settings``; ``task`` replaces fields of its task."""
+    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
+    made = replace(make_task(members, model, seeded, data, how, noise), **task)
+    return build_method(settings[0].method, made, settings, model.normalization)
 
 
-def check_alike(models: Iterable[Tensor], rtol: float, atol: float) -> None:
-    """Ways to compute the same thing differ in rounding alone."""
-    first, *others = models
-    assert others
-    for other in others:
-        torch.testing.assert_close(other, first, rtol=rtol, atol=atol)
+def tan(**changes: object) -> TanSettings:
+    values = {"batch": 20, "steps": 5, "learning_rate": 0.5, "sigma": 1.5, "clip": 0.4, "delta": 1e-3}
+    return TanSettings.model_validate(values | changes)
+
+
+def batch_clipping(**changes: object) -> BatchClippingSettings:
+    values = {"batch": 12, "epochs": 0.5, "learning_rate": 0.3, "sigma": 0.5, "clip": 0.2, "side": 32,
+              "clipping": "adaptive", "delta": 1e-3}  # fmt: skip
+    return BatchClippingSettings.model_validate(values | changes)
+
+
+def noisy(**changes: object) -> NoisyWeightsSettings:
+    values = {"batch": 20, "epochs": 2, "learning_rate": 0.01, "sigma": 0.1, "draws": 3}
+    return NoisyWeightsSettings.model_validate(values | changes)

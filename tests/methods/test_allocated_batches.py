@@ -1,6 +1,5 @@
 """Allocated batches in every method that draws them: sensitivity, steps, resumption and the ledger."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,17 +8,14 @@ import torch
 
 from pipeline.audits.pair import Without
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.methods.base import Execution, Task
 from pipeline.methods.private_steps import PrivateSteps
-from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
-from pipeline.methods.settings import Circumstances
-from pipeline.models.model import Model
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import NeighboringRelation
+from tests.conftest import make_data
+from tests.methods.conftest import ALONE, PLAIN, build
 
-CPU = Execution(torch.device("cpu"), 1, 256)
 EXAMPLES, BATCH, BATCHES = 41, 10, 4
 SHARED = {"batch": BATCH, "learning_rate": 0.1, "clip": 0.5, "sampling": "allocation", "delta": 1e-5}
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,25 +30,11 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 def built(name: str, absent: bool = False) -> PrivateSteps:
     key, own = SETTINGS[name]
     settings = method_settings()[key].model_validate(SHARED | own)
-    net, random = build_net(Model(name="lenet_300_100"), (1, 8, 8), 10), torch.Generator().manual_seed(0)
-    for parameter in net.parameters():
-        torch.nn.init.normal_(parameter, std=0.05, generator=random)
-    streams: Streams = Streams(["one"], True, CPU.device)
+    streams: Streams = Streams(["one"], True, ALONE.device)
     if absent:
-        streams = Without(["one"], True, CPU.device)
+        streams = Without(["one"], True, ALONE.device)
         streams.absent = np.array([EXAMPLES - 1])
-    task = Task(
-        net=net,
-        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
-        inputs=torch.randint(256, (EXAMPLES, 1, 8, 8), dtype=torch.uint8, generator=random),
-        labels=torch.randint(10, (EXAMPLES,), generator=random),
-        public=torch.randint(256, (8, 1, 8, 8), dtype=torch.uint8, generator=random),
-        public_labels=torch.arange(8),
-        streams=streams,
-        execution=CPU,
-    )
-    method = build_method(key, task, [settings], "none")
-    assert isinstance(method, PrivateSteps)
+    method: PrivateSteps = build(make_data(train=EXAMPLES), PLAIN, settings, how=ALONE, streams=streams)
     return method
 
 
@@ -120,17 +102,3 @@ def test_a_run_goes_on_at_the_beginning_of_an_epoch_alone(name: str) -> None:
     method = built(name)
     batches = method.guarantee(0).spending.batches
     assert [done for done in range(2 * batches + 1) if method.resumable(done)] == [0, batches, 2 * batches]
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"accountant": "rdp"}, "settings.accountant: 'rdp' has no bound for 'sampling: allocation'"),
-        ({"batch": 41}, "settings.batch: 41 of 41 examples puts each into all 1 batches of an epoch"),
-        ({"sampling": "poisson", "participations": 2}, "settings.participations: 2; allowed without"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(changes: dict[str, Any], problem: str) -> None:
-    circumstances = Circumstances("none", "own", EXAMPLES, 0, "own", "own", True, None, None, ())
-    settings = method_settings()["dpsgd"].model_validate(SHARED | SETTINGS["dpsgd"][1] | changes)
-    assert str(settings.problem(replace(circumstances))).startswith(problem)

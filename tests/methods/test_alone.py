@@ -6,15 +6,11 @@ from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.methods import private_steps
-from pipeline.methods.base import Execution, Task
-from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.models.model import Model
+from pipeline.methods.registry import build_net
 from pipeline.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
-from pipeline.privacy.randomness import Streams
+from tests.conftest import make_data
+from tests.methods.conftest import ALONE, PLAIN, build, tan
 
-CPU = Execution(torch.device("cpu"), 1, 256)
-SETTINGS = TanSettings(batch=8, steps=4, sigma=1.0, learning_rate=0.1, delta=1e-5)
 CALLS: list[int] = []
 
 
@@ -29,28 +25,18 @@ class Branching(nn.Module):
         return torch.stack([self.layer(image.flatten()) * (1 if image.sum() > 0 else 2) for image in inputs])
 
 
-def trained(net: nn.Module, replicas: int = 2) -> private_steps.PrivateSteps:
-    random = torch.Generator().manual_seed(0)
-    task = Task(
-        net=net,
-        parameters={
-            name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
-        },
-        inputs=torch.randint(256, (40, 1, 28, 28), dtype=torch.uint8, generator=random),
-        labels=torch.randint(10, (40,), generator=random),
-        public=torch.randint(256, (8, 1, 28, 28), dtype=torch.uint8, generator=random),
-        public_labels=torch.arange(8),
-        streams=Streams([f"{replica}" for replica in range(replicas)], False, CPU.device),
-        execution=CPU,
+def trained(net: nn.Module) -> private_steps.PrivateSteps:
+    parameters = {name: value.detach().expand(2, *value.shape) for name, value in net.named_parameters()}
+    method: private_steps.PrivateSteps = build(
+        *(make_data(train=40), PLAIN, tan(batch=8), tan(batch=8)),
+        **{"how": ALONE, "seeded": False, "net": net, "parameters": parameters},
     )
-    method = build_method("tan", task, [SETTINGS] * replicas, "none")
-    assert isinstance(method, private_steps.PrivateSteps)
     return method
 
 
 def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
     """Examples whose gradients are scaled by how many there are."""
-    net = build_net(Model(name="lenet_300_100"), (1, 28, 28), 10)
+    net = build_net(PLAIN, (1, 28, 28), 10)
     one = PerExample(net)(tensors, inputs, labels, mask, bounds)
     return one._replace(sums={name: value * len(labels) ** 0.5 for name, value in one.sums.items()})
 
@@ -59,7 +45,7 @@ def test_a_part_that_differs_from_what_an_example_has_alone_stops_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(private_steps, "CHECKED_EVERY", 2)
-    method = trained(build_net(Model(name="lenet_300_100"), (1, 28, 28), 10))
+    method = trained(build_net(PLAIN, (1, 28, 28), 10))
     state = method.init()
     state, _ = method.step(state, 0)
     method.of_examples = mixing
@@ -72,7 +58,7 @@ def test_a_part_that_differs_from_what_an_example_has_alone_stops_training(
 
 
 def test_the_reason_why_examples_do_not_meet_is_kept() -> None:
-    net = build_net(Model(name="lenet_300_100"), (1, 28, 28), 10)
+    net = build_net(PLAIN, (1, 28, 28), 10)
     assert trained(net).isolation == "by_construction"
     net.register_forward_hook(lambda layer, inputs, output: CALLS.append(len(CALLS)))
     method = trained(net)

@@ -1,7 +1,6 @@
 """The clipping bound on neighbouring samples, for the network of every private row; large ones are narrow."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,13 @@ import torch
 from pipeline import params
 from pipeline.data.prepared import Split
 from pipeline.methods.base import Relevances
-from pipeline.methods.batch_clipping.method import BatchClipping
-from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.registry import build_method
 from pipeline.methods.samples import Sample, padded
-from pipeline.methods.tan.method import Tan
-from pipeline.models.model import Model
+from pipeline.params import Row
 from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.laplace import Releases
-from pipeline.training.loop import Replica, make_task
+from tests.methods.conftest import build
 from tests.methods.examples import CPU, SAMPLE, Shape, made_up, shape_of
 from tests.narrow import narrow
 
@@ -36,18 +30,19 @@ def _narrow() -> Iterator[None]:
         yield
 
 
-MODELS = {(row.model, shape_of(row, OWN)): key for key, row in OWN.rows.items() if row.method == "dpsgd"}
-# of batch clipping, every network with every way of clipping it; one noise level stands for all
-LAYERWISE = {
-    (row.model, shape_of(row, OWN), row.resolved[0].clipping, row.resolved[0].set_size == 1): key
+def variant(row: Row) -> tuple[Any, ...]:
+    """What a row's clipping depends on besides its network; one level stands for all."""
+    settings = row.resolved[0]
+    if row.method == "batch_clipping":
+        return settings.clipping, settings.set_size == 1
+    return (getattr(settings, "augment", None),)
+
+
+# every network of every method that clips, with every way of clipping it
+CLIPPED = {
+    (row.method, row.model, shape_of(row, OWN), variant(row)): key
     for key, row in OWN.rows.items()
-    if row.method == "batch_clipping" and row.resolved[0].private
-}
-# of TAN, every network with and without copies
-COPIED = {
-    (row.model, shape_of(row, OWN), row.resolved[0].augment): key
-    for key, row in OWN.rows.items()
-    if row.method == "tan"
+    if row.method in {"dpsgd", "tan"} or (row.method == "batch_clipping" and row.resolved[0].private)
 }
 # of the Laplace mechanisms, every network with every way to noise its data
 PERTURBED = {
@@ -65,82 +60,46 @@ PERTURBED = {
 }
 
 
-@pytest.mark.parametrize(("model", "shape"), MODELS, ids=list(MODELS.values()))
-def test_one_record_moves_what_is_released_by_at_most_the_clip(
-    model: Model, shape: Shape, tmp_path: Path
-) -> None:
-    configured = DpsgdSettings(batch=SAMPLE, epochs=1, learning_rate=1, epsilon=8, delta=1e-5)
-    data = made_up(model, shape, tmp_path)
-    method = Dpsgd(
-        make_task([Replica("epsilon=8", 0, configured)], model, True, data, CPU),
-        [configured],
-        model.normalization,
-    )
-    network = {name: value[0] for name, value in method.network(method.model(method.init()), 0).items()}
-    trained = {name for name, value in method.task.net.named_parameters() if value.requires_grad}
-    assert trained <= set(network)
-    if model.trainable == "linear":
-        assert not any(name.startswith("1.") for name in network)  # the first convolution is frozen
-    indices = torch.arange(SAMPLE)
-    for clip in (0.05, 1.0):
-        sums, bounds = [], Bounds(*(part[0] for part in method.bounds(torch.tensor([clip]))))
-        for count in (SAMPLE, SAMPLE - 1):
-            mask = (indices < count).float()
-            inputs = method.statistics.example.new_tensor(data.splits["train"].inputs / (255 if shape else 1))
-            sums.append(method.clipper(network, inputs, method.task.labels, mask, bounds).sums)
-        assert set(sums[0]) == set(network)
-        moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in network]).norm()
-        if not method.broken:
-            assert 0 < moved <= clip * (1 + 1e-4)
-        elif model.normalization == "batch_bn":
-            # the ledger's reason, seen in the very network that the row trains
-            assert moved > 1.05 * clip
-
-
-@pytest.mark.parametrize(("model", "shape", "clipping", "single"), LAYERWISE, ids=list(LAYERWISE.values()))
-def test_one_record_moves_every_layer_by_at_most_twice_its_clip(
-    model: Model, shape: Shape, clipping: str, single: bool, tmp_path: Path
-) -> None:
-    row = OWN.rows[LAYERWISE[model, shape, clipping, single]]
-    configured = row.configured(row.levels[0], {"batch": 4, "mini_set": 1 if single else 2})
-    data = made_up(model, shape, tmp_path)
-    task = make_task([Replica("level", 0, configured)], model, True, data, CPU)
-    method = BatchClipping(task, [configured], model.normalization)
+@pytest.mark.parametrize("key", CLIPPED.values())
+def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, tmp_path: Path) -> None:
+    """A record more of 'dpsgd' and 'tan', and another in place of the first of batch clipping."""
+    row, (_, *shape_and_variant) = OWN.rows[key], next(each for each, name in CLIPPED.items() if name == key)
+    shape = shape_and_variant[1]
+    changes: dict[str, Any] = {"batch": SAMPLE}
+    if row.method == "dpsgd":
+        changes |= {"epsilon": 8, "epochs": 1}
+    elif row.method == "tan":
+        changes["copies"] = 1 if row.resolved[0].augment == "none" else 2
+    else:
+        changes = {"batch": 4, "mini_set": 1 if row.resolved[0].set_size == 1 else 2}
+    configured = row.configured(row.levels[0], changes)
+    method = build(made_up(row.model, shape, tmp_path), row.model, configured, how=CPU)
     state = method.init()
-    state |= method.new_bounds(state, 0)
-    bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
-    # the last record, unlike the others, in the place of the first
-    sets = [
-        torch.tensor(order).reshape(1, configured.sets, configured.set_size)
-        for order in ([0, 1, 2, 3], [5, 1, 2, 3])
-    ]
-    sums = [
-        method.sums(state, Sample(index, torch.ones_like(index).float()), bounds, 0)[0]
-        for index in (chosen[..., 0] if method.single else chosen for chosen in sets)
-    ]
-    squares = torch.stack([(sums[0][name] - sums[1][name]).square().sum() for name in method.names])
-    moved = ((squares * bounds.weights[0] ** 2) @ bounds.members[0]).sqrt()
-    assert (moved <= 2 * bounds.limits[0] * (1 + 1e-3)).all()
-    assert moved.max() > 0.1 * bounds.limits.max()
-    assert configured.distance == 2.0
-
-
-@pytest.mark.parametrize(("model", "shape", "augment"), COPIED, ids=list(COPIED.values()))
-def test_one_record_moves_the_sum_over_copies_by_at_most_the_clip(
-    model: Model, shape: Shape, augment: str, tmp_path: Path
-) -> None:
-    copies = 1 if augment == "none" else 2
-    row = OWN.rows[COPIED[model, shape, augment]]
-    configured = row.configured(row.levels[0], {"batch": SAMPLE, "copies": copies, "augment": augment})
-    task = make_task([Replica("level", 0, configured)], model, True, made_up(model, shape, tmp_path), CPU)
-    method = Tan(task, [configured], model.normalization)
-    parameters = method.init()["parameters"]
-    samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
-    for clip in (0.1, configured.clip):
-        bounds = method.bounds(torch.tensor([clip]))
-        sums = [method.clipped_sums(parameters, sample, bounds, 0).sums for sample in samples]
-        moved = torch.cat([(sums[0][name] - sums[1][name]).flatten() for name in parameters]).norm()
-        assert 0.5 * clip < moved <= clip * (1 + 1e-4)
+    tensors = method.network(method.model(state), 0)
+    if row.method == "batch_clipping":
+        bounds = [Bounds(**method.new_bounds(state, 0)["bounds"])]
+        tensors = state["parameters"]
+        orders = (torch.tensor(order) for order in ([0, 1, 2, 3], [5, 1, 2, 3]))
+        sets = [order.reshape(1, configured.sets, configured.set_size) for order in orders]
+        chosen = [each[..., 0] if method.single else each for each in sets]
+        samples = [Sample(each, torch.ones(each.shape)) for each in chosen]
+    else:
+        bounds = [method.bounds(torch.tensor([clip])) for clip in (0.05, 1.0)]
+        samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
+    joint = row.method == "dpsgd" and row.model.normalization == "batch_bn"
+    assert bool(joint) <= bool(method.broken)
+    for bound in bounds:
+        first, other = (method.clipped_sums(tensors, sample, bound, 0).sums for sample in samples)
+        if row.model.trainable == "linear":
+            assert not any(name.startswith("1.") for name in first)  # the first convolution is frozen
+        names = list(first)[: bound.weights.shape[1]]  # without statistics of mini-sets
+        squares = torch.stack([(first[name] - other[name]).square().sum() for name in names])
+        moved = ((squares * bound.weights[0] ** 2) @ bound.members[0]).sqrt()
+        if joint:  # the ledger's reason, seen in the very network that the row trains
+            assert moved > 1.05 * bound.limits[0]
+        else:
+            assert (moved <= configured.distance * bound.limits[0] * (1 + 1e-3)).all()
+            assert moved.max() > (0.1 * bound.limits.max() if bound is bounds[0] else 0)
 
 
 def perturbed(key: str, configured: IlmSettings, shape: Shape, folder: Path, last: int) -> Perturbed:
@@ -150,13 +109,10 @@ def perturbed(key: str, configured: IlmSettings, shape: Shape, folder: Path, las
         inputs, labels = split.inputs.copy(), split.labels.copy()
         inputs[-1], labels[-1] = last, last % 4
         data.splits[name] = Split(inputs, labels)
-    task = make_task([Replica("level", 0, configured)], row.model, True, data, CPU)
-    mean = torch.rand(task.inputs.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    random = torch.Generator().manual_seed(0)
+    mean = torch.rand(data.splits["train"].inputs.shape[1:], generator=random, dtype=torch.float64)
     relevance = Relevances(mean, SAMPLE, public=False, informed=False)
-    method = build_method(
-        row.method, replace(task, relevance=relevance), [configured], row.model.normalization
-    )
-    assert isinstance(method, Perturbed)
+    method: Perturbed = build(data, row.model, configured, how=CPU, relevance=relevance)
     return method
 
 

@@ -1,37 +1,22 @@
 """Noise on weights: what gets it, whose gradient is taken, what is tested; Adam against torch's."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, as_input
+from pipeline.methods.base import as_input
 from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from pipeline.models.model import Model
-from pipeline.training.loop import Replica, make_task
-from tests.methods.conftest import check_alike
-
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+from tests.methods.conftest import ALONE, build, noisy
 
 
-def noisy(**changes: object) -> NoisyWeightsSettings:
-    values = {"batch": 20, "epochs": 2, "learning_rate": 0.01, "sigma": 0.1, "draws": 3}
-    return NoisyWeightsSettings.model_validate(values | changes)
-
-
-def make(
-    data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none", how: Execution = CPU
-) -> NoisyWeights:
+def make(data: Prepared, settings: list[NoisyWeightsSettings], normalization: str = "none") -> NoisyWeights:
     model = Model(name="lenet5", normalization=normalization)
-    members = [
-        Replica(f"sigma={configured.sigma:g}", seed, configured) for seed, configured in enumerate(settings)
-    ]
-    return NoisyWeights(make_task(members, model, True, data, how), settings, normalization)
+    method: NoisyWeights = build(data, model, *settings, how=ALONE)
+    return method
 
 
 def test_matrices_and_kernels_get_noise_and_nothing_else(tiny: Prepared) -> None:
@@ -72,20 +57,6 @@ def test_an_epoch_sees_every_example_once_in_a_new_order(tiny: Prepared) -> None
     assert not torch.equal(epochs[0], epochs[1])
     assert not torch.equal(epochs[0][0], epochs[0][1])
     assert len(torch.cat([streams.shuffled(step, 200, 60) for step in range(3)], 1)[0].unique()) == 180
-
-
-@pytest.mark.parametrize("normalization", ["none", "running_bn"])
-def test_replicas_together_are_replicas_alone(tiny: Prepared, normalization: str) -> None:
-    settings = [noisy(), noisy(sigma=1, learning_rate=0.1, averaging=0.5), noisy(sigma=0)]
-    ways = [replace(CPU, replicas_at_once=None), replace(CPU, replicas_at_once=2), CPU]
-    ends = []
-    for how in ways:
-        method = make(tiny, settings, normalization, how)
-        state, _ = method.step(method.init(), 0)
-        # not the parameters: Adam makes whole steps of the rounding errors in a gradient that should be zero
-        actual = {**state["first_moment"], **state["running"]}
-        ends.append(torch.cat([value.flatten(1) for value in actual.values()], 1))
-    check_alike(ends, rtol=1e-3, atol=1e-4)
 
 
 def test_running_averages_are_those_of_torch(tiny: Prepared) -> None:

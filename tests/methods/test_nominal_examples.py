@@ -4,41 +4,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pipeline.ledgers.ledger import ledger_of
-from pipeline.methods.base import Execution, Task
-from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.private_steps import PrivateSteps
-from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.samples import parts_of
-from pipeline.models.model import Model
-from pipeline.privacy.randomness import Streams
+from tests.conftest import dpsgd, make_data
 from tests.ledgers.test_of_a_replica import trained
+from tests.methods.conftest import ALONE, PLAIN, build
 
-CPU = Execution(torch.device("cpu"), 1, 256)
 NOMINAL = 60
 SAMPLINGS: dict[str, dict[str, Any]] = {"poisson": {}, "allocation": {"accountant": "pld"}}
 
 
 def built(examples: int, sampling: str, nominal: int | None) -> PrivateSteps:
-    settings = DpsgdSettings.model_validate(
-        {"batch": 12, "epochs": 4, "learning_rate": 0.1, "epsilon": 3.0, "delta": 1e-3}
-        | {"sampling": sampling, "nominal_examples": nominal, **SAMPLINGS[sampling]}
-    )
-    net = build_net(Model(name="lenet_300_100"), (1, 4, 4), 10)
-    task = Task(
-        net=net,
-        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
-        inputs=torch.zeros(examples, 1, 4, 4, dtype=torch.uint8),
-        labels=torch.zeros(examples, dtype=torch.long),
-        public=torch.zeros(1, 1, 4, 4, dtype=torch.uint8),
-        public_labels=torch.zeros(1, dtype=torch.long),
-        streams=Streams(["one"], False, CPU.device),
-        execution=CPU,
-    )
-    method = build_method("dpsgd", task, [settings], "none")
-    assert isinstance(method, PrivateSteps)
+    settings = dpsgd(batch=12, epochs=4, sampling=sampling, nominal_examples=nominal, **SAMPLINGS[sampling])
+    method: PrivateSteps = build(make_data(train=examples), PLAIN, settings, how=ALONE, seeded=False)
     return method
 
 

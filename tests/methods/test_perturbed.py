@@ -1,8 +1,8 @@
 """The Laplace mechanisms: noise scales, one release, what training reads, and neighbours."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
-from pipeline.methods.base import Execution, Relevances, Task, as_input
-from pipeline.methods.laplace.adlm import Adlm
+from pipeline.methods.base import Relevances, as_input
 from pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, first_coefficients, polynomial
 from pipeline.methods.laplace.settings import (
     INFORMED,
@@ -32,10 +31,10 @@ from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.mechanisms import release_laplace
 from pipeline.privacy.parameters import Noise
 from pipeline.training.checkpoints import restore
-from pipeline.training.loop import Context, Progress, Replica, make_task
+from pipeline.training.loop import Context, Progress, Replica
 from pipeline.training.side_by_side import train_replicas
+from tests.methods.conftest import ALONE, build
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 D, N, M, UNITS = 784, 200, 10, 25
 NET = Model(name="adlm_cnn", normalization="response")
 
@@ -55,19 +54,9 @@ def short(**changes: object) -> dict[str, object]:
     return values | variant | sensitivity | changes
 
 
-def task(
-    data: Prepared,
-    *settings: IlmSettings,
-    model: Model = NET,
-    seeded: bool = True,
-    noise: Noise | None = None,
-) -> Task:
-    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
-    return make_task(members, model, seeded, data, CPU, noise)
-
-
-def make(data: Prepared, *settings: IlmSettings, model: Model = NET, noise: Noise | None = None) -> Perturbed:
-    return Perturbed(task(data, *settings, model=model, noise=noise), settings, model.normalization)
+def make(data: Prepared, *settings: IlmSettings, model: Model = NET, **changes: Any) -> Perturbed:
+    method: Perturbed = build(data, model, *settings, how=ALONE, **changes)
+    return method
 
 
 def relevances(public: bool = False, informed: bool = True) -> Relevances:
@@ -75,9 +64,8 @@ def relevances(public: bool = False, informed: bool = True) -> Relevances:
     return Relevances(mean, examples=N, public=public, informed=informed)
 
 
-def make_adaptive(data: Prepared, *settings: AdlmSettings, **about: bool) -> Adlm:
-    informed_task = replace(task(data, *settings), relevance=relevances(**about))
-    return Adlm(informed_task, settings, "response")
+def make_adaptive(data: Prepared, *settings: AdlmSettings, noise: Noise | None = None, **about: bool) -> Any:
+    return make(data, *settings, noise=noise, relevance=relevances(**about))
 
 
 def spent(method: Perturbed, quantity: str) -> Laplace:
@@ -126,33 +114,6 @@ def test_sound_noise_is_for_all_that_an_image_and_a_label_may_differ_by(tiny: Pr
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases)
     assert spending.epsilon == pytest.approx(2, rel=1e-4)
-
-
-def with_example(data: Prepared, grey: int, label: int) -> Prepared:
-    """The data with another eighth training example."""
-    train = data.splits["train"]
-    images, labels = train.inputs.copy(), train.labels.copy()
-    images[7], labels[7] = grey, label
-    return replace(data, splits={**data.splits, "train": replace(train, inputs=images, labels=labels)})
-
-
-@pytest.mark.parametrize("noise", ["float32", "grid"])
-@pytest.mark.parametrize("variant", ["paper", "sound"])
-def test_neighbours_differ_in_one_released_example_by_what_is_accounted(
-    tiny: Prepared, variant: str, noise: Noise
-) -> None:
-    method = make(tiny, ilm(variant=variant), noise=noise)
-    neighbour = make(with_example(tiny, 0, 3), ilm(variant=variant), noise=noise).release
-    other = make(with_example(tiny, 255, 4), ilm(variant=variant), noise=noise).release
-    moved = (neighbour.inputs - other.inputs)[0].flatten(1).abs() / method.input_scales
-    coefficients = (neighbour.first - other.first)[0].abs() / method.loss_scales
-    assert (neighbour.second == other.second).all()
-    assert moved.sum(1).nonzero().tolist() == coefficients.sum(1).nonzero().tolist() == [[7]]
-    spending = method.guarantee(0).spending
-    assert isinstance(spending, Releases)
-    # attained by the two images that are farthest apart
-    total = moved.double().sum() + coefficients.double().sum()
-    assert total.item() == pytest.approx(spending.epsilon, rel=1e-3)
 
 
 def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
@@ -240,7 +201,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        (group,) = train_replicas(members, Context(NET, "ilm", False, tiny, CPU, show, tmp_path, 0.0))
+        (group,) = train_replicas(members, Context(NET, "ilm", False, tiny, ALONE, show, tmp_path, 0.0))
         assert isinstance(group.method, Perturbed)
         seen.append(group.method.release.inputs)
         return flat(group.state["parameters"])
@@ -255,7 +216,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
         killed.append(kept_entropy(tmp_path))
     assert killed[0] == killed[1]
     # the unbroken run of the same entropy
-    unbroken = Perturbed(task(tiny, settings, seeded=False), [settings], "response")
+    unbroken = make(tiny, settings, seeded=False)
     unbroken.task.streams.names = ("epsilon=2/seed=0",)
     unbroken.task.streams.entropy = bytes.fromhex(killed[0] or "")
     state = unbroken.init()
@@ -310,14 +271,11 @@ def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) 
 
 def test_a_frozen_first_layer_keeps_its_noisy_bias(tiny: Prepared) -> None:
     """As after 'trainable: linear': what is not trained is no parameter of the task."""
-    without_relevance = task(tiny, ilm())
-    learned = {
-        name: value for name, value in without_relevance.parameters.items() if not name.startswith("0.")
-    }
-    method = Perturbed(replace(without_relevance, parameters=learned), [ilm()], "response")
+    whole = make(tiny, ilm())
+    learned = {name: value for name, value in whole.task.parameters.items() if not name.startswith("0.")}
+    method = make(tiny, ilm(), parameters=learned)
     state, metrics = method.step(method.init(), 0)
     assert state["parameters"].keys() == learned.keys()
-    whole = make(tiny, ilm())
     assert torch.equal(metrics["train_loss"], whole.step(whole.init(), 0)[1]["train_loss"])
 
 
@@ -345,9 +303,9 @@ def test_relevances_are_accounted_by_who_trained_their_network(
 def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, informed: bool) -> None:
     """How far rounding lets the means of neighbours lie apart at most, over their noise, is epsilon_1 / d."""
     configured, distance = adlm(variant="sound", relevance_share=0.25), 1.0 if informed else 1 / N
-    source = replace(task(tiny, configured, noise="grid"), relevance=relevances(informed=informed))
+    method = make_adaptive(tiny, configured, noise="grid", informed=informed)
     with patch("pipeline.methods.laplace.adlm.release_laplace", wraps=release_laplace) as release:
-        assert Adlm(source, (configured,), "response").noisy.isfinite().all()
+        assert method.noisy.isfinite().all()
     values, scales, *_, spacing = release.call_args.args
     # in double precision as they were averaged: rounding to single would move neighbours further apart
     assert torch.equal(values[0], relevances().mean.flatten())
@@ -390,9 +348,8 @@ def test_relevances_go_into_the_history_once(tiny: Prepared) -> None:
 @pytest.mark.parametrize(("name", "side"), [("resnet18", 32), ("vgg16", 32)])
 def test_networks_that_are_no_plain_sequence_are_refused(tiny: Prepared, name: str, side: int) -> None:
     model = Model(name=name, normalization="layer", unnormalized=0)
-    without_relevance = task(tiny, ilm())
     with pytest.raises(UserError, match="plain sequence"):
-        Perturbed(replace(without_relevance, net=build_net(model, (3, side, side), 10)), [ilm()], "layer")
+        make(tiny, ilm(), net=build_net(model, (3, side, side), 10))
 
 
 def test_a_layer_may_be_used_twice_but_no_parameter(tiny: Prepared) -> None:
@@ -411,19 +368,6 @@ def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
     assert (parts.maps, parts.neurons, parts.units, parts.classes) == (6, 6 * 28 * 28, 84, 10)
     parts = make(tiny, ilm()).parts
     assert (parts.maps, parts.neurons, parts.units, parts.classes) == (32, 25_088, UNITS, M)
-
-
-def test_replicas_one_by_one_and_all_at_once_do_not_touch_each_other(tiny: Prepared) -> None:
-    settings = (ilm(), ilm(epsilon=8.0, sensitivity=9800.0, learning_rate=0.2))
-    second = make_task([Replica("replica=1", 1, settings[1])], NET, True, tiny, CPU)
-    alone = Perturbed(second, settings[1:], "response")
-    expected = alone.model(alone.step(alone.init(), 0)[0])
-    for how in (CPU, Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)):
-        both = Perturbed(replace(task(tiny, *settings), execution=how), settings, "response")
-        actual = both.model(both.step(both.init(), 0)[0])
-        for name, value in expected.items():
-            torch.testing.assert_close(actual[name][1], value[0], rtol=1e-3, atol=1e-3)
-        assert both.guarantee(1) == alone.guarantee(0) != both.guarantee(0)
 
 
 LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output

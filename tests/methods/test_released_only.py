@@ -1,39 +1,23 @@
 """What a method keeps is made of what was released, and each replica says for itself what it spends."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from pipeline.audits.mechanism import RecordingMechanism, gaussian_of
 from pipeline.data.prepared import Prepared, Split
-from pipeline.methods.base import Execution, Method
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
-from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
 from pipeline.privacy.gradients import Bounds, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.randomness import Streams
-from pipeline.training.loop import Replica, make_task
+from tests.conftest import dpsgd
+from tests.methods.conftest import LENET, batch_clipping, build, tan
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
-BATCH: dict[str, Any] = {"batch": 20, "learning_rate": 0.5}
-DPSGD = DpsgdSettings(epochs=0.3, epsilon=3, delta=1e-3, momentum=0.5, **BATCH)
-TAN = TanSettings(steps=3, sigma=1.5, delta=1e-3, **BATCH)
-CLIPPING = {"epochs": 0.3, "sigma": 0.5, "clipping": "adaptive", "side": 32, "delta": 1e-3, **BATCH}
-BC = BatchClippingSettings.model_validate(CLIPPING)
-RUNNING = BatchClippingSettings.model_validate({**CLIPPING, "statistics": "running"})
-LENET = "lenet5"
-
-
-def build(data: Prepared, model: Model, *settings: MethodSettings) -> Method:
-    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
-    task = make_task(members, model, True, data, CPU)
-    return build_method(settings[0].method, task, list(settings), model.normalization)
+DPSGD = dpsgd(epochs=0.3, momentum=0.5)
+BC = batch_clipping(batch=20, epochs=0.3, learning_rate=0.5)
+RUNNING = BC.model_copy(update={"statistics": "running"})
 
 
 class Tape:
@@ -77,10 +61,10 @@ def models(data: Prepared, model: Model, configured: MethodSettings) -> tuple[Te
 @pytest.mark.parametrize(
     ("model", "configured"),
     [
-        (Model(name=LENET), DPSGD),
-        (Model(name=LENET), DPSGD.model_copy(update={"optimizer": "adam", "momentum": 0.0})),
-        (Model(name=LENET, normalization="public_bn"), DPSGD),
-        (Model(name=LENET, normalization="group", groups=2), TAN),
+        (LENET, DPSGD),
+        (LENET, DPSGD.model_copy(update={"optimizer": "adam", "momentum": 0.0})),
+        (Model(name="lenet5", normalization="public_bn"), DPSGD),
+        (Model(name="lenet5", normalization="group", groups=2), tan()),
         (Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2), BC),
     ],
 )

@@ -1,7 +1,6 @@
 """What methods are told: what means nothing is refused, and what replicas may differ in."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from pipeline.errors import UserError
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
-from tests.refusal import refusal_of
 
 TAN = {"batch": 400, "steps": 25, "sigma": 3, "learning_rate": 4, "copies": 4, "augment": "crop_flip"}
 SMALL = {"batch": 100, "sigma": 0.75}
@@ -112,45 +110,6 @@ def test_a_simulation_has_batch_and_noise_smaller_by_one_factor() -> None:
     params.parse(raw)
 
 
-@pytest.mark.parametrize(
-    "simulation",
-    [
-        {"batch": 100, "sigma": 0.751},
-        {"batch": 100, "sigma": 3},
-        {"batch": 400, "sigma": 3},
-        {"batch": 800, "sigma": 6},
-        {**SMALL, "steps": 24},
-        {**SMALL, "learning_rate": 2},
-        {**SMALL, "copies": 2},
-        {**SMALL, "clip": 2},
-        {**SMALL, "ema": 0.9},
-    ],
-)
-def test_what_is_no_simulation_is_refused(simulation: dict[str, Any]) -> None:
-    with pytest.raises(UserError) as caught:
-        params.parse(with_tan(simulation))
-    level = f"batch={simulation['batch']}"
-    assert str(caught.value) == (
-        f"params.yaml: rows.small.simulates: no level of 'one' becomes {level!r} when batch and sigma shrink "
-        "by one factor"
-    )
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "line"),
-    [
-        ("model", {"name": "lenet_300_100"}, "'one' has another model or other data"),
-        ("data", "other", "'one' has another model or other data"),
-        ("simulates", "two", "no such entry 'two'; allowed: one, small"),
-    ],
-)
-def test_a_simulation_is_of_a_row_with_its_model_and_data(key: str, value: Any, line: str) -> None:
-    raw = with_tan()
-    raw["data"]["other"] = raw["data"]["mnist"]
-    raw["rows"]["small"][key] = value
-    assert refusal_of(lambda: params.parse(raw)) == f"params.yaml: rows.small.simulates: {line}"
-
-
 def with_identical(**changes: Any) -> dict[str, Any]:
     """GOOD, where `one` is trained with the same noise on every feature."""
     raw = copy.deepcopy(GOOD)
@@ -163,33 +122,9 @@ def with_identical(**changes: Any) -> dict[str, Any]:
 SOUND = {"variant": "sound", "sensitivity": None}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"sensitivity": "neurons"}, {"variant": "code", "sensitivity": 9800}, SOUND, {"noise_batch": 1800}],
-)
-def test_a_variant_has_the_sensitivity_that_its_noise_needs(changes: dict[str, Any]) -> None:
-    configured = params.parse(with_identical(**changes)).rows["one"].resolved[0]
-    assert configured.private
-    assert configured.scale_batch == changes.get("noise_batch", 100)
-    assert not configured.model_copy(update={"epsilon": float("inf")}).private
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"sensitivity": "map"}, "sensitivity: 'map' is not allowed: 'maps', 'neurons' or a number above 0"),
-        ({"sensitivity": -1}, "sensitivity: -1 is not allowed: 'maps', 'neurons' or a number above 0"),
-        ({"variant": "local"}, "'local' is not allowed: Input should be 'paper', 'code' or 'sound'"),
-        ({"loss_share": 1}, "1 is not allowed: Input should be less than 1"),
-        ({"clip": 1}, "clip: unknown key"),
-    ],
-)
-def test_a_laplace_setting_that_is_not_allowed_is_told(changes: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        params.parse(with_identical(**changes))
-    lines = str(caught.value).splitlines()
-    assert all(told.startswith("params.yaml: rows.one.settings.") for told in lines)
-    assert any(line in told for told in lines)
+def test_noise_has_the_scale_of_a_batch_unless_another_is_told() -> None:
+    for changes, size in (({}, 100), ({"noise_batch": 1800}, 1800)):
+        assert params.parse(with_identical(**changes)).rows["one"].resolved[0].scale_batch == size
 
 
 def test_shares_of_epsilon_are_one_together() -> None:
@@ -199,33 +134,6 @@ def test_shares_of_epsilon_are_one_together() -> None:
     assert configured.input_share + configured.loss_share + configured.relevance_share == pytest.approx(1)
     assert configured.input_share == pytest.approx(0.6)
     assert params.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
-
-
-@pytest.mark.parametrize(("loss", "relevance"), [(0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6)])
-def test_the_inputs_need_a_share_of_epsilon(loss: float, relevance: float) -> None:
-    """Whatever way 1 - .7 - .3 is rounded."""
-    assert refusal_of(lambda: params.parse(with_relevance(loss_share=loss, relevance_share=relevance))) == (
-        f"params.yaml: rows.adaptive.settings.relevance_share: {relevance} leaves the inputs nothing; "
-        f"allowed: below {1 - loss:g}"
-    )
-
-
-@pytest.mark.parametrize("epsilon", [1, float("inf")])
-@pytest.mark.parametrize(
-    ("of", "good", "bad", "line"),
-    [
-        ("train", 0.2, 0, "0.0; allowed with the private relevances of 'relevant': above 0"),
-        ("public", 0, 0.2, "0.2; allowed with the public relevances of 'relevant': 0"),
-    ],
-)
-def test_private_relevances_need_a_share_of_epsilon_and_public_ones_none(
-    of: str, good: float, bad: float, line: str, epsilon: float
-) -> None:
-    relevance = {"of": of, "row": "other"}
-    params.parse(with_relevance(relevance, relevance_share=good, epsilon=epsilon))
-    raw = with_relevance(relevance, relevance_share=bad, epsilon=epsilon)
-    refused = refusal_of(lambda: params.parse(raw))
-    assert refused == f"params.yaml: rows.adaptive.settings.relevance_share: {line}"
 
 
 def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
@@ -258,80 +166,120 @@ def with_batch_clipping(**changes: Any) -> dict[str, Any]:
     return raw
 
 
-def test_batch_clipping_needs_public_examples_with_the_same_labels() -> None:
+def with_text(**changes: Any) -> dict[str, Any]:
+    raw = with_batch_clipping(**changes)
+    raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
+    return raw
+
+
+def with_public(raw_set: str) -> dict[str, Any]:
     raw = with_batch_clipping()
     raw["raw"]["mnist-again"] = {"of": "mnist"}
-    raw["data"]["mnist"]["public"]["raw"] = "mnist-again"
-    params.parse(raw)
-    raw["data"]["mnist"]["public"]["raw"] = "kmnist"
-    with pytest.raises(UserError, match=r"rows\.one\.data: 'mnist' has a public split of 'kmnist'"):
-        params.parse(raw)
+    raw["data"]["mnist"]["public"]["raw"] = raw_set
+    return raw
 
 
-def test_augmentation_is_for_images() -> None:
-    raw = with_batch_clipping(augment="crop_flip")
-    params.parse(raw)
-    raw["data"]["mnist"]["text"] = {"tokens": 8, "vocabulary": 20}
-    assert refusal_of(lambda: params.parse(raw)) == (
-        "params.yaml: rows.one.settings.augment: is for images, and 'mnist' has texts; allowed: none"
-    )
+def private(**changes: Any) -> dict[str, Any]:
+    """GOOD, where `one` is trained by DP-SGD with these settings."""
+    raw = copy.deepcopy(GOOD)
+    raw["rows"]["one"]["settings"] |= changes
+    return raw
+
+
+def simulated(**changes: Any) -> dict[str, Any]:
+    """`with_tan` with another simulation."""
+    raw = with_tan()
+    raw["data"]["other"] = raw["data"]["mnist"]
+    raw["rows"]["small"] |= changes
+    return raw
+
+
+def related(of: str, **changes: Any) -> dict[str, Any]:
+    return with_relevance({"of": of, "row": "other"}, **changes)
 
 
 @pytest.mark.parametrize(
-    ("build", "changes", "line"),
+    "good",
     [
-        (
-            reference,
-            {"augment": "none"},
-            "copies: 4 of an example that is not augmented; allowed with 'augment: none': 1",
-        ),
-        (
-            reference,
-            {"optimizer": "adam", "momentum": 0.9},
-            "momentum: 0.9; allowed with 'optimizer: adam', which has its own: 0",
-        ),
-        (reference, {"dampening": 0.5}, "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
-        (reference, {"delta": 0.001}, "delta: 0.001 means nothing; allowed: below 1/1000"),
-        (reference, {"epochs": 3}, "epochs: unknown key; allowed: " + ", ".join(TanSettings.model_fields)),
-        (
-            with_identical,
-            {"sensitivity": None},
-            "sensitivity: None; it goes with variants 'paper' and 'code', and only them",
-        ),
-        (
-            with_identical,
-            {"variant": "sound"},
-            "sensitivity: maps; it goes with variants 'paper' and 'code', and only them",
-        ),
-        (
-            with_identical,
-            {**SOUND, "noise_batch": 1800},
-            "noise_batch: 1800; allowed with 'variant: sound', which has no |L|: null",
-        ),
-        (
-            with_batch_clipping,
-            {"mini_set": 30},
-            "mini_set: 30 does not divide the batch; allowed: divisors of 100",
-        ),
-        (
-            with_batch_clipping,
-            {"clipping": "none"},
-            "sigma: 0.5 without clipping protects nothing; allowed: 0 with 'clipping: none'",
-        ),
-        (with_batch_clipping, {"delta": 0.01}, "delta: 0.01 means nothing; allowed: below 1/1000"),
-        *(
-            (
-                build,
-                {"batch": 2000},
-                "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000",
-            )
-            for build in (reference, with_identical, with_batch_clipping)
-        ),
+        reference(), with_tan(), with_identical(), with_identical(sensitivity="neurons"),
+        with_identical(variant="code", sensitivity=9800), with_identical(**SOUND),
+        with_identical(noise_batch=1800), with_batch_clipping(), with_batch_clipping(augment="crop_flip"),
+        with_public("mnist-again"), with_relevance(), private(),
+        *(related(of, relevance_share=share, epsilon=epsilon)
+          for of, share in (("train", 0.2), ("public", 0)) for epsilon in (1, float("inf"))),
     ],
-)
-def test_settings_that_mean_nothing_are_refused(
-    build: Callable[..., dict[str, Any]], changes: dict[str, Any], line: str
-) -> None:
-    assert params.parse(build()).rows["one"].resolved[0].private
-    refused = refusal_of(lambda: params.parse(build(**changes)))
-    assert refused == f"params.yaml: rows.one.settings.{line}"
+)  # fmt: skip
+def test_settings_that_fit_are_taken(good: dict[str, Any]) -> None:
+    params.parse(good)
+
+
+TOO_LARGE = "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"
+LESS = {"batch": 100, "sigma": 0.75}
+NO_SIMULATION = [
+    {"batch": 100, "sigma": 0.751}, {"batch": 100, "sigma": 3}, {"batch": 400, "sigma": 3},
+    {"batch": 800, "sigma": 6}, {**LESS, "steps": 24}, {**LESS, "learning_rate": 2}, {**LESS, "copies": 2},
+    {**LESS, "clip": 2}, {**LESS, "ema": 0.9},
+]  # fmt: skip
+# changed settings of the row `one`, and their refusal
+OF_ONE: list[tuple[dict[str, Any], str]] = [
+    (reference(augment="none"), "copies: 4 of an example that is not augmented; allowed with "
+     "'augment: none': 1"),
+    (reference(optimizer="adam", momentum=0.9), "momentum: 0.9; allowed with 'optimizer: adam', "
+     "which has its own: 0"),
+    (reference(dampening=0.5), "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
+    (reference(weight_decay=0.3), "weight_decay: 0.3 times the learning rate 4.0 leaves nothing of "
+     "the weights; allowed: a product below 1"),
+    (reference(delta=0.001), "delta: 0.001 means nothing; allowed: below 1/1000"),
+    (reference(epochs=3), "epochs: unknown key; allowed: " + ", ".join(TanSettings.model_fields)),
+    (reference(batch=2000), TOO_LARGE),
+    (with_identical(sensitivity=None), "sensitivity: None; it goes with variants 'paper' and "
+     "'code', and only them"),
+    (with_identical(variant="sound"), "sensitivity: maps; it goes with variants 'paper' and "
+     "'code', and only them"),
+    (with_identical(**SOUND, noise_batch=1800), "noise_batch: 1800; allowed with 'variant: sound', "
+     "which has no |L|: null"),
+    (with_identical(batch=2000), TOO_LARGE),
+    *((with_identical(sensitivity=wrong), f"sensitivity: {wrong!r} is not allowed: 'maps', "
+       "'neurons' or a number above 0") for wrong in ("map", -1)),
+    (with_identical(variant="local"), "variant: 'local' is not allowed: Input should be 'paper', "
+     "'code' or 'sound'"),
+    (with_identical(loss_share=1), "loss_share: 1 is not allowed: Input should be less than 1"),
+    (with_batch_clipping(mini_set=30), "mini_set: 30 does not divide the batch; allowed: divisors "
+     "of 100"),
+    (with_batch_clipping(clipping="none"), "sigma: 0.5 without clipping protects nothing; allowed: "
+     "0 with 'clipping: none'"),
+    (with_batch_clipping(delta=0.01), "delta: 0.01 means nothing; allowed: below 1/1000"),
+    (with_batch_clipping(batch=2000), TOO_LARGE),
+    (with_text(augment="crop_flip"), "augment: is for images, and 'mnist' has texts; allowed: none"),
+    (private(sampling="allocation"), "accountant: 'rdp' has no bound for 'sampling: allocation'; "
+     "allowed: pld"),
+    (private(sampling="allocation", accountant="pld", batch=1000), "batch: 1000 of 1000 examples "
+     "puts each into all 1 batches of an epoch; allowed with 'sampling: allocation': smaller batches"),
+    (private(participations=2), "participations: 2; allowed without 'sampling: allocation': 1"),
+]  # fmt: skip
+# the same of other keys
+OF_OTHERS: list[tuple[dict[str, Any], str]] = [
+    *((with_tan(simulation), f"small.simulates: no level of 'one' becomes 'batch={simulation['batch']}' when "
+       "batch and sigma shrink by one factor") for simulation in NO_SIMULATION),
+    (simulated(model={"name": "lenet_300_100"}), "small.simulates: 'one' has another model or other data"),
+    (simulated(data="other"), "small.simulates: 'one' has another model or other data"),
+    (simulated(simulates="two"), "small.simulates: no such entry 'two'; allowed: one, small"),
+    # whatever way 1 - .7 - .3 is rounded
+    *((with_relevance(loss_share=loss, relevance_share=share), f"adaptive.settings.relevance_share: {share} "
+       f"leaves the inputs nothing; allowed: below {1 - loss:g}")
+      for loss, share in ((0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6))),
+    *((related(of, relevance_share=share, epsilon=epsilon), f"adaptive.settings.relevance_share: {share}; "
+       f"allowed with the {kind} relevances of 'relevant': {allowed}")
+      for of, share, kind, allowed in (("train", 0.0, "private", "above 0"), ("public", 0.2, "public", "0"))
+      for epsilon in (1, float("inf"))),
+    (with_public("kmnist"), "one.data: 'mnist' has a public split of 'kmnist'; 'batch_clipping' needs one of "
+     "'mnist' itself"),
+]  # fmt: skip
+REFUSED = [*((raw, f"one.settings.{line}") for raw, line in OF_ONE), *OF_OTHERS]
+
+
+@pytest.mark.parametrize(("raw", "line"), REFUSED, ids=[line for _, line in REFUSED])
+def test_settings_that_mean_nothing_are_refused(raw: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        params.parse(raw)
+    assert str(caught.value).splitlines()[0] == f"params.yaml: rows.{line}"
