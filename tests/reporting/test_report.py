@@ -5,7 +5,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.reporting import report
-from pipeline.reporting.pages import views
+from pipeline.reporting.pages import environment
 from pipeline.reporting.report import Report
 from pipeline.results.schema import Record
 from tests.keeping import keep_search, lay_papers
@@ -40,7 +40,7 @@ def test_the_page_runs_no_script(written: Report) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take seconds, and are looked at elsewhere."""
-    monkeypatch.setattr(views.levels, "draw", lambda table: None)
+    monkeypatch.setitem(environment._environment().globals, "plot", lambda table: None)
 
 
 @pytest.mark.usefixtures("undrawn")
