@@ -25,7 +25,8 @@ def test_everything_is_written(written: Report, root: Path) -> None:
     records = {"runs", "evaluations", "ledgers", "histories"}
     folder = root / "reports"
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert {name for name in names if name.partition("/")[0] not in records} == {
+    numbers = {name for name in names if name.startswith("metrics/davody2020-t5-")}  # see test_pages.py
+    assert {name for name in names - numbers if name.partition("/")[0] not in records} == {
         *("README.md", "index.html", "results.html", "ledger.html", "papers/davody2020.html"),
         *("summary.csv", "contrasts.csv", "metrics/davody2020.json"),
         *("figures/forest.svg", "figures/accuracy-privacy.svg"),
