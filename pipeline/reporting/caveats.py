@@ -113,10 +113,10 @@ def own_budget(levels: Sequence[Any]) -> str:
 
 def caveats_at(row: RowResult, level: str) -> list[Caveat]:
     """Caveats of a row at one level, whose training budget may be another than its other levels'."""
-    if not isinstance(row.declared, Row) or row.budget != "own":
+    if not row.trained or row.budget != "own":
         return list(row.caveats)
-    levels = [settings for settings in row.declared.resolved if row.declared.level(settings) == level]
-    words = own_budget(levels or row.declared.resolved)
+    levels = [settings for settings in row.trained.resolved if row.trained.level(settings) == level]
+    words = own_budget(levels or row.trained.resolved)
     return [replace(caveat, words=words) if caveat.budget else caveat for caveat in row.caveats]
 
 

@@ -21,11 +21,11 @@ class RecordCells:
 
     record: Record
     table: Table
-    caveats: tuple[Caveat, ...]  # of its row
-    search: SearchRecord | None  # that chose its settings; None where none was run
-    converged_above: float | None  # percent; see `Paper`
-    plan: str | None  # digest of what its row names, with the row's settings; None: exploratory
-    planned_seeds: int  # of each level
+    caveats: tuple[Caveat, ...] = ()  # of its row
+    search: SearchRecord | None = None  # that chose its settings; None where none was run
+    converged_above: float | None = None  # percent; see `Paper`
+    plan: str | None = None  # digest of what its row names, with the row's settings; None: exploratory
+    planned_seeds: int = 0  # of each level
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
         """Cells of a metric by level; an account's missing number is infinite."""

@@ -102,5 +102,5 @@ def _cells(key: str, settings: Settings) -> list[Cell]:
     record = records.read(key, settings.row(key))
     if record is None:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")
-    cells = RecordCells(record, TABLE, (), None, None, None, 0).cells(TABLE.metric, {})
+    cells = RecordCells(record, TABLE).cells(TABLE.metric, {})
     return sorted(cells.values(), key=lambda cell: -proven(cell))

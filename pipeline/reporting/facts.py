@@ -3,40 +3,35 @@
 Tables, pages, CSV files and findings read them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipeline.params import Row
 from pipeline.reporting.judging import severity, verdicts
 from pipeline.reporting.judging.assess import ClaimResult, assess
 from pipeline.reporting.judging.contrasts import PrintedContrast, table_contrasts
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.judging.values import printed_values
 from pipeline.reporting.judging.verdicts import Verdict
-from pipeline.reporting.papers import Paper
+from pipeline.reporting.papers import Paper, short
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.schema import Record
+from pipeline.results.schema import Attack, Record
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Result of a row at a level by a metric; without a row, a printed value of a line."""
+    """Result of a row at a level by its table's metric; without a row, a printed value of a line."""
 
     table: TableResult
     line: LineResult
     row: RowResult | None
     level: str
-    metric: str = ""  # a further metric of the table; '' for the table's own
 
-    @cached_property
+    @property
     def cell(self) -> Cell | None:
         """Measured numbers; None if the row has not been run at the level."""
-        if self.row is None:
-            return None
-        return (self.row.also[self.metric] if self.metric else self.row.cells).get(self.level)
+        return self.row.cells.get(self.level) if self.row else None
 
     @cached_property
     def decides(self) -> bool:
@@ -48,15 +43,10 @@ class Fact:
         """Printed cell of the table's own metric."""
         return self.line.line.values.get(self.level) if self.line.line else None
 
-    @cached_property
+    @property
     def value(self) -> Value | None:
         """Judged printed value that the row decides, or that waits for a row."""
-        return self.line.value(self.level, self.metric) if self.row is None or self.decides else None
-
-    @property
-    def declared(self) -> Row | None:
-        """Declaration of the row; None of an account, and without a row."""
-        return self.row.declared if self.row and isinstance(self.row.declared, Row) else None
+        return self.line.value(self.level) if self.row is None or self.decides else None
 
     @property
     def privacy(self) -> str:
@@ -79,22 +69,22 @@ class Fact:
             return self.value.evidence
         return "planned" if self.cell.planned else "exploratory"
 
-    @property
-    def private(self) -> bool:
-        """Return True if the result claims or has privacy."""
-        return self.cell is not None and self.cell.guarantee.state != "none"
-
     @cached_property
     def verdict(self) -> Verdict | None:
         """Verdict on the ledger, with the attack that came closest to its bound."""
         record = self.row.record if self.row else None
         return verdicts.cell_verdict(self.cell, record) if self.cell and record else None
 
+    @property
+    def final_model(self) -> Attack | None:
+        """Attack on a final model that was trained for the audit."""
+        return verdicts.on_final_model(self.cell.replicas[0].attacks) if self.cell else None
+
     @cached_property
-    def not_covered(self) -> list[NotCovered]:
-        """Uses of private data that no epsilon covers, the worst first."""
+    def special_uses(self) -> list[NotCovered]:
+        """The row's special uses of private data that no epsilon covers, the worst first."""
         record = self.row.record if self.row else None
-        return severity.cell_uses(self.cell, record) if self.cell and record else []
+        return severity.specific(severity.cell_uses(self.cell, record)) if self.cell and record else []
 
 
 @dataclass(frozen=True)
@@ -104,6 +94,11 @@ class PaperResult:
     key: str
     paper: Paper
     tables: tuple[TableResult, ...]
+
+    @property
+    def name(self) -> str:
+        """Authors and year, or the title."""
+        return short(self.paper)
 
     @property
     def records(self) -> list[Record]:
@@ -124,10 +119,16 @@ class PaperResult:
                         lines[f"{reference}:{metric}"] = replace(line, rows=rows)
         return lines
 
-    @cached_property
+    @property
     def facts(self) -> list[Fact]:
-        """Facts of the tables, in the order shown."""
-        return [fact for table in self.tables for fact in table_facts(table)]
+        """Facts of each row, or line without rows, at each level, in the order shown."""
+        return [
+            Fact(table, line, row, level)
+            for table in self.tables
+            for line in table.lines
+            for row in line.rows or (None,)
+            for level in table.levels
+        ]
 
     @cached_property
     def values(self) -> list[Value]:
@@ -143,12 +144,3 @@ class PaperResult:
     def claims(self) -> list[ClaimResult]:
         """Tested claims whose tables are declared; those without a test come last."""
         return assess(self.paper, self.lines)
-
-
-def table_facts(result: TableResult) -> Iterator[Fact]:
-    """Facts of a table: each row or empty line at each level by each metric."""
-    for line in result.lines:
-        for row in line.rows or (None,):
-            for level in result.levels:
-                for metric in ("", *result.table.also):
-                    yield Fact(result, line, row, level, metric)

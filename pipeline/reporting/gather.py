@@ -108,22 +108,23 @@ def _number(level: str) -> float:
 
 def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sources: Sources) -> RowResult:
     settings, root, record = sources.settings, sources.root, sources.records[key]
+    row = declared if isinstance(declared, Row) else None
     history = records.history_path(key, root)
-    searched = declared.search if isinstance(declared, Row) else None
-    search = sources.searches.get(searched or "")
+    search = sources.searches.get(row.search or "") if row else None
+    start = settings.starts.get(row.data) if row else None
+    seeds = settings.plans[row.plan].seeds if row and row.plan else 0
     found = list(caveats.declared_caveats(key, declared, settings, table))
-    seeds = settings.plans[declared.plan].seeds if isinstance(declared, Row) and declared.plan else 0
     cells: dict[str, Cell] = {}
     further: dict[str, dict[str, Cell]] = {metric: {} for metric in table.also}
     if record is not None:
         found += caveats.record_caveats(record, table)
         found += caveats.stale_caveats(record, declared, settings, root)
-        plan = settings.plan_digest(key) if isinstance(declared, Row) else None
+        plan = settings.plan_digest(key) if row else None
         above = sources.paper.converged_above
         ran = RecordCells(record, table, tuple(found), search, above, plan, seeds)
         cells = ran.cells(table.metric, line.values if line else {})
         further = {metric: ran.cells(metric, line.also.get(metric, {}) if line else {}) for metric in further}
-    elif isinstance(declared, Row) and declared.needs == "gpu":
+    elif row and row.needs == "gpu":
         found.append(Caveat("waits for a GPU"))
     return RowResult(
         key=key,
@@ -137,21 +138,15 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         search=search,
         other_searches=tuple(
             other
-            for name, other in sources.searches.items()
-            if name != searched and _same_line(settings.rows.get(other.row), declared)
+            for other in sources.searches.values()
+            if other is not search and _same_line(settings.rows.get(other.row), declared)
         ),
         gpu_hours=sources.gpu_hours.get(key),
         budget=caveats.budget_of(declared, table),
         planned_seeds=seeds,
-        start=_start(declared, settings),
-        raw=settings.raw_set(settings.split(declared.data).raw) if isinstance(declared, Row) else None,
+        start=start.row if start else None,
+        raw=settings.raw_set(settings.split(row.data).raw) if row else None,
     )
-
-
-def _start(declared: Row | Account, settings: Settings) -> str | None:
-    """The row that a row's weights to start from come of."""
-    start = settings.starts.get(declared.data) if isinstance(declared, Row) else None
-    return start.row if start else None
 
 
 def _same_line(row: Row | None, declared: Row | Account) -> bool:

@@ -162,6 +162,12 @@ class Table(Strict):
         return [cell.value for cell in cells if cell is not None and cell.value is not None]
 
     @property
+    def lacks_errors(self) -> bool:
+        """Return True if it prints accuracies without an error, as of single runs."""
+        printed = (value for line in self.lines for value in line.values.values())
+        return bool(self.tested) and any(each.value is not None and each.error is None for each in printed)
+
+    @property
     def prints(self) -> bool:
         """Return True if the paper prints any value of it; values of a figure can't be read off."""
         return any(line.values for line in self.lines)

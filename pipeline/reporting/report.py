@@ -1,18 +1,18 @@
-"""Write the report: pages, CSV files, counts and pictures, under `reports/`."""
+"""Write the report: pages, CSV files, numbers for DVC and pictures, under `reports/`."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.files import digest, write_json, write_text
+from pipeline.files import digest, write_text
 from pipeline.params import Settings
 from pipeline.reporting.drawing import accuracy_privacy, forest
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.pages.views import PaperView, index_view, ledger_view, paper_view
 from pipeline.reporting.prose import counts
-from pipeline.reporting.summary import contrasts_csv, summary_csv
+from pipeline.reporting.summary import contrasts_csv, judged_numbers, summary_csv
 
 REPORTS = Path("reports")
 
@@ -36,46 +36,53 @@ def write(settings: Settings, root: Path = Path()) -> Report:
         UserError: a record, history, search or paper is invalid, or a file can't be written.
     """
     papers, folder = gather(settings, root), root / REPORTS
-    views = list(map(paper_view, papers))
     picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
     for outputs in ("figures", "metrics", "papers"):  # DVC refuses a stage without one of its outputs
         (folder / outputs).mkdir(parents=True, exist_ok=True)
-    _put(dict(_files(views, picture)), folder)
-    for paper in papers:
-        write_json(folder / "metrics" / f"{paper.key}.json", counts.metrics(paper))
+    _put(dict(_files(papers, picture)), folder)
     pages = {paper.key: folder / "papers" / f"{paper.key}.html" for paper in papers}
     tables = (folder / "summary.csv", folder / "contrasts.csv")
     return Report(tuple(papers), folder / "index.html", pages, tables)
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
-    """Write the files that are missing or differ."""
+    """Write the files that are missing or differ, and delete numbers of rows that no longer decide."""
     for name, content in files.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != content.encode():
             write_text(path, content)
+    for path in (folder / "metrics").glob("*.json"):
+        if f"metrics/{path.name}" not in files:
+            path.unlink()
 
 
-def _files(papers: list[PaperView], picture: str | None) -> Iterator[tuple[str, str]]:
-    """(path, text) of each page, picture and CSV file."""
-    facts = [fact for paper in papers for fact in paper.result.facts if not fact.metric]
+def _files(papers: Sequence[PaperResult], picture: str | None) -> Iterator[tuple[str, str]]:
+    """(path, text) of each page, picture, CSV file and file of numbers for DVC."""
+    facts = [fact for paper in papers for fact in paper.facts]
     ran = [fact for fact in facts if fact.cell]
     summary = summary_csv(ran)
-    index = index_view(papers, picture, digest(summary.encode()))
+    panels = forest.panels([paper for paper in papers if paper.paper.published])
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
-    if index.panels:
-        yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=index.panels) + "\n"
+    if panels:
+        yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=panels) + "\n"
     for paper in papers:
-        yield f"papers/{paper.result.key}.html", render("paper.html", page=paper, up="../")
-    yield "index.html", render("index.html", page=index, up="")
-    yield "README.md", render("index.md", page=index) + "\n"
-    shown = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
-    yield "results.html", render("results.html", facts=shown, up="")
-    yield (
-        "ledger.html",
-        render("ledger.html", page=ledger_view([fact for fact in ran if fact.private]), up=""),
-    )
+        page = render("paper.html", result=paper, panels=forest.panels([paper]), up="../")
+        yield f"papers/{paper.key}.html", page
+        yield f"metrics/{paper.key}.json", _json(counts.metrics(paper))
+    shown = {"papers": papers, "panels": panels, "picture": picture, "digest": digest(summary.encode())}
+    yield "index.html", render("index.html", **shown, up="")
+    yield "README.md", render("index.md", papers=papers) + "\n"
+    told = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
+    yield "results.html", render("results.html", facts=told, up="")
+    private = [fact for fact in ran if fact.cell and fact.cell.guarantee.state != "none"]
+    yield "ledger.html", render("ledger.html", facts=private, up="")
     yield "summary.csv", summary
-    contrasts = (contrast for paper in papers for contrast in paper.result.contrasts)
-    yield "contrasts.csv", contrasts_csv(contrasts)
+    yield "contrasts.csv", contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
+    for fact in ran:
+        if (numbers := judged_numbers(fact)) and fact.line.line:
+            yield f"metrics/{fact.table.name}-{fact.line.line.key}-{fact.level}.json", _json(numbers)
+
+
+def _json(numbers: Mapping[str, float]) -> str:
+    return json.dumps(numbers, indent=2) + "\n"

@@ -1,11 +1,11 @@
 """Cells, rows, lines and tables of a paper, filled with the records of this laboratory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pipeline.params import Account, Row
 from pipeline.reporting.judging.guarantees import Guarantee
@@ -14,7 +14,6 @@ from pipeline.reporting.judging.rule import Name, Verdict
 from pipeline.reporting.printed import Line, Printed, Table
 from pipeline.results.schema import Record, Replica, SearchRecord
 
-T = TypeVar("T")
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
 # planned before any result of the cell was seen; after exploratory or first planned ones; after test results
@@ -101,14 +100,19 @@ class RowResult:
         return replace(self, cells=self.also[metric])
 
     @property
+    def trained(self) -> Row | None:
+        """Declaration of a training; None of an accounting."""
+        return self.declared if isinstance(self.declared, Row) else None
+
+    @property
     def repeats(self) -> bool:
         """Return True for a repetition, with new seeds, of an undecided plan."""
-        return isinstance(self.declared, Row) and self.declared.repeats
+        return self.trained is not None and self.trained.repeats
 
     @property
     def waits(self) -> bool:
         """Return True if it needs a GPU and has not been run."""
-        return self.record is None and isinstance(self.declared, Row) and self.declared.needs == "gpu"
+        return self.record is None and self.trained is not None and self.trained.needs == "gpu"
 
     @property
     def counts(self) -> bool:
@@ -118,7 +122,7 @@ class RowResult:
     @property
     def strength(self) -> Strength:
         """Ground of a verdict on the row."""
-        if not isinstance(self.declared, Row):
+        if not self.trained:
             return "accounting"
         as_printed = self.budget == "full" and not any(caveat.fewer_data for caveat in self.caveats)
         return "the paper's settings" if as_printed else "a budget of our own"
@@ -129,19 +133,18 @@ class RowResult:
         return [self.declared.level(settings) for settings in self.declared.resolved]
 
     @property
-    def axis(self) -> str:
-        """The setting that names its levels."""
-        return self.levels[0].partition("=")[0]
-
-    @property
     def examples(self) -> int | None:
         """N of its record; None without one, and where each level has its own."""
-        return self.record.provenance.examples if self.record and self.axis != "examples" else None
+        return (
+            None
+            if not self.record or self.levels[0].startswith("examples=")
+            else self.record.provenance.examples
+        )
 
     @property
     def searched(self) -> str | None:
         """Name of the search that chooses the row's settings; it may not have run yet."""
-        return self.declared.search if isinstance(self.declared, Row) else None
+        return self.trained.search if self.trained else None
 
     @property
     def comparable(self) -> bool:
@@ -188,9 +191,9 @@ class Value:
         return self.evidence != "exploratory"
 
     @property
-    def decided(self) -> bool:
+    def judged(self) -> bool:
         """Return True if it has a verdict and counts."""
-        return self.status in ("agrees", "above", "below")
+        return self.status in ("agrees", "above", "below", "inconclusive")
 
 
 Values = Mapping[str, Mapping[str, Value]]  # by metric, '' the table's own, and by level
@@ -266,8 +269,14 @@ class TableResult:
 
     @property
     def name(self) -> str:
-        """File name of what is drawn from it."""
+        """Name of its section of a page, and of what is drawn from it."""
         return f"{self.paper}-{self.key}"
+
+    @property
+    def values(self) -> list[Value]:
+        """Judged printed values, in the order shown."""
+        by_metric = (by_level for line in self.lines for by_level in line.values.values())
+        return [value for by_level in by_metric for value in by_level.values()]
 
     @property
     def exact(self) -> bool:
@@ -289,15 +298,6 @@ class TableResult:
         """Caveats that all rows that ran share, if there are several; they stand once, above the table."""
         first, *others = [row.caveats for row in self.rows if row.cells] or [()]
         return tuple(caveat for caveat in first if others and all(caveat in caveats for caveats in others))
-
-    def rows_by(self, remark: Callable[[Cell], T | None]) -> list[tuple[list[str], T]]:
-        """(rows, remark) of each remark on any cell."""
-        rows: dict[T, list[str]] = {}
-        for row in self.rows:
-            for words in dict.fromkeys(map(remark, row.cells.values())):
-                if words is not None:
-                    rows.setdefault(words, []).append(row.key)
-        return [(keys, words) for words, keys in rows.items()]
 
     @property
     def cells(self) -> list[Cell]:

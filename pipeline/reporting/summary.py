@@ -8,6 +8,7 @@ import pandas as pd
 from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.results import Value
+from pipeline.rounding import rounded_up
 
 Columns = dict[str, Any]
 
@@ -22,6 +23,21 @@ def contrasts_csv(contrasts: Iterable[PrintedContrast]) -> str:
     return _text(map(_contrast, contrasts))
 
 
+def judged_numbers(fact: Fact) -> dict[str, float] | None:
+    """Numbers of a judged printed value for `dvc metrics show`, rounded; None of other facts."""
+    if not fact.decides or not (value := fact.value) or not value.judged or not fact.cell or not fact.printed:
+        return None
+    epsilon = fact.cell.guarantee.ledger.epsilon_upper
+    decimals = fact.table.table.decimals
+    numbers = {
+        "paper": fact.printed.value,
+        "ours": round(fact.cell.mean.value, decimals),
+        "plus_minus": round(fact.cell.mean.half or 0.0, decimals),
+        "epsilon": None if epsilon is None else float(rounded_up(epsilon, 3)),
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
 def _text(lines: Iterable[Columns]) -> str:
     # counts stay whole beside missing ones
     return pd.DataFrame(list(lines)).convert_dtypes().to_csv(index=False, lineterminator="\n")
@@ -31,7 +47,7 @@ def _result(fact: Fact) -> Columns:
     """Columns of a row and level that ran; bounds are those of the worst replica."""
     assert fact.row is not None
     assert fact.cell is not None
-    table, row, declared, cell, printed = fact.table, fact.row, fact.declared, fact.cell, fact.printed
+    table, row, declared, cell, printed = fact.table, fact.row, fact.row.trained, fact.cell, fact.printed
     value = fact.value if fact.decides else None
     ledger = cell.guarantee.ledger
     return {

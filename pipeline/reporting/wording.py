@@ -11,9 +11,9 @@ from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, RowResult, TableResult
+from pipeline.reporting.results import Cell, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, WORDS
-from pipeline.results.schema import CONVERGED, Attack, Composition, Ledger, Released
+from pipeline.results.schema import Attack, Composition, Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -90,17 +90,6 @@ def columns_words(result: TableResult) -> str:
 def measured_words(result: TableResult) -> str:
     """Name of the table's numbers."""
     return result.table.measured or _spelled(result.table.metric)
-
-
-def margin(result: TableResult) -> str:
-    """``1 point``, ``1 %``: margin of the table's printed values."""
-    table, size = result.table, result.table.margin or 0.0
-    return f"{size:g} point{'' if size == 1 else 's'}" if table.unit == "percent" else f"{100 * size:g} %"
-
-
-def table_heading(result: TableResult) -> str:
-    """Number and title of the table."""
-    return f"{result.table.name}. {result.table.title}"
 
 
 def level_value(level: str) -> str:
@@ -260,18 +249,6 @@ def convergence(cell: Cell) -> str:
     return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
 
 
-def convergence_rule(result: TableResult) -> str:
-    """When a training counts as converged, and when that none did as a finding."""
-    rule = "A seed has converged when its last validation accuracy is above"
-    if result.converged_above is not None:
-        return f"{rule} {result.converged_above:g} %, by the paper's words."
-    search = " and after a search of at least 3 step sizes, a factor of 100 apart"
-    if result.table.rates_given:
-        search = ", with the paper's step size"
-    none = "That no seed has converged counts as a finding only on the full budget"
-    return f"{rule} {CONVERGED:g} times chance. {none}{search}."
-
-
 def verdict_words(verdict: Verdict) -> str:
     """``agrees, 0.4 above``, ``inconclusive, about 9 seeds would decide``."""
     words: str = verdict.name
@@ -283,25 +260,6 @@ def verdict_words(verdict: Verdict) -> str:
         enough = f"about {verdict.seeds} seeds would" if verdict.seeds else f"{MOST_SEEDS} seeds would not"
         words += f", {enough} decide"
     return words + (f" ({verdict.share})" if verdict.share else "")
-
-
-def cell_text(cell: Cell, decimals: int | None) -> str:
-    """Ours: ``96.70 ± 0.31 (n = 3)``; before it whether training failed, after it why that is no finding."""
-    failed = convergence(cell)
-    text = (f"{failed}: " if failed else "") + with_interval(cell.mean, decimals)
-    return text + (f" [{cell.untried}]" if cell.untried else "")
-
-
-def examples_words(row: RowResult) -> str:
-    """``N = 55,000``; '' if a caveat has it, or nothing was trained."""
-    marked = any(caveat.examples for caveat in row.caveats)
-    return "" if marked or row.examples is None else f"N = {row.examples:,}"
-
-
-def shared_words(result: TableResult) -> str:
-    """``All rows: trained on 55,000 of 60,000 examples.``, or '' if rows share no caveat."""
-    caveats = "; ".join(caveat.words for caveat in result.shared_caveats)
-    return caveats and f"All rows: {caveats}."
 
 
 def attack_words(attack: Attack | None) -> str:
@@ -319,17 +277,6 @@ def final_model_words(attack: Attack | None) -> str:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
     return f"{downwards(attack.largest)} ({downwards(most)})"
-
-
-def release_words(released: Released) -> str:
-    """``inputs: ε 1 → 1.2; noise 0.3; 2 × span``: epsilon and noise of a quantity that is released once."""
-    epsilon_upper = "no bound" if released.epsilon_upper is None else upwards(released.epsilon_upper)
-    epsilon = f"{released.quantity}: ε {number(released.claimed)} → {epsilon_upper}"
-    if released.noise[2] == 0:
-        return f"{epsilon}; no noise"
-    least, median, largest = map(number, released.noise)
-    noise = median if least == largest else f"{median} ({least} to {largest})"
-    return f"{epsilon}; noise {noise}; {number(released.noise[1] / released.span)} × span"
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
 from pipeline.params import Account, Row
@@ -35,6 +37,8 @@ LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
 GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
+# fields of a joined replica that its training record has
+FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "origin", "noise")
 F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
 
 
@@ -75,9 +79,7 @@ def model_audit_path(row: str, root: Path = Path()) -> Path:
 
 def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
     """Write the attacks on a row's final models and return their path."""
-    target = model_audit_path(audit.row, root)
-    write_text(target, audit.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-    return target
+    return _write(model_audit_path(audit.row, root), audit)
 
 
 def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
@@ -99,9 +101,7 @@ def search_path(name: str, root: Path = Path()) -> Path:
 def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path:
     """Write a record and return its path."""
     places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, Audit: audit_path}
-    target = places[type(kept)](kept.row, root)
-    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-    return target
+    return _write(places[type(kept)](kept.row, root), kept)
 
 
 def read_run(row: str, root: Path = Path()) -> Run | None:
@@ -170,9 +170,7 @@ def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
 
 def write_search(search: SearchRecord, root: Path = Path()) -> Path:
     """Write the record of a search and return its path."""
-    target = search_path(search.name, root)
-    write_text(target, search.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-    return target
+    return _write(search_path(search.name, root), search)
 
 
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
@@ -238,29 +236,20 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     replicas = []
     for replica in run.replicas:
-        name = replica.key
-        if name not in entries or name not in measured or measured[name].weights != replica.weights:
+        ledger, accuracies = entries.get(replica.key), measured.get(replica.key)
+        if ledger is None or accuracies is None or accuracies.weights != replica.weights:
             continue
-        if _accounts_for_another(entries[name], replica, run.origin(replica)):
+        if _accounts_for_another(ledger, replica, run.origin(replica)):
             raise UserError(
                 f"{ledger_path(key, root)}: {replica.level}, seed {replica.seed}: accounts for another "
                 f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
         replicas.append(
             Replica(
-                level=replica.level,
-                seed=replica.seed,
-                settings=replica.settings,
-                metrics=measured[name].metrics,
-                scores=measured[name].scores,
-                ledger=entries[name],
-                seconds=replica.seconds,
-                started=replica.started,
-                ended=replica.ended,
-                origin=replica.origin,
-                measured_by=measured[name].measured_by,
+                **{name: getattr(replica, name) for name in FROM_TRAINING},
+                **{name: getattr(accuracies, name) for name in ("metrics", "scores", "measured_by")},
+                ledger=ledger,
                 attacks=tuple(attack for attack in attacks if attack.level == replica.level),
-                noise=replica.noise,
             )
         )
     if not replicas:
@@ -300,16 +289,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
 
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
     """Record of an account, which has settings and ledgers but no training."""
-    replicas = tuple(
-        Replica(
-            level=replica.level,
-            seed=replica.seed,
-            settings=replica.settings,
-            metrics=replica.metrics,
-            ledger=replica.ledger,
-        )
-        for replica in ledgers.replicas
-    )
+    replicas = tuple(Replica(**dict(entry)) for entry in ledgers.replicas)
     examples = replicas[0].settings.get("examples") if replicas else None
     if not isinstance(examples, int) or examples < 1:
         raise UserError(f"{path}: not an account's; run `dprepro account {ledgers.row}`")
@@ -337,6 +317,11 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         history=None,
         origins=(made,),
     )
+
+
+def _write(target: Path, kept: BaseModel) -> Path:
+    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    return target
 
 
 def _read(path: Path, kind: type[F]) -> F | None:

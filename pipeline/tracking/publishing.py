@@ -4,11 +4,11 @@ The runs of a row are written together. The digest of their content is a tag of 
 written last, so that a row without it was cut short. Superseded runs are deleted after that.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
@@ -171,24 +171,14 @@ def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
     if [run.data.tags[DIGEST] for run in runs if DIGEST in run.data.tags] != [drawn.digest]:
         return False
     compared = {tag for run in drawn.every() for tag in run.tags} - {NOTE}
-    there = [(run.info.run_name, run.data.params, run.data.tags, run.data.metrics) for run in runs]
-    expected = [(run.name, run.params, run.tags, run.last) for run in drawn.every()]
-    return _in_order(there, compared) == _in_order(expected, compared)
 
+    def content(name: str, params: dict[str, str], tags: dict[str, str], numbers: dict[str, float]) -> str:
+        shown = {tag: value for tag, value in tags.items() if tag in compared}
+        return json.dumps([name, params, shown, numbers], sort_keys=True)
 
-def _in_order(
-    runs: Iterable[tuple[str, dict[str, str], dict[str, str], dict[str, float]]], compared: Collection[str]
-) -> list[Any]:
-    """Names, settings, ``compared`` tags and numbers of runs, so that two lists of them can be compared."""
-    return sorted(
-        (
-            name,
-            sorted(params.items()),
-            sorted((tag, value) for tag, value in tags.items() if tag in compared),
-            sorted(numbers.items()),
-        )
-        for name, params, tags, numbers in runs
-    )
+    there = [content(run.info.run_name, run.data.params, run.data.tags, run.data.metrics) for run in runs]
+    expected = [content(run.name, run.params, run.tags, run.last) for run in drawn.every()]
+    return sorted(there) == sorted(expected)
 
 
 def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:

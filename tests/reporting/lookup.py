@@ -10,7 +10,6 @@ from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
 from pipeline.reporting.pages import environment
-from pipeline.reporting.pages.views import table_view
 from pipeline.reporting.report import Report
 from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
 from tests.reporting import markup
@@ -76,8 +75,8 @@ def drawn(svg: str | None, *texts: str) -> str:
 
 def section(table: TableResult) -> str:
     """The table's section of a page as read, from its cells to its rows' ledgers."""
-    template = '{% from "section.html" import filled with context %}{{ filled(section) }}'
-    page = environment._environment().from_string(template).render(section=table_view(table), up="")
+    template = '{% from "section.html" import filled with context %}{{ filled(table) }}'
+    page = environment._environment().from_string(template).render(table=table, up="")
     return markup.words(page)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from pipeline.params import load
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
-from pipeline.reporting.papers import short
 from pipeline.reporting.prose import counts, findings
 
 README = Path(__file__).parents[2] / "README.md"
@@ -21,16 +20,14 @@ def generated(results: list[PaperResult]) -> str:
     """The section as the records have it now."""
     first, *middle, last = written().strip().split("\n\n")
     figures = [part for part in middle if part.startswith("<details>")]
-    names = {result.key: short(result.paper) for result in results}
-    by_paper = [findings.render_findings(result) for result in results]
     listed = [
-        f"- **{names[finding.paper]}.** {finding.text} "
-        f"([table](reports/papers/{finding.paper}.html#{finding.table}))"
-        for finding in findings.first(by_paper)[:FINDINGS]
+        f"- **{finding.result.name}.** {finding.text} "
+        f"([table](reports/papers/{finding.result.key}.html#{finding.table}))"
+        for finding in findings.first_findings(results)[:FINDINGS]
     ]
-    head, *rest = counts.overview(*results)
+    head, *rest = counts.overview(results)
     lines = [head, ("---",) * len(head), *rest]
-    counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(*results)))
+    counted = ("\n".join(f"| {' | '.join(cells)} |" for cells in lines), _wrapped(counts.privacy(results)))
     findings_text = "\n".join(_wrapped(line, "  ") for line in listed)
     return "\n\n".join([first, *counted, findings_text, *figures, last]) + "\n\n"
 

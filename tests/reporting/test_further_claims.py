@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from pipeline.params import load
@@ -37,7 +38,7 @@ TWO = [{"key": "two", "label": "Two"}]
 def test_the_epoch_of_overtaking(
     left: list[tuple[float, float]], right: list[tuple[float, float]], epoch: float | None
 ) -> None:
-    assert overtaking(left, right) == epoch
+    assert overtaking(*(pd.Series(dict(curve)) for curve in (left, right))) == epoch
 
 
 def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:

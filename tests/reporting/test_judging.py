@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.claims.ledgers import ProvenCurve
-from pipeline.reporting.facts import table_facts
+from pipeline.reporting.facts import PaperResult
+from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.pages.views import claim_shares, direction, ledger_line
-from pipeline.reporting.wording import convergence_rule
+from pipeline.reporting.pages.environment import render
+from pipeline.reporting.pages.views import direction
+from pipeline.reporting.prose.counts import claim_counts
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.lookup import chosen
@@ -24,16 +26,20 @@ OTHERWISE = {"variant": "otherwise"}
 REDUCED = {"budget": "reduced"}
 
 
-def judged(
-    said: dict[str, Any] | None = None,
-    rows: dict[str, tuple[float, dict[str, Any]]] | None = None,
-    **paper: Any,
-) -> ClaimResult:
-    """The one claim of the made-up paper on rows, three seeds each, by (accuracy, what they declare)."""
+Rows = dict[str, tuple[float, dict[str, Any]]]  # accuracy of three seeds, and the row's declaration
+
+
+def paper_of(said: dict[str, Any] | None = None, rows: Rows | None = None, **paper: Any) -> PaperResult:
+    """The made-up paper with one claim, on rows."""
     rows = {"row": (90.0, {})} if rows is None else rows
     reached = {key: (accuracy,) * 3 for key, (accuracy, _) in rows.items()}
     changes = {key: declared for key, (_, declared) in rows.items()}
-    (result,) = toys.ran(reached, changes, toys.paper(claims=[said or claim(LEAST)], **paper)).claims
+    return toys.ran(reached, changes, toys.paper(claims=[said or claim(LEAST)], **paper))
+
+
+def judged(said: dict[str, Any] | None = None, rows: Rows | None = None, **paper: Any) -> ClaimResult:
+    """The one claim of `paper_of`."""
+    (result,) = paper_of(said, rows, **paper).claims
     return result
 
 
@@ -56,12 +62,10 @@ def test_a_claim_of_a_row_that_needs_a_gpu_waits() -> None:
 
 def test_every_entry_counts_once_however_many_variants_it_has_and_our_own_nowhere() -> None:
     variants = {"row": {}, "other": OTHERWISE, "third": {"variant": "thirdly"}}
-    result = judged(rows={key: (90.0, changes) for key, changes in variants.items()})
-    assert len(result.assessments) == 3
-    assert [(share.number, share.word.counted) for share in claim_shares([result])] == [(1, "reproduced")]
-    ours = judged(table={"own": True})
-    assert ours.own
-    assert claim_shares([ours]) == []
+    result = paper_of(rows={key: (90.0, changes) for key, changes in variants.items()})
+    assert len(result.claims[0].assessments) == 3
+    assert claim_counts([result]) == [("claims", 1, ""), ("reproduced", 1, "")]
+    assert claim_counts([paper_of(table={"own": True})]) == []
 
 
 def test_a_claim_without_a_test_says_why() -> None:
@@ -122,7 +126,8 @@ def test_what_a_paper_calls_converged_decides(accuracy: float, converged: int) -
     for paper, expected in ((toys.paper(converged_above=30), converged), (toys.paper(), 3)):
         table = toys.ran({"row": (accuracy,) * 3}, paper=paper).tables[0]
         assert table.rows[0].cells["sigma=0"].converged == expected
-        assert ("above 30 %, by the paper's words" in convergence_rule(table)) == bool(paper.converged_above)
+        said = "above 30 %, by the paper's words" in lookup.section(table)
+        assert said == bool(paper.converged_above and not converged)
 
 
 # -- trade-off curves --------------------------------------------------------------------------------
@@ -173,11 +178,10 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     declared = dpsgd.settings()
     ledger = dpsgd.ledger(epsilon_upper=2.0)
     keep(dpsgd.altered(dpsgd.record(dpsgd.PLAIN, declared), ledger=ledger), tmp_path)
-    table = lookup.table(declared, tmp_path)
-    guarantee = table.rows[0].cells["epsilon=1"].guarantee
-    assert guarantee.state == "weaker"
-    assert guarantee.reason == "the proven ε of the mechanism as it ran is above the claimed ε"
-    (cells,) = (
-        ledger_line(fact).cells for fact in table_facts(table) if fact.level == "epsilon=1" and fact.cell
-    )
-    assert "optimistic by 1" in cells
+    (result,) = gather(declared, tmp_path)
+    (fact,) = (fact for fact in result.facts if fact.level == "epsilon=1" and fact.cell)
+    assert fact.cell
+    assert fact.cell.guarantee.state == "weaker"
+    reason = "the proven ε of the mechanism as it ran is above the claimed ε"
+    assert fact.cell.guarantee.reason == reason
+    assert "optimistic by 1" in render("ledger.html", facts=[fact], up="")

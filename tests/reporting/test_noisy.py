@@ -9,7 +9,6 @@ from pipeline.params import Settings
 from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult
-from pipeline.reporting.wording import convergence_rule
 from pipeline.results import records
 from pipeline.results.schema import CONVERGED
 from tests.keeping import keep
@@ -136,5 +135,5 @@ def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_p
 
 
 def test_the_rule_that_is_declared_is_the_one_that_was_applied(tmp_path: Path) -> None:
-    table = lookup.table(noisy.settings(), tmp_path)
-    assert f"above {CONVERGED} times chance" in convergence_rule(table)
+    cell_of(tmp_path, sigma_2=(True, False, True))
+    assert f"above {CONVERGED} times chance" in shown(lookup.table(noisy.settings(), tmp_path))

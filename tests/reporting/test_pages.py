@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pipeline.files import digest_file
 from pipeline.params import load as load_params
-from pipeline.reporting import papers, wording
+from pipeline.reporting import papers, report, wording
 from pipeline.reporting.caveats import caveats_at
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
@@ -76,11 +76,11 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
 
 def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) -> None:
     (result,) = written.papers
-    judged = [value for value in result.values if value.decided or value.status == "inconclusive"]
+    judged = [value for value in result.values if value.judged]
     agreeing = sum(value.status == "agrees" for value in judged)
     said = counts.verdict(result)
     assert said.startswith(f"Training agrees with {agreeing} of {len(judged)} judged values; ")
-    within, claiming = (counts.metrics(result)[name] for name in ("proven_within_claim", "claim_privacy"))
+    within, claiming = re.findall(r"\d+", counts.privacy([result]))[:2]
     assert said.endswith(f"; the claimed ε is proven for {within} of {claiming} results.")
     assert f'<p class="lead">{said}</p>' in read(lookup.page_of(written))
     assert f": {said}" in read(written.index.parent / "README.md")
@@ -117,18 +117,22 @@ def test_every_result_is_a_line_of_the_summary(written: Report) -> None:
     assert "<tr hidden" not in page
 
 
-def test_counts_are_there_for_dvc(written: Report) -> None:
-    numbers = json.loads(read(written.index.parent / f"metrics/{written.papers[0].key}.json"))
-    cells = written.papers[0].tables[0].cells
-    assert numbers["results"] == len(cells)
-    unjudged = ("inconclusive", "not_judged", "wait_for_gpu", "not_run", "not_counted")
-    decided = numbers["agree"] + numbers["differ"]
-    assert numbers["printed"] == decided + sum(numbers[name] for name in unjudged)
-    assert decided == sum(count for name, count in numbers.items() if name.startswith("decided_")) > 0
-    assert numbers["decided_as_planned"] == numbers["decided_at_paper_settings"] == 0
-    assert 0 < numbers["and_of_use"] <= numbers["proven_within_claim"] < numbers["claim_privacy"] < len(cells)
-    # DVC's tables take a metric of this name for something of their own
-    assert "values" not in numbers
+def test_dvc_has_counts_and_the_numbers_of_every_judged_value(written: Report) -> None:
+    (result,) = written.papers
+    folder = written.index.parent / "metrics"
+    numbers = json.loads(read(folder / f"{result.key}.json"))
+    assert list(numbers) == ["agree", "differ", "undecided", "not_judged", "wait", "not_run"]
+    judged = numbers["agree"] + numbers["differ"] + numbers["undecided"]
+    assert sum(numbers.values()) == len(result.values) > judged == len(list(folder.glob("*=*.json"))) > 0
+    value = json.loads(read(folder / "davody2020-t5-ln-lenet5-epsilon=1.json"))
+    assert value == {"paper": 95.1, "ours": pytest.approx(95.1, abs=0.2), "plus_minus": 0.25, "epsilon": 0.92}
+
+
+def test_numbers_of_a_value_that_is_no_longer_judged_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics/gone.json").touch()
+    report._put({"metrics/paper.json": "{}"}, tmp_path)
+    assert [path.name for path in (tmp_path / "metrics").iterdir()] == ["paper.json"]
 
 
 def test_a_finding_quotes_only_what_it_names() -> None:
@@ -197,7 +201,7 @@ def test_every_finding_whose_rows_ran_is_said_by_the_records_here() -> None:
                 each.left.level,
             )
             for each in result.contrasts
-            if each.judged
+            if each.ours
         }
         waits = {row.key for table in result.tables for row in table.rows if row.record is None}
         told = [

@@ -5,7 +5,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.reporting import report
-from pipeline.reporting.pages import views
+from pipeline.reporting.pages import environment
 from pipeline.reporting.report import Report
 from pipeline.results.schema import Record
 from tests.keeping import keep_search, lay_papers
@@ -25,7 +25,8 @@ def test_everything_is_written(written: Report, root: Path) -> None:
     records = {"runs", "evaluations", "ledgers", "histories"}
     folder = root / "reports"
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert {name for name in names if name.partition("/")[0] not in records} == {
+    numbers = {name for name in names if name.startswith("metrics/davody2020-t5-")}  # see test_pages.py
+    assert {name for name in names - numbers if name.partition("/")[0] not in records} == {
         *("README.md", "index.html", "results.html", "ledger.html", "papers/davody2020.html"),
         *("summary.csv", "contrasts.csv", "metrics/davody2020.json"),
         *("figures/forest.svg", "figures/accuracy-privacy.svg"),
@@ -40,7 +41,7 @@ def test_the_page_runs_no_script(written: Report) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take seconds, and are looked at elsewhere."""
-    monkeypatch.setattr(views.levels, "draw", lambda table: None)
+    monkeypatch.setitem(environment._environment().globals, "plot", lambda table: None)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pipeline.reporting.prose.remarks import alarms
+from pipeline.reporting.pages.views import alarms
 from tests.reporting import lookup
 from tests.reporting.lookup import section, shown
 from tests.reporting.made_up import dpsgd

@@ -135,7 +135,6 @@ def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     assert value.row
     assert (value.row.key, value.row.variant, value.status) == ("row-planned", "", "below")
     assert value.planned
-    assert counts.metrics(planned(5))["decided_as_planned"] == 1
 
 
 @pytest.mark.parametrize(("seeds", "decides"), [(8, "again"), (7, "first")])
@@ -196,7 +195,7 @@ def test_why_there_is_no_number() -> None:
     assert [value.words for value in result.values] == reasons
     # which are counted where there are several
     why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
-    assert counts.values(result)[-1] == ("not run", "4", why)
+    assert counts.value_counts([result])[-1] == ("not run", 4, why)
 
 
 def test_a_row_waits_at_its_own_levels_alone() -> None:
@@ -208,7 +207,7 @@ def test_a_row_waits_at_its_own_levels_alone() -> None:
 
 def test_values_of_our_own_experiments_are_no_values_of_the_paper() -> None:
     result = judged({"row": None}, table={"own": True})
-    assert (result.values, counts.values(result)) == ([], [])
+    assert (result.values, counts.value_counts([result])) == ([], [])
 
 
 def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
@@ -226,18 +225,18 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     }
     low = (80.0,) * 3
     rows = {"one": (90.0,) * 3, "two": low, "three-reduced": low, "four": None, "five": None}
-    assert counts.values(toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})) == [
-        ("printed values", "6", "7 more are out of scope, for reasons on the papers' pages"),
+    assert counts.value_counts([toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})]) == [
+        ("printed values", 6, "7 more are out of scope, for reasons on the papers' pages"),
         (
             "agree",
-            "1",
+            1,
             "1 equal within error, 0 only within the margin; 0 informative; "
             "1 at the paper's settings (1 exploratory)",
         ),
-        ("below the paper", "1", "1 at the paper's settings (1 exploratory)"),
-        ("not judged", "1", "too small a budget"),
-        ("wait for a GPU", "2", "about 2.5 GPU hours by their operations, 1 row not counted"),
-        ("not run", "1", "no row is declared"),
+        ("below the paper", 1, "1 at the paper's settings (1 exploratory)"),
+        ("not judged", 1, "too small a budget"),
+        ("wait for a GPU", 2, "about 2.5 GPU hours by their operations, 1 row not counted"),
+        ("not run", 1, "no row is declared"),
     ]
 
 
@@ -248,25 +247,23 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
         ("agrees", "agrees"),
         ("not counted", "agrees; not counted: printed twice"),
     ]
-    metrics = counts.metrics(result)
-    assert (metrics["printed"], metrics["agree"], metrics["differ"], metrics["not_counted"]) == (2, 1, 0, 1)
+    assert [line[:2] for line in counts.value_counts([result])] == [
+        ("printed values", 2),
+        ("agree", 1),
+        ("not counted", 1),
+    ]
     # nor before it was run
     waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
     assert waiting.values[1].words == "still to be trained; not counted: printed twice"
-    metrics = counts.metrics(waiting)
-    assert (metrics["printed"], metrics["not_run"], metrics["not_counted"]) == (2, 0, 1)
+    assert counts.value_counts([waiting])[-1][:2] == ("not counted", 1)
 
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     whole = {"budget": {"epochs": 50}}
-    for table, strength in (
-        ({"budget": {}}, "decided_at_own_budget"),
-        (whole, "decided_at_paper_settings"),
-        ({**whole, "examples": 100_000}, "decided_at_own_budget"),  # of which the rows have 55 %
+    own, fewer = "a training budget of our own", ", 1 of them on a part of the paper's data"
+    for table, said in (
+        ({"budget": {}}, f"{own} (1 exploratory)"),
+        (whole, "the paper's settings (1 exploratory)"),
+        ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
-        metrics = counts.metrics(judged({"row": SURE}, table=table))
-        assert [name for name in counts.STRENGTHS.values() if metrics[name]] == [strength]
-    grounds = counts.values(judged({"row": SURE}, table={**whole, "examples": 100_000}))[1][2]
-    assert grounds.endswith(
-        "; 1 at a training budget of our own (1 exploratory), 1 of them on a part of the paper's data"
-    )
+        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(f"; 1 at {said}")

@@ -1,25 +1,15 @@
 """Claims on training curves: slow-down of a level, and the epoch in which a line overtakes another."""
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
-from statistics import fmean
 from typing import Literal
 
+import pandas as pd
 from pydantic import Field
 
-from pipeline.reporting import histories
-from pipeline.reporting.histories import Curve, averaged
-from pipeline.reporting.judging.claim_test import (
-    AtLevels,
-    Bounded,
-    Outcome,
-    Reference,
-    Rows,
-    not_run,
-)
-from pipeline.reporting.judging.intervals import Mean, mean
+from pipeline.reporting.histories import curves
+from pipeline.reporting.judging.claim_test import AtLevels, Bounded, Outcome, Reference, Rows, not_run
+from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
@@ -42,17 +32,45 @@ class Slower(Bounded):
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
         """Judge by the ratio of epochs, one per seed."""
-        label, end, start = paper.lines[self.of].label, level_words(self.end), level_words(self.start)
-        title = f"{label}, epochs at {end} ÷ epochs at {start}"
-        measured = measure(rows[self.of].deciding(self.start, self.end), self.start, self.end)
-        if measured is None:
-            yield not_run(title)
-        elif measured.ratio is None or measured.threshold is None:
-            yield Outcome("undecided", f"{title}: unknown, {measured.problem}", measured.caveat)
-        else:
-            reached = f"to reach a validation accuracy of {100 * measured.threshold:.2f} %"
-            text = f"{title}, {reached}: {with_interval(measured.ratio, 2)}, {self.needs}"
-            yield Outcome(measured.ratio.where(self.above, self.below), text, measured.caveat)
+        label, levels = paper.lines[self.of].label, (self.start, self.end)
+        title = f"{label}, epochs at {level_words(self.end)} ÷ epochs at {level_words(self.start)}"
+        row = rows[self.of].deciding(*levels)
+        yield self._judged(title, row) if row and {*levels} <= {*row.cells} else not_run(title)
+
+    def _judged(self, title: str, row: RowResult) -> Outcome:
+        levels = (self.start, self.end)
+        cells = [row.cells[level] for level in levels]
+        caveat = next((cell.caveat for cell in cells if cell.caveat), None)
+        for cell in cells:
+            if cell.converged < cell.mean.n:
+                problem = (
+                    f"only {cell.converged} of {cell.mean.n} seeds converged at {level_words(cell.level)}"
+                )
+                return Outcome("undecided", f"{title}: unknown, {problem}", caveat)
+        both = [curves(row.history, level) for level in levels]
+        seeds = sorted({*both[0]} & {*both[1]})
+        if not seeds:
+            return Outcome("undecided", f"{title}: unknown, there are no training curves", caveat)
+        threshold = min(curve.mean(axis=1).max() for curve in both) - MARGIN
+        epochs = [[_reached(curve[seed], threshold) for seed in seeds] for curve in both]
+        pairs = [(first, second) for first, second in zip(*epochs, strict=True) if first and second]
+        if len(pairs) < len(seeds):
+            problem = f"only {len(pairs)} of {len(seeds)} seeds came so far"
+            return Outcome("undecided", f"{title}: unknown, {problem}", caveat)
+        # nothing is recorded before the first epoch's end
+        early = [
+            level_words(level)
+            for level, curve, reached in zip(levels, both, epochs, strict=True)
+            if any(
+                epoch == curve[seed].first_valid_index() for seed, epoch in zip(seeds, reached, strict=True)
+            )
+        ]
+        if early and not caveat:
+            caveat = f"reached within the first epoch at {' and at '.join(early)}"
+        ratio = mean([second / first for first, second in pairs])
+        reached = f"to reach a validation accuracy of {100 * threshold:.2f} %"
+        text = f"{title}, {reached}: {with_interval(ratio, 2)}, {self.needs}"
+        return Outcome(ratio.where(self.above, self.below), text, caveat)
 
 
 class Overtakes(Bounded, AtLevels):
@@ -73,8 +91,8 @@ class Overtakes(Bounded, AtLevels):
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """Judge by an epoch per seed; the test fails if no seed of several gets there."""
-        ahead, behind = (histories.curves(row.history, level) for row in rows)
-        epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted(ahead.keys() & behind.keys())]
+        ahead, behind = (curves(row.history, level) for row in rows)
+        epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted({*ahead} & {*behind})]
         if not epochs:
             return not_run(title)
         caveat = next((row.cells[level].caveat for row in rows if row.cells[level].caveat), None)
@@ -88,95 +106,25 @@ class Overtakes(Bounded, AtLevels):
         return Outcome(when.where(self.above, self.below), text, caveat)
 
 
-@dataclass(frozen=True)
-class Slowdown:
-    """Training at level ``end`` against level ``start``."""
-
-    row: RowResult
-    start: str
-    end: str
-    threshold: float | None = None  # validation accuracy to reach, a share
-    epochs: tuple[float, float] | None = None  # at both levels, means over seeds
-    ratio: Mean | None = None  # None: see `problem`
-    problem: str | None = None  # why there is no ratio
-    unresolved: str | None = None  # why the curves are too coarse for it
-
-    @property
-    def caveat(self) -> str | None:
-        """Reason why the ratio decides nothing; None if it decides."""
-        cells = (self.row.cells[self.start], self.row.cells[self.end])
-        return next((cell.caveat for cell in cells if cell.caveat), self.unresolved)
-
-
-def measure(row: RowResult | None, start: str, end: str) -> Slowdown | None:
-    """The slow-down from ``start`` to ``end``; None where the row was not run at both.
-
-    Raises:
-        UserError: the row's history is not one.
-    """
-    if row is None or start not in row.cells or end not in row.cells:
-        return None
-    for level in (start, end):
-        cell = row.cells[level]
-        if cell.converged < cell.mean.n:
-            words = f"only {cell.converged} of {cell.mean.n} seeds converged at {level_words(level)}"
-            return Slowdown(row, start, end, problem=words)
-    before, after = (histories.curves(row.history, level) for level in (start, end))
-    seeds = sorted(before.keys() & after.keys())
-    if not seeds:
-        return Slowdown(row, start, end, problem="there are no training curves")
-    threshold = min(_best(before), _best(after)) - MARGIN
-    reached = [(_reached(before[seed], threshold), _reached(after[seed], threshold)) for seed in seeds]
-    both = [(first, second) for first, second in reached if first is not None and second is not None]
-    if len(both) < len(reached):
-        words = f"only {len(both)} of {len(reached)} seeds came so far"
-        return Slowdown(row, start, end, threshold, problem=words)
-    starts, ends = zip(*both, strict=True)
-    # nothing is recorded before the first epoch's end
-    early = [
-        level_words(level)
-        for level, curves, epochs in ((start, before, starts), (end, after, ends))
-        if any(epoch == curves[seed][0][0] for seed, epoch in zip(seeds, epochs, strict=True))
-    ]
-    return Slowdown(
-        row,
-        start,
-        end,
-        threshold,
-        (fmean(starts), fmean(ends)),
-        mean([second / first for first, second in both]),
-        unresolved=f"reached within the first epoch at {' and at '.join(early)}" if early else None,
-    )
-
-
-def _best(curves: dict[int, Curve]) -> float:
-    return max(value for _, value in averaged(curves))
-
-
-def _reached(curve: Curve, threshold: float) -> float | None:
+def _reached(curve: pd.Series, threshold: float) -> float | None:
     """The epoch at which the curve first reaches the threshold; None where it never does."""
-    previous = None
-    for epoch, value in curve:
-        if value >= threshold:
-            if previous is None:
-                return epoch
-            share = (threshold - previous[1]) / (value - previous[1])
-            return previous[0] + share * (epoch - previous[0])
-        previous = (epoch, value)
-    return None
+    curve = curve.dropna()
+    above = curve.index[curve >= threshold]
+    if above.empty:
+        return None
+    place = curve.index.get_loc(above[0])
+    if place == 0:
+        return float(above[0])
+    (start, low), (end, high) = curve.iloc[place - 1 : place + 1].items()
+    return float(start + (threshold - low) / (high - low) * (end - start))
 
 
-def overtaking(left: Curve, right: Curve) -> float | None:
-    """The epoch from which on ``left`` is above ``right`` for good; None where it never is."""
-    overtaken = None
-    for epoch in sorted({epoch for curve in (left, right) for epoch, _ in curve}, reverse=True):
-        if _at(left, epoch) <= _at(right, epoch):
-            break
-        overtaken = epoch
-    return overtaken
+def overtaking(left: pd.Series, right: pd.Series) -> float | None:
+    """The epoch from which on ``left`` is above ``right`` for good; None where it never is.
 
-
-def _at(curve: Curve, epoch: float) -> float:
-    """The last value noted by then; before its first note a training has nothing to show."""
-    place = bisect_right(curve, (epoch, inf))
-    return curve[place - 1][1] if place else -inf
+    Before its first note a training has nothing to show.
+    """
+    both = pd.DataFrame({"left": left, "right": right}).ffill().fillna(-inf)
+    behind = both.index[both["left"] <= both["right"]]
+    ahead = both.index if behind.empty else both.index[both.index > behind[-1]]
+    return None if ahead.empty else float(ahead[0])

@@ -5,17 +5,13 @@ that type stays legible on a phone and on a wide screen. Colours are the page's 
 dashes say the same without colour.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from pipeline.reporting import wording
 from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging import values
-from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.papers import short
-from pipeline.reporting.results import RowResult, Strength, TableResult, Value
-from pipeline.reporting.vocabulary import CONTRASTS, VALUES
+from pipeline.reporting.results import RowResult, Strength
+from pipeline.reporting.vocabulary import CONTRASTS, VALUES, Word
+from pipeline.reporting.wording import fixed, level_words, number, signed
 
 NAME = "forest"
 LEFT, RIGHT = 152, 392  # of a panel's plot, in pixels
@@ -42,41 +38,27 @@ class Point:
     title: str  # on hover
 
 
-Group = tuple[str, tuple[Point, ...]]  # name and points of a line
+Placed = tuple[str, str, Point]  # name of the table, name of the line, point
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Values or contrasts of a paper: groups of points by table."""
+    """Values or contrasts of a paper: by table, the points of each line."""
 
     title: str
-    tables: tuple[tuple[str, tuple[Group, ...]], ...]
+    tables: dict[str, dict[str, list[Point]]]
 
 
 def panels(papers: Sequence[PaperResult]) -> list[Panel]:
     """Panels of each paper's judged contrasts and judged values; papers without any are left out."""
     found = []
     for paper in papers:
-        shown = {table.table.name: table for table in paper.tables if not table.table.own}
-        differences = {
-            name: [
-                point
-                for contrast in paper.contrasts
-                if contrast.result.name == table.name
-                for point in _contrast(contrast)
-            ]
-            for name, table in shown.items()
-        }
-        numbers = {name: list(_values(paper, table)) for name, table in shown.items()}
-        for title, by_table in (("contrasts", differences), ("printed values", numbers)):
-            tables = tuple((name, _groups(points)) for name, points in by_table.items() if points)
-            found += [Panel(f"{short(paper.paper)}: {title}", tables)] if tables else []
+        for title, points in (("contrasts", _contrasts(paper)), ("printed values", _values(paper))):
+            tables: dict[str, dict[str, list[Point]]] = {}
+            for table, line, point in points:
+                tables.setdefault(table, {}).setdefault(line, []).append(point)
+            found += [Panel(f"{paper.name}: {title}", tables)] if tables else []
     return found
-
-
-def _groups(points: Iterable[tuple[str, Point]]) -> tuple[Group, ...]:
-    grouped = groupby(points, key=lambda named: named[0])
-    return tuple((name, tuple(point for _, point in alike)) for name, alike in grouped)
 
 
 def x(margins: float) -> float:
@@ -85,63 +67,57 @@ def x(margins: float) -> float:
 
 
 def _point(
-    difference: float, half: float, margin: float, tone: str, status: str, planned: bool, row: RowResult,
-    paper: str, title: str,
-) -> Point:  # fmt: skip
+    row: RowResult, difference: float, half: float, margin: float, word: Word, planned: bool, title: str
+) -> Point:
     """Point of ours less the paper's, with half its interval and the margin in one unit."""
     away, half = difference / (margin or 1.0), half / (margin or 1.0)
     shape, at = SHAPES[row.strength], away
     if abs(away) > REACH:
         side = 1 if away > 0 else -1
         shape, at = f"M{-5 * side} -4L{2 * side} 0L{-5 * side} 4Z", REACH * side
-    classes = f"{tone}{' dashed' if status in DASHED else ''}{'' if planned else ' hollow'}"
+    classes = f"{word.tone}{' dashed' if word.text in DASHED else ''}{'' if planned else ' hollow'}"
     low, high = x(max(-REACH, away - half)), x(min(REACH, away + half))
-    return Point(x(at), low, high, shape, classes, row.key, paper, title)
+    return Point(x(at), low, high, shape, classes, row.key, row.declared.paper, title)
 
 
-def _values(paper: PaperResult, table: TableResult) -> Iterator[tuple[str, Point]]:
-    for line in table.lines:
-        for metric, by_level in line.values.items():
-            group = line.label + (f", {table.table.also[metric]}" if metric else "")
-            for value in (value for level, value in by_level.items() if level in table.levels):
-                if value.row is not None and value.away is not None and value.status in values.JUDGED:
-                    yield group, _value(paper, table, group, value, value.row, value.away)
+def _values(paper: PaperResult) -> Iterator[Placed]:
+    for result in (table for table in paper.tables if not table.table.own):
+        table, decimals = result.table, result.table.decimals
+        for line in result.lines:
+            for metric, by_level in line.values.items():
+                group = line.label + (f", {table.also[metric]}" if metric else "")
+                for level, value in by_level.items():
+                    row = value.row
+                    if level not in result.levels or row is None or value.away is None or not value.judged:
+                        continue
+                    half = f" ± {fixed(value.half, decimals)}" if value.half else ""
+                    title = (
+                        f"{group} at {level_words(level)}: {value.words}; ours less the paper's "
+                        f"{signed(value.away, decimals)}{half}, margin {number(value.margin)}; {row.key}, "
+                        f"n = {len(row.cells[level].values)}, {row.strength}, {value.evidence}"
+                    )
+                    word, planned = VALUES[value.status], value.planned or row.strength == "accounting"
+                    point = _point(row, value.away, value.half, value.margin, word, planned, title)
+                    yield table.name, group, point
 
 
-def _value(
-    paper: PaperResult, table: TableResult, group: str, value: Value, row: RowResult, away: float
-) -> Point:
-    decimals = table.table.decimals
-    n = len(row.cells[value.level].values) if value.level in row.cells else 0
-    half = f" ± {wording.fixed(value.half, decimals)}" if value.half else ""
-    title = (
-        f"{group} at {wording.level_words(value.level)}: {value.words}; ours less the paper's "
-        f"{wording.signed(away, decimals)}{half}, margin {wording.number(value.margin)}; {row.key}, n = {n}, "
-        f"{row.strength}, {value.evidence}"
-    )
-    planned, tone = value.planned or row.strength == "accounting", VALUES[value.status].tone
-    return _point(away, value.half, value.margin, tone, value.status, planned, row, paper.key, title)
-
-
-def _contrast(contrast: PrintedContrast) -> Iterator[tuple[str, Point]]:
-    left, right, decimals = contrast.left, contrast.right, contrast.result.table.decimals
-    if contrast.ours is None or left.row is None or right.row is None:
-        return
-    at = wording.level_words(left.level)
-    if contrast.of_lines:
-        group, where = f"{left.line.label} − {right.line.label}", at
-    else:
-        group, where = f"{left.line.label}, columns", f"{at} − {wording.level_words(right.level)}"
-    ours, theirs = (wording.signed(number, decimals) for number in (contrast.ours.value, contrast.theirs))
-    title = (
-        f"{group} at {where}: {CONTRASTS[contrast.status].text}; ours {ours}, the paper's {theirs}, "
-        f"± {wording.fixed(contrast.half, decimals)}, margin {wording.number(contrast.margin)}; "
-        f"{left.row.key} and {right.row.key}, n = {contrast.ours.n}, {left.row.strength}, "
-        f"{'planned' if contrast.planned else 'exploratory'}"
-        f"{', argued by the paper' if contrast.argued else ''}"
-    )
-    difference, tone = contrast.ours.value - contrast.theirs, CONTRASTS[contrast.status].tone
-    yield group, _point(
-        difference, contrast.half, contrast.margin, tone, contrast.status, contrast.planned, left.row,
-        contrast.result.paper, title,
-    )  # fmt: skip
+def _contrasts(paper: PaperResult) -> Iterator[Placed]:
+    for contrast in paper.contrasts:
+        left, right, decimals = contrast.left, contrast.right, contrast.result.table.decimals
+        if contrast.ours is None or left.row is None or right.row is None:
+            continue
+        at, word, ours = level_words(left.level), CONTRASTS[contrast.status], contrast.ours
+        if contrast.of_lines:
+            group, where = f"{left.line.label} − {right.line.label}", at
+        else:
+            group, where = f"{left.line.label}, columns", f"{at} − {level_words(right.level)}"
+        title = (
+            f"{group} at {where}: {word.text}; ours {signed(ours.value, decimals)}, the paper's "
+            f"{signed(contrast.theirs, decimals)}, ± {fixed(contrast.half, decimals)}, margin "
+            f"{number(contrast.margin)}; {left.row.key} and {right.row.key}, n = {ours.n}, "
+            f"{left.row.strength}, {'planned' if contrast.planned else 'exploratory'}"
+            f"{', argued by the paper' if contrast.argued else ''}"
+        )
+        away = ours.value - contrast.theirs
+        point = _point(left.row, away, contrast.half, contrast.margin, word, contrast.planned, title)
+        yield contrast.result.table.name, group, point

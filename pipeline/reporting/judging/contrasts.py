@@ -82,11 +82,6 @@ class PrintedContrast:
         """The paper's difference."""
         return self.left.printed - self.right.printed
 
-    @property
-    def judged(self) -> bool:
-        """Return True if the rule was applied."""
-        return self.ours is not None
-
 
 def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
     """Lines against the baseline and in argued pairs, then each line from one column to the next.

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pipeline.params import Row
 from pipeline.reporting import histories
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import number
@@ -40,7 +39,7 @@ def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: floa
         others: the rows that decide the table's other lines at the level.
         margin: of the value, in percentage points.
     """
-    if row.budget != "own" or not isinstance(row.declared, Row):
+    if row.budget != "own" or not row.trained:
         return ()
     found = (*_budget(row, level, others), *_edges(row, level), *_learning(row, level, margin))
     if row.start is None:
@@ -50,7 +49,7 @@ def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: floa
 
 def epochs(row: RowResult, level: str) -> float:
     """The most epochs that a row's search tried at a level, or that its settings have; 0 of an accounting."""
-    if not isinstance(row.declared, Row):
+    if not row.trained:
         return 0.0
     tried = [candidate.get("epochs", 0.0) for candidate in _candidates(row.search, level)]
     return max([*tried, *_trained(row, level)], default=0.0)
@@ -115,12 +114,11 @@ def _lost(row: RowResult, level: str, name: str, value: float, values: set[float
 
 
 def _learning(row: RowResult, level: str, margin: float) -> Iterator[Unfair]:
-    curve = histories.averaged(histories.curves(row.history, level))
+    curve = histories.curves(row.history, level).mean(axis=1)
     if len(curve) < 2:
         yield Unfair("still learning", "one validation accuracy in its history, which can't show a rise")
         return
-    (start, _), (end, last) = curve[0], curve[-1]
-    before = end - TENTH * end
-    rise = 100 * (last - histories.at(curve, max(before, start)))
+    start, end = curve.index[0], curve.index[-1]
+    rise = 100 * (curve[end] - histories.at(curve, max(end - TENTH * end, start)))
     if AGAIN * rise > margin:
         yield Unfair("still learning", f"{number(rise)} points of validation accuracy in its last tenth")

@@ -1,6 +1,5 @@
 """Pairs of rows that may judge a difference of two lines: rows of one training budget."""
 
-from pipeline.params import Row
 from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.results import LineResult, RowResult
@@ -28,9 +27,7 @@ def _usable(line: LineResult, level: str, deciding: RowResult | None, other: Lin
     """The row that decides a line's value, then those that were trained at the budget of the other line."""
     names = {named.line.key for named in (line, other) if named.line}
     further = (
-        row
-        for row in line.rows
-        if level in row.cells and isinstance(row.declared, Row) and row.declared.budget_of in names
+        row for row in line.rows if level in row.cells and row.trained and row.trained.budget_of in names
     )
     return [row for row in (deciding, *further) if row is not None and level in row.cells]
 

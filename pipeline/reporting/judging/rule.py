@@ -1,6 +1,6 @@
 """The rule for a comparison of our value with a printed one: equivalence within a declared margin."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot, isinf, sqrt
 from statistics import fmean, stdev
@@ -76,9 +76,7 @@ def mean_verdict(
     margin += binary
     name = place(away, half(n), margin)
     if name == "inconclusive":
-        further = range(n + 1, MOST_SEEDS + 1)
-        enough = next((seeds for seeds in further if place(away, half(seeds), margin) != name), None)
-        return Verdict(name, seeds=enough)
+        return Verdict(name, seeds=_enough(n, lambda seeds: place(away, half(seeds), margin)))
     return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
 
 
@@ -105,10 +103,13 @@ def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
     name = _share(converged, n, theirs)
     enough = None
     if name == "inconclusive":
-        further = range(n + 1, MOST_SEEDS + 1)
-        decides = (seeds for seeds in further if _share(round(seeds * converged / n), seeds, theirs) != name)
-        enough = next(decides, None)
+        enough = _enough(n, lambda seeds: _share(round(seeds * converged / n), seeds, theirs))
     return Verdict(name, seeds=enough, share=share)
+
+
+def _enough(n: int, verdict: Callable[[int], Name]) -> int | None:
+    """Number of seeds above ``n`` that would decide; None up to `MOST_SEEDS`."""
+    return next((seeds for seeds in range(n + 1, MOST_SEEDS + 1) if verdict(seeds) != "inconclusive"), None)
 
 
 def judge(

@@ -16,33 +16,24 @@ from pipeline.reporting.vocabulary import SEVERITIES, words
 from pipeline.results.schema import Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]
-SEVERITY: dict[str, Severity] = {
-    "floating_point_shown": "critical",
-    # computed on private data exactly, and published
-    "curves": "critical",
-    "vocabulary": "critical",
-    "feature_range": "critical",
-    "passed_over": "critical",
-    "digests": "critical",
-    "own_description": "critical",
-    "declared_description": "theoretical",
-    "spans": "critical",
-    # no training examples: nothing is claimed of them
-    "validation": "weakening",
-    "own_public": "weakening",
-    "public_start": "weakening",
-    "public_network": "weakening",
-    "public_vectors": "weakening",
-    "public_relevance": "weakening",
-    # its releases are accounted, and this row does not publish it
-    "informed_relevance": "theoretical",
-    "test_relevance": "theoretical",
-    "other_choices": "theoretical",
-    "examples_public": "theoretical",
-    "examples_recorded": "theoretical",
-    "timing": "theoretical",
-    "floating_point": "theoretical",
+USES: dict[Severity, tuple[str, ...]] = {
+    # computed on private data exactly, and published; and floats that show a record
+    "critical": (
+        *("floating_point_shown", "curves", "vocabulary", "feature_range", "passed_over", "digests"),
+        *("own_description", "spans"),
+    ),
+    # of other examples than the training's, for which nothing is claimed
+    "weakening": (
+        *("validation", "own_public", "public_start", "public_network", "public_vectors"),
+        "public_relevance",
+    ),
+    # the relevances' releases are accounted, and this row does not publish them
+    "theoretical": (
+        *("declared_description", "informed_relevance", "test_relevance", "other_choices"),
+        *("examples_public", "examples_recorded", "timing", "floating_point"),
+    ),
 }
+SEVERITY = {key: severity for severity, keys in USES.items() for key in keys}
 # uses of every private training of a public data set, which one paragraph above the ledger's table names
 COMMON = frozenset(
     {

@@ -5,7 +5,6 @@ from dataclasses import replace
 from math import sqrt
 from statistics import fmean
 
-from pipeline.params import Row
 from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
 from pipeline.reporting.printed import Line, Printed, PrintedTables, Table
@@ -19,8 +18,6 @@ from pipeline.reporting.results import (
     Values,
 )
 from pipeline.reporting.wording import verdict_words
-
-JUDGED: tuple[Status, ...] = ("agrees", "above", "below", "inconclusive")
 
 
 def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:
@@ -79,7 +76,7 @@ def _compared(
     """The value by the rule, with its strength and its fairness."""
     printed = (line.also[metric] if metric else line.values)[level]
     margin = table.margin_at(printed) if metric else table.judged_margin(level, printed)
-    trained, error = isinstance(row.declared, Row), _test_error(table, cell, metric)
+    trained, error = row.trained is not None, _test_error(table, cell, metric)
 
     def by(within: float) -> Verdict | None:
         rounding = printed.rounding(table.decimals)
@@ -133,9 +130,9 @@ def _informative(table: Table, line: Line, level: str, printed: Printed, margin:
 
 def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
     """Knowledge of a cell's results at the time of its row's plan; exploratory without a plan."""
-    if not cell.planned or not isinstance(row.declared, Row):
+    if not cell.planned or not row.trained:
         return "exploratory"
-    if row.declared.informed:
+    if row.trained.informed:
         return "informed"
     earlier = [
         other.cells[cell.level] for other in result.rows if other is not row and cell.level in other.cells
@@ -160,7 +157,7 @@ def _why_not(row: RowResult, cell: Cell) -> str:
     if cell.untried:
         return "too few step sizes tried"
     n = len(cell.values)
-    if n < FEWEST_SEEDS and isinstance(row.declared, Row):
+    if n < FEWEST_SEEDS and row.trained:
         return "one seed" if n == 1 else f"{n} seeds"
     if row.planned_seeds and not cell.planned:
         return f"trained otherwise than planned, or fewer than {row.planned_seeds} seeds"

@@ -1,6 +1,5 @@
 """Rendering of pages and Markdown files from the templates in this folder."""
 
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -10,37 +9,31 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS
-from pipeline.reporting import wording
+from pipeline.reporting import cells, wording
 from pipeline.reporting.caveats import ENOUGH_EXAMPLES, caveats_at
-from pipeline.reporting.drawing import forest
+from pipeline.reporting.drawing import forest, levels
 from pipeline.reporting.drawing.style import themed
+from pipeline.reporting.figures import table_figures
 from pipeline.reporting.judging import guarantees, rule
-from pipeline.reporting.prose.counts import roughly
+from pipeline.reporting.judging.severity import at_worst
+from pipeline.reporting.pages import views
+from pipeline.reporting.prose import counts, findings
 from pipeline.reporting.vocabulary import WORDS, words
+from pipeline.results.schema import CONVERGED
 
-# formats of numbers, levels and ledgers
-FILTERS = (
-    caveats_at, roughly, words, wording.attack_words, wording.cell_text, wording.claim, wording.column_heads,
-    wording.columns_words, wording.composition, wording.convergence, wording.delta, wording.downwards,
-    wording.duration, wording.examples_words, wording.fixed, wording.guarantee_words, wording.isolation,
-    wording.level_words, wording.margin, wording.measured_words, wording.number, wording.printed,
-    wording.privacy_words, wording.release_words, wording.settings_words, wording.shared_words,
-    wording.signed, wording.table_heading, wording.upwards,
+# what templates ask of results: functions under their own names, each also a filter
+FUNCTIONS = (
+    *(format for format in vars(wording).values() if getattr(format, "__module__", "") == wording.__name__),
+    at_worst, caveats_at, counts.by_chance, counts.claim_counts, counts.contrast_counts, counts.overview,
+    counts.privacy, counts.roughly, counts.row_count, counts.value_counts, counts.verdict,
+    findings.first_findings, findings.render_findings, forest.panels, forest.x, table_figures, views.alarms,
+    views.claim_words, views.deciding, views.difference, views.row_facts, views.row_settings, views.shares,
+    views.states, views.variants, words,
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Numbers of the rules that the foot of every page states."""
-
-    fewest_seeds: int = rule.FEWEST_SEEDS
-    enough_examples: float = ENOUGH_EXAMPLES
-    vacuous: float = guarantees.VACUOUS
-    weaker: str = guarantees.WEAKER_REASON
-
-
 def render(template: str, **values: Any) -> str:
-    """Fill a template with view models, without a newline at the end; HTML templates escape text."""
+    """Fill a template with results, without a newline at the end; HTML templates escape text."""
     return _environment().get_template(template).render(values).rstrip("\n")
 
 
@@ -53,14 +46,21 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {
-        "vocabulary": WORDS,
-        "rules": Rules(),
-        "RELATION_WORDS": RELATION_WORDS,
-        "SHAPES": forest.SHAPES,
-    }
-    environment.filters |= {function.__name__: function for function in FILTERS}
-    environment.filters["x"] = forest.x
+    functions = {function.__name__: function for function in FUNCTIONS}
+    environment.filters |= functions
     environment.filters["xml"] = lambda text: Markup(escape(text))
     environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
+    environment.globals |= functions | {
+        "vocabulary": WORDS,
+        "RELATION_WORDS": RELATION_WORDS,
+        "SHAPES": forest.SHAPES,
+        "plot": levels.draw,
+        "CONVERGED": CONVERGED,
+        "STEP_SIZES": cells.STEP_SIZES,
+        "SPAN": cells.SPAN,
+        "FEWEST_SEEDS": rule.FEWEST_SEEDS,
+        "ENOUGH_EXAMPLES": ENOUGH_EXAMPLES,
+        "VACUOUS": guarantees.VACUOUS,
+        "WEAKER_REASON": guarantees.WEAKER_REASON,
+    }
     return environment

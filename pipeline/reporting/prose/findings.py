@@ -4,13 +4,13 @@ A finding names the cells that it quotes and the conditions that it needs. It is
 been run or a condition fails.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
-from pipeline.params import Row
 from pipeline.reporting import caveats, wording
 from pipeline.reporting.facts import Fact, PaperResult
+from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import contrast
@@ -62,8 +62,7 @@ class Quote:
     @property
     def conditions(self) -> str:
         """``own budget: 8 epochs, exploratory``: training budget, and whether it was planned."""
-        declared = self.row.declared
-        if not isinstance(declared, Row):
+        if not self.row.trained:
             return "accounting, nothing trained"
         marks = caveats.caveats_at(self.row, self.cell.level)
         budget = next((caveat.words for caveat in marks if caveat.budget), "")
@@ -96,78 +95,62 @@ class Sentence:
 
     text: str
     guarantee: Guarantee | None  # of its first cell; None without cells
-    paper: str  # key
+    result: PaperResult
     table: str  # name of the evidence's section
 
 
 def render_findings(result: PaperResult) -> list[Sentence]:
     """Sentences of the findings that a paper's records support, in the order of its file."""
-    statuses = {claim.claim.key: claim.status for claim in result.claims}
+    names = {table.key: table.name for table in result.tables}
     quotable = {
         (fact.row.key, fact.level): Quote(fact, fact.row, fact.cell)
         for fact in result.facts
-        if fact.row and fact.cell and not fact.metric
+        if fact.row and fact.cell
     }
     judged = {
         (*(f"{made.result.key}/{side.line.key}" for side in (made.left, made.right)), made.left.level): made
         for made in result.contrasts
-        if made.judged and made.of_lines
+        if made.ours and made.of_lines
     }
     sentences = []
     for finding in result.paper.findings:
-        places = {name: (place.row, place.at) for name, place in finding.cells.items()}
-        pairs = {
-            name: [(pair.left, pair.right, level) for level in pair.at]
-            for name, pair in finding.contrasts.items()
-        }
-        if not quotable.keys() >= set(places.values()):
-            continue
-        if not judged.keys() >= {pair for named in pairs.values() for pair in named}:
-            continue
-        quotes = {name: quotable[place] for name, place in places.items()}
-        supported = all(statuses.get(key) == status for key, status in finding.claims.items())
-        if supported and not any(problems(finding, quotes)):
+        try:
+            quotes = {name: quotable[place.row, place.at] for name, place in finding.cells.items()}
             differences = {
-                name: Differences(tuple(judged[pair] for pair in named)) for name, named in pairs.items()
+                name: Differences(tuple(judged[pair.left, pair.right, level] for level in pair.at))
+                for name, pair in finding.contrasts.items()
             }
-            sentences.append(_sentence(finding, quotes, differences, result))
+        except KeyError:  # one was not run, or is not judged
+            continue
+        if not supported(finding, quotes, result.claims):
+            continue
+        text = finding.says.format(**quotes, **differences)
+        if conditions := "; ".join(dict.fromkeys(quote.conditions for quote in quotes.values())):
+            text += f" ({conditions[0].upper()}{conditions[1:]}.)"
+        first = next((quote.cell.guarantee for quote in quotes.values()), None)
+        sentences.append(Sentence(text, first, result, names[finding.table]))
     return sentences
 
 
-def first(findings: Sequence[Sequence[Sentence]]) -> list[Sentence]:
+def first_findings(results: Sequence[PaperResult]) -> list[Sentence]:
     """First findings of all papers, then the second ones, up to `FIRST`."""
-    in_turn = (sentence for place in zip_longest(*findings) for sentence in place if sentence)
+    in_turn = (found for place in zip_longest(*map(render_findings, results)) for found in place if found)
     return list(islice(in_turn, FIRST))
 
 
-def problems(finding: Finding, quotes: Mapping[str, Quote]) -> Iterator[str]:
-    """Reasons why the quoted cells can't support a finding."""
-    for name, quote in quotes.items():
-        if not quote.row.counts:
-            yield f"{name}: on a reduced budget"
-        if not quote.cell.comparable:
-            yield f"{name}: not comparable with the paper"
-        if quote.cell.mean.n < FEWEST_SEEDS and not quote.cell.mean.exact:
-            yield f"{name}: fewer than {FEWEST_SEEDS} seeds"
-    rows = [quote.row for quote in quotes.values() if isinstance(quote.row.declared, Row)]
-    if len({row.searched is None for row in rows}) > 1:
-        yield "a searched row beside one that was not"
-    for needs in finding.provided:
-        left, right = quotes[needs.left].cell, quotes[needs.right].cell
-        gap = contrast([(1.0, left.row, left), (-1.0, right.row, right)])
-        if gap.where(needs.above, needs.below) != "holds":
-            yield f"{needs.left} - {needs.right} is not {needs.needs}"
-
-
-def _sentence(
-    finding: Finding,
-    quotes: Mapping[str, Quote],
-    differences: Mapping[str, Differences],
-    result: PaperResult,
-) -> Sentence:
-    table = next(table for table in result.tables if table.key == finding.table)
-    quote = next(iter(quotes.values()), None)
-    text = finding.says.format(**quotes, **differences)
-    if conditions := "; ".join(dict.fromkeys(quote.conditions for quote in quotes.values())):
-        text += f" ({conditions[0].upper()}{conditions[1:]}.)"
-    return Sentence(text, quote.cell.guarantee if quote else None, table.paper, table.name)
+def supported(finding: Finding, quotes: Mapping[str, Quote], claims: Sequence[ClaimResult]) -> bool:
+    """Return True if the quoted cells and the claims carry a finding."""
+    statuses = {claim.claim.key: claim.status for claim in claims}
+    searched = {quote.row.searched is None for quote in quotes.values() if quote.row.trained}
+    return (
+        all(statuses.get(key) == status for key, status in finding.claims.items())
+        and all(quote.row.counts and quote.cell.comparable for quote in quotes.values())
+        and all(quote.cell.mean.exact or quote.cell.mean.n >= FEWEST_SEEDS for quote in quotes.values())
+        and len(searched) < 2  # a searched row beside one that was not
+        and all(
+            contrast([(1.0, left.row, left), (-1.0, right.row, right)]).where(needs.above, needs.below)
+            == "holds"
+            for needs in finding.provided
+            for left, right in [(quotes[needs.left].cell, quotes[needs.right].cell)]
+        )
+    )
