@@ -91,6 +91,11 @@ class PrivateSteps(Method):
         return self.task.numbers(setting.clip for setting in self.settings)
 
     @cached_property
+    def whole(self) -> Bounds:
+        """Bounds (R, ...) of the whole gradient, clipped to `clips`."""
+        return self.bounds(self.clips)
+
+    @cached_property
     def class_weights(self) -> Tensor | None:
         """(K,) factors of the loss of each class's examples; None: all are 1.
 
