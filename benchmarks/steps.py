@@ -258,8 +258,11 @@ def _jax(case: Case, batch: int, device: torch.device) -> Step:
     """A compiled step of JAX-Privacy's clipping and noise on a batch that is there already.
 
     Raises:
-        NotImplementedError: the network has another layer than those of plain convolutional ones.
+        NotImplementedError: the network has another layer than those of plain convolutional ones, or a step
+            takes minutes.
     """
+    if case.build is mlp:
+        raise NotImplementedError("its step of this network takes minutes")
     # JAX takes threads of its own and all of a GPU's memory: it is loaded in its contender's process alone
     import jax
     import jax_privacy

@@ -25,7 +25,7 @@ from pipeline.privacy.network_state import call, fresh_state
 CACHED_FLOATS = 2_000_000
 # Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, but at least so many
 # examples; larger passes are no faster
-MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
+MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 VECTOR = 16  # numbers in a vector register of a CPU
 # Layers whose first dimension is that of the examples, and whose output for one doesn't depend on others
 BY_EXAMPLE = {
