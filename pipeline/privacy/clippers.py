@@ -1,10 +1,10 @@
 """Choice of the fastest correct clipper for a network, by trials.
 
 `BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`, and
-`OneByOne` on one example after the other. In all three, no network can mix examples. A
-clipper's gradients may still be wrong, and a network may keep state between calls, or may be meant for
-batches that it mixes. So the network is tried on made-up inputs, which use no data, and each example in a
-batch is compared with the example alone.
+`OneByOne` on one example after the other. In all three, no network can mix examples; only a network that
+`works_by_example` runs on the batch itself. A clipper's gradients may still be wrong, and a network may keep
+state between calls, or may be meant for batches that it mixes. So the network is tried on made-up inputs,
+which use no data, and each example in a batch is compared with the example alone.
 """
 
 import copy

@@ -5,6 +5,7 @@ parameter *and* buffer of the network to be differentiated, by name, so statisti
 (`BatchStatistics`) are further names.
 """
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
+from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
 
@@ -169,16 +170,11 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
     """`Gradients.weighted_sum`, of one part after the other."""
     if parts is None:
         return gradients.weighted_sum(factors, finite)
-    total, stop = None, 0
-    for size in parts.sizes:
-        start, stop = stop, stop + size
-        part = gradients.of_examples(slice(start, stop)).weighted_sum(factors[start:stop], finite)
-        if total is None:
-            total = part.double() if parts.in_float64 else part
-        else:
-            total.add_(part)
-    assert total is not None, "a sample has a part"
-    return total
+    stops = list(itertools.accumulate(parts.sizes))
+    places = map(slice, [0, *stops], stops)
+    sums = (of_examples(gradients, place).weighted_sum(factors[place], finite) for place in places)
+    total = next(sums)
+    return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
 
 
 def wants_channels_last(net: nn.Module) -> bool:
