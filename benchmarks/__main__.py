@@ -80,7 +80,7 @@ def table(
     for contender, one in zip(contenders, measured, strict=True):
         setting = [contender.case, f"{contender.batch}", f"{threads}", contender.way]
         if isinstance(one, Exception):
-            lines.append([*setting, f"not possible: {str(one).splitlines()[0][:200]}", *[""] * 5])
+            lines.append([*setting, f"left out: {str(one).splitlines()[0][:200]}", *[""] * 5])
             continue
         plain = one if contender.way == PLAIN else plain
         numbers: list[Any] = []

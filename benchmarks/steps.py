@@ -138,7 +138,9 @@ class Contender:
             return _plain(case, self.batch, device, channels_last=self.way == BEST)
         if self.way in (OURS, FLOATS):
             return _ours(case, self.batch, device, floats=self.way == FLOATS)
-        return {HOOKS: _hooks, GHOST: _ghost, JAX: _jax}[self.way](case, self.batch, device)
+        if self.way == JAX:
+            return _jax(case, self.batch, device)
+        return _opacus(case, self.batch, device, ghost=self.way == GHOST)
 
 
 def _plain(case: Case, batch: int, device: torch.device, channels_last: bool) -> Step:
@@ -220,31 +222,18 @@ def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
     return step
 
 
-_OPACUS = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
-
-
-def _hooks(case: Case, batch: int, device: torch.device) -> Step:
-    net = GradSampleModule(case.net.to(device))
+def _opacus(case: Case, batch: int, device: torch.device, ghost: bool) -> Step:
+    net, loss = case.net.to(device), nn.CrossEntropyLoss()
+    settings: Any = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": batch}
+    optimizer: DPOptimizer
     inputs, labels = case.batch(batch, device)
-    sgd = torch.optim.SGD(trained(net), lr=0.01)
-    optimizer = DPOptimizer(sgd, expected_batch_size=batch, **_OPACUS)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        F.cross_entropy(net(inputs), labels).backward()
-        optimizer.step()
-
-    return step
-
-
-def _ghost(case: Case, batch: int, device: torch.device) -> Step:
-    net = GradSampleModuleFastGradientClipping(
-        case.net.to(device), max_grad_norm=1.0, use_ghost_clipping=True
-    )
-    inputs, labels = case.batch(batch, device)
-    sgd = torch.optim.SGD(trained(net), lr=0.01)
-    optimizer = DPOptimizerFastGradientClipping(sgd, expected_batch_size=batch, **_OPACUS)
-    loss = DPLossFastGradientClipping(net, optimizer, nn.CrossEntropyLoss())
+    if ghost:
+        net = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True)
+        optimizer = DPOptimizerFastGradientClipping(torch.optim.SGD(trained(net), lr=0.01), **settings)
+        loss = DPLossFastGradientClipping(net, optimizer, loss)
+    else:
+        net = GradSampleModule(net)
+        optimizer = DPOptimizer(torch.optim.SGD(trained(net), lr=0.01), **settings)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -258,8 +247,11 @@ def _jax(case: Case, batch: int, device: torch.device) -> Step:
     """A compiled step of JAX-Privacy's clipping and noise on a batch that is there already.
 
     Raises:
-        NotImplementedError: the network has another layer than those of plain convolutional ones.
+        NotImplementedError: the network has another layer than those of plain convolutional ones, or a step
+            takes minutes.
     """
+    if case.build is mlp:
+        raise NotImplementedError("its step of this network takes minutes")
     # JAX takes threads of its own and all of a GPU's memory: it is loaded in its contender's process alone
     import jax
     import jax_privacy

@@ -5,6 +5,7 @@ All tensors have a leading replica dimension (R, ...); rates and other scalars a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -34,6 +35,11 @@ class Sgd:
     momentum: Tensor | None = None  # None: no momentum
     dampening: Tensor | None = None
 
+    @cached_property
+    def moves(self) -> bool:
+        """Return whether a replica has momentum."""
+        return self.momentum is not None and bool(self.momentum.any())
+
     def start(self, parameters: Tensors) -> State:
         """Parameters with zero momentum."""
         return {"parameters": parameters, "momentum": _zeros(parameters)}
@@ -41,8 +47,7 @@ class Sgd:
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
         """Parameters and momentum after a step."""
         directions, momentum = gradients, self.momentum
-        # on a GPU, testing for 0 would take longer than computing
-        if momentum is not None and (momentum.device.type != "cpu" or momentum.any()):
+        if momentum is not None and self.moves:
             dampening = torch.zeros_like(momentum) if self.dampening is None else self.dampening
             share = torch.ones_like(dampening) if step == 0 else 1 - dampening
             directions = {
@@ -90,7 +95,8 @@ def _zeros(parameters: Tensors) -> Tensors:
 
 
 def _descend(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
-    return {
-        name: torch.addcmul(value, per_replica(value, rates), directions[name], value=-1)
-        for name, value in parameters.items()
-    }
+    values = list(parameters.values())
+    descended = torch._foreach_addcmul(
+        values, [per_replica(value, rates) for value in values], [directions[name] for name in parameters], -1
+    )
+    return dict(zip(parameters, descended, strict=True))

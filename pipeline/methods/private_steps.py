@@ -91,6 +91,11 @@ class PrivateSteps(Method):
         return self.task.numbers(setting.clip for setting in self.settings)
 
     @cached_property
+    def whole(self) -> Bounds:
+        """Bounds (R, ...) of the whole gradient, clipped to `clips`."""
+        return self.bounds(self.clips)
+
+    @cached_property
     def class_weights(self) -> Tensor | None:
         """(K,) factors of the loss of each class's examples; None: all are 1.
 
@@ -136,8 +141,7 @@ class PrivateSteps(Method):
         """
         clipper, at_once = self.clipper, self.pass_size(sample)
         sums: Tensors = {}
-        norms: list[Tensor] = []
-        losses, masks = [], []
+        of_units: list[tuple[Tensor, Tensor, Tensor]] = []  # norms, losses and mask of each pass
         pieces = list(sample.pieces(at_once))
         # bounds on the rounding errors of float32, before and after the passes' sums are added
         errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
@@ -158,7 +162,7 @@ class PrivateSteps(Method):
             if len(each_pass.parts) > 1:
                 function = partial(clipper, parts=Parts(each_pass.parts, in_float64))
             clipped_sum = over_replicas(function, self.task.execution)
-            if not norms and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
+            if not of_units and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
                 self._compare_with_alone(
                     clipper, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
                 )
@@ -168,11 +172,11 @@ class PrivateSteps(Method):
                     sums[name] += value
                 else:
                     sums[name] = value.double() if in_float64 else value
-            norms.append(pass_sum.norms.float())
-            losses.append(pass_sum.losses)
             # a mini-set is present if any of its examples is
-            masks.append((mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask))
-        return BatchSum(sums, torch.cat(norms, 1), torch.cat(losses, 1), torch.cat(masks, 1), bounds.limits)
+            present = (mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask)
+            of_units.append((pass_sum.norms.float(), pass_sum.losses, present))
+        norms, losses, masks = (torch.cat(values, 1) for values in zip(*of_units, strict=True))
+        return BatchSum(sums, norms, losses, masks, bounds.limits)
 
     def _compare_with_alone(
         self,

@@ -1,10 +1,10 @@
 """Choice of the fastest correct clipper for a network, by trials.
 
 `BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`, and
-`OneByOne` on one example after the other. In all three, no network can mix examples. A
-clipper's gradients may still be wrong, and a network may keep state between calls, or may be meant for
-batches that it mixes. So the network is tried on made-up inputs, which use no data, and each example in a
-batch is compared with the example alone.
+`OneByOne` on one example after the other. In all three, no network can mix examples; only a network that
+`works_by_example` runs on the batch itself. A clipper's gradients may still be wrong, and a network may keep
+state between calls, or may be meant for batches that it mixes. So the network is tried on made-up inputs,
+which use no data, and each example in a batch is compared with the example alone.
 """
 
 import copy
@@ -33,6 +33,7 @@ from pipeline.privacy.gradients import (
 )
 from pipeline.privacy.layers import watch_layers
 from pipeline.privacy.network_state import (
+    Prints,
     call,
     changed,
     fixed_randomness,
@@ -112,6 +113,15 @@ def clipper_factory(
     )
 
 
+class Called(NamedTuple):
+    """State of a network after some calls, and results of the first and the last."""
+
+    state: Prints
+    buffers: Tensors
+    first: Tensor
+    last: Tensor
+
+
 class KeptState(NamedTuple):
     """State that a network keeps between calls, if it has no effect."""
 
@@ -160,43 +170,40 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
             change from call to call, or by random numbers.
     """
 
-    def calls(*batches: Tensor, seed: int = 0) -> tuple[nn.Module, list[Tensor]]:
+    def calls(*batches: Tensor, seed: int = 0) -> Called:
         called, outcomes = copy.deepcopy(net), []
         for batch in batches:
             with fixed_randomness(batch.device, seed):
-                outcomes.append(_outcome(called, batch))
-        return called, outcomes
+                outcomes = [*outcomes[:1], _outcome(called, batch)]  # each as large as the network
+        return Called(prints_inside(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
 
     def is_same(outcome: Tensor, other: Tensor) -> bool:
         rows = outcome.nan_to_num()[None], other.nan_to_num()[None]
         return outcome.shape == other.shape and _is_near(*rows, tolerance)
 
     first, second = inputs
-    inside = prints_inside(net)
-    _, alone = calls(first, first, first)
+    alone = calls(first, first, first)
     outside = prints_outside(net)
-    mixed, among = calls(first, second, first)
-    after_second, _ = calls(second)
-    after_first, (single,) = calls(first)
-    buffers = dict(after_second.named_buffers())
-    for name, value in after_first.named_buffers():
-        if not torch.equal(value, buffers[name]):
+    mixed = calls(first, second, first)
+    after_second, after_first = calls(second), calls(first)
+    for name, value in after_first.buffers.items():
+        if not torch.equal(value, after_second.buffers[name]):
             raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
     moved = changed(outside, prints_outside(net))
-    if not is_same(alone[0], single) or not is_same(alone[0], among[0]):
+    if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
         raise UserError(
             f"the network keeps state between calls{_named(moved)}, outside of its own attributes: the same "
             "input gives other gradients from call to call; allowed: the same"
         )
-    if not is_same(alone[2], among[2]):
-        kept = changed(prints_inside(after_first), prints_inside(after_second)) + moved
+    if not is_same(alone.last, mixed.last):
+        kept = changed(after_first.state, after_second.state) + moved
         raise UserError(
             f"the network keeps something of its inputs between calls{_named(kept)}: the same input gives "
             "other gradients after another one; allowed: the same"
         )
-    if not is_same(calls(first, seed=1)[1][0], single):
+    if not is_same(calls(first, seed=1).first, after_first.first):
         raise UserError("the network draws random numbers; allowed: those of dropout")
-    return KeptState(bool(changed(inside, prints_inside(mixed))), bool(moved))
+    return KeptState(bool(changed(prints_inside(net), mixed.state)), bool(moved))
 
 
 def _named(variables: list[str]) -> str:
@@ -224,7 +231,7 @@ class Example(NamedTuple):
     inputs: Tensor  # (K, ...)
     label: int
     logits: Tensor  # (K, classes)
-    gradients: Tensors
+    gradients: Tensors  # in float32, because there are several
     norms: Tensor  # (T,) of each gradient
 
     @property
@@ -308,7 +315,8 @@ class Trial:
                 continue
             norms = torch.stack([value.norm() for value in gradients.values()])
             if bool(torch.isfinite(logits).all() and torch.isfinite(norms).all()):
-                yield Example(example, label, logits, gradients, norms)
+                kept = {name: value.float() for name, value in gradients.items()}
+                yield Example(example, label, logits, kept, norms)
             elif position < FEWEST:
                 raise UserError(
                     "the network makes numbers of random inputs that aren't finite; needed: finite"
@@ -338,7 +346,7 @@ class Trial:
                     "size away from what each example has alone"
                 )
         scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
-        difference = _distance(gradients, _total(chosen, weights)) / max(scale, TINY)
+        difference = self._distance(gradients, chosen, weights) / max(scale, TINY)
         if not difference <= self.tolerance:
             raise UserError(
                 f"the network mixes examples: in a batch of {size} gradients are {difference:.2g} of their "
@@ -369,12 +377,22 @@ class Trial:
         return (
             bool(((summed.norms - expected).norm(dim=1) <= self.tolerance * scales).all())
             and _is_near(summed.losses[None], losses[None], self.tolerance)
-            and _distance(summed.sums, _total(chosen, weights)) <= self.tolerance * scale
+            and self._distance(summed.sums, chosen, weights) <= self.tolerance * scale
         )
+
+    def _distance(self, sums: Tensors, chosen: list[Example], weights: list[float]) -> float:
+        """L2 distance of ``sums`` to the weighted sum of examples' gradients."""
+        squares = 0.0
+        for name, value in self.tensors.items():
+            expected = torch.zeros_like(value)
+            for example, weight in zip(chosen, weights, strict=True):
+                expected.add_(example.gradients[name], alpha=weight)
+            squares += float((sums[name] - expected).norm()) ** 2
+        return squares**0.5
 
     def _gradient(self, inputs: Tensor, labels: list[int], weights: list[float]) -> tuple[Tensor, Tensors]:
         """Logits (B K, classes) of B examples, and the gradients of their weighted losses, in one pass."""
-        leaves = {name: value.clone().requires_grad_() for name, value in self.tensors.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in self.tensors.items()}
         with torch.enable_grad():
             logits = self._logits(leaves, inputs)
             losses = [
@@ -410,20 +428,6 @@ def _weights(chosen: list[Example]) -> list[float]:
         (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
         for position, example in enumerate(chosen)
     ]
-
-
-def _total(chosen: list[Example], weights: list[float]) -> Tensors:
-    """Weighted sum of the examples' gradients, added one by one: a stack takes much memory."""
-    totals = {name: torch.zeros_like(value) for name, value in chosen[0].gradients.items()}
-    for example, weight in zip(chosen, weights, strict=True):
-        for name, value in example.gradients.items():
-            totals[name].add_(value, alpha=weight)
-    return totals
-
-
-def _distance(some: Tensors, others: Tensors) -> float:
-    """L2 norm of the difference of all tensors."""
-    return float(torch.stack([(some[name] - others[name]).norm() for name in others]).norm())
 
 
 def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -539,17 +543,9 @@ def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> 
     """
     usual = list(random_inputs(net, example, kinds * copies).split(copies))
     if example.is_floating_point():
-        change: list[Callable[[Tensor], Tensor]] = [
-            *(torch.clone, torch.clone, torch.neg),
-            *(
-                lambda x: 255 * x,
-                lambda x: 8 * x - 4,
-                lambda x: 0.5 + x / 1000,
-                lambda x: x / 1000,
-                torch.log,
-            ),
-        ]
-        return [change[kind](inputs) for kind, inputs in enumerate(usual)]
+        scales = ((1, 0), (1, 0), (-1, 0), (255, 0), (8, -4), (0.001, 0.5), (0.001, 0))
+        scaled = [factor * x + shift for x, (factor, shift) in zip(usual, scales, strict=False)]
+        return [*scaled, *(x.log() for x in usual[len(scales) :])]
     paddings = [layer.padding_idx for layer in net.modules() if isinstance(layer, nn.Embedding)]
     padding = next((index for index in paddings if index is not None), 0)
     length = example.shape[-1] if example.dim() > 1 else 1

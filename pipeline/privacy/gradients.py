@@ -5,6 +5,7 @@ parameter *and* buffer of the network to be differentiated, by name, so statisti
 (`BatchStatistics`) are further names.
 """
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, rule_for
+from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
 
@@ -25,8 +26,13 @@ from pipeline.privacy.network_state import call, fresh_state
 CACHED_FLOATS = 2_000_000
 # Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, but at least so many
 # examples; larger passes are no faster
-MOST_FLOATS, FEWEST_EXAMPLES = 48_000_000, 8
+MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 VECTOR = 16  # numbers in a vector register of a CPU
+# Layers whose first dimension is that of the examples, and whose output for one doesn't depend on others
+BY_EXAMPLE = {
+    *(nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv2d, nn.GroupNorm),
+    *(nn.ReLU, nn.Tanh, nn.MaxPool2d),
+}
 # `vmap` runs some operations one example at a time, such as pools of images with channels last, which is
 # correct too
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batch")
@@ -118,8 +124,8 @@ def clip_factors(
         not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
         norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
         norms = torch.where(not_finite, torch.inf, norms)
-    factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12))
-    factors = torch.where(torch.isfinite(norms), factors, 0.0)
+    # NaN is of an infinite norm without a bound
+    factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12)).nan_to_num(0.0)
     return factors @ bounds.members.T, norms
 
 
@@ -164,16 +170,11 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
     """`Gradients.weighted_sum`, of one part after the other."""
     if parts is None:
         return gradients.weighted_sum(factors, finite)
-    total, stop = None, 0
-    for size in parts.sizes:
-        start, stop = stop, stop + size
-        part = gradients.of_examples(slice(start, stop)).weighted_sum(factors[start:stop], finite)
-        if total is None:
-            total = part.double() if parts.in_float64 else part
-        else:
-            total.add_(part)
-    assert total is not None, "a sample has a part"
-    return total
+    stops = list(itertools.accumulate(parts.sizes))
+    places = map(slice, [0, *stops], stops)
+    sums = (of_examples(gradients, place).weighted_sum(factors[place], finite) for place in places)
+    total = next(sums)
+    return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
 
 
 def wants_channels_last(net: nn.Module) -> bool:
@@ -206,6 +207,26 @@ def channels_last(inputs: Tensor) -> Tensor:
     if inputs.dim() != 4:
         return inputs
     return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
+
+
+def works_by_example(net: nn.Module) -> bool:
+    """Check whether torch defines each layer of a network for one example of a batch (B, ...) at a time.
+
+    Then a batch needs no `vmap`, which takes a quarter of a small network's step.
+
+    Args:
+        net: the network.
+
+    Returns:
+        True for sequences of `BY_EXAMPLE` without hooks or functions of one's own.
+    """
+    return not torch.nn.modules.module._has_any_global_hook() and all(
+        type(layer) in BY_EXAMPLE
+        and getattr(layer.forward, "__module__", "").startswith("torch.nn.modules.")
+        and getattr(layer, "start_dim", 1) == 1  # of `nn.Flatten`
+        and not any(hooks for name, hooks in vars(layer).items() if name.endswith("_hooks"))
+        for layer in net.modules()
+    )
 
 
 @dataclass(frozen=True)
@@ -267,7 +288,8 @@ class BookKeeping:
 
     The network runs as a function of one example, under `torch.func.vmap` over examples with unbatched
     weights. torch's batching rules turn it into ordinary batched kernels, and the network can't mix
-    examples by their sizes, lengths or values. A per-example gradient of a layer is a product of its
+    examples by their sizes, lengths or values. A single replica of a network that `works_by_example` runs on
+    the batch itself. A per-example gradient of a layer is a product of its
     input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap`
     also carries replicas, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
     that each example uses once, and embeddings, never write out their per-example gradients.
@@ -298,6 +320,7 @@ class BookKeeping:
         self.single_replica = single_replica
         self.resets = resets
         self.taps = taps
+        self.by_example = single_replica and not taps and works_by_example(net)
         self.prefers_channels_last = wants_channels_last(net)
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
@@ -398,9 +421,13 @@ class BookKeeping:
             parts = iter(torch.autograd.grad(total, all_uses(taps or outputs), materialize_grads=True))
         return (
             losses.detach(),
-            {name: [use.detach() for use in layer_uses] for name, layer_uses in uses.items()},
-            {name: [next(parts) for _ in layer_uses] for name, layer_uses in uses.items()},
+            {name: [self._of_examples(use.detach()) for use in layer] for name, layer in uses.items()},
+            {name: [self._of_examples(next(parts)) for _ in layer] for name, layer in uses.items()},
         )
+
+    def _of_examples(self, use: Tensor) -> Tensor:
+        """(B, K, ...) tensor of a use, which is (B K, ...) if the network ran on the batch."""
+        return use.unflatten(0, (-1, self.copies)) if self.by_example else use
 
     def _taps(self, tensors: Tensors, count: int) -> Uses:
         """Zeros (B, ...) for each use of a layer, in the shape of its output."""
@@ -428,17 +455,19 @@ class BookKeeping:
             # without their names, which `vmap` would look through
             return logits, *all_uses(uses), *all_uses(outputs)
 
-        examples = inputs.unflatten(0, (-1, self.copies))
-        in_dims = (0, None if taps is None else 0)
-        logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
+        if self.by_example:
+            logits, *values = single(inputs, taps)
+        else:
+            examples = inputs.unflatten(0, (-1, self.copies))
+            in_dims = (0, None if taps is None else 0)
+            logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
+            logits = logits.flatten(0, 1)
         of_all = iter(values)
         uses, outputs = (
             {name: [next(of_all) for _ in layer_uses] for name, layer_uses in recorded.items()}
             for recorded in (uses, outputs)
         )
-        losses = F.cross_entropy(
-            logits.flatten(0, 1), labels.repeat_interleave(self.copies), reduction="none"
-        )
+        losses = F.cross_entropy(logits, labels.repeat_interleave(self.copies), reduction="none")
         losses = losses.unflatten(0, (-1, self.copies)).mean(1)
         return losses.sum(), (losses, uses, outputs)
 

@@ -40,13 +40,6 @@ class Gradients(Protocol):
         their factors must be 0.
         """
 
-    def of_examples(self, place: slice) -> "Gradients":
-        """Gradients of neighbouring examples, from memory of their own.
-
-        A product may round otherwise where its factors lie at another offset; then one example more in a part
-        of a sample would change the sums of the parts behind it.
-        """
-
 
 class Outer(NamedTuple):
     """Per-example gradients of a matrix as outer products left x right, never written out."""
@@ -71,10 +64,6 @@ class Outer(NamedTuple):
         left, right = self if finite else (torch.nan_to_num(side) for side in self)
         return (left * factors[:, None]).T @ right.to(factors)
 
-    def of_examples(self, place: slice) -> "Outer":
-        """Gradients of neighbouring examples; see `Gradients`."""
-        return Outer(self.left[place].clone(), self.right[place].clone())
-
 
 class AtOutputs(NamedTuple):
     """Per-example gradients of a matrix, left^T right each, if every example has a gradient at all J outputs.
@@ -96,10 +85,6 @@ class AtOutputs(NamedTuple):
         """(J, O) sum of ``left`` over examples, each times its factor."""
         return weighted_sum(self.left, factors, finite)
 
-    def of_examples(self, place: slice) -> "AtOutputs":
-        """Gradients of neighbouring examples; see `Gradients`."""
-        return self._replace(left=self.left[place].clone())
-
 
 class Rows(NamedTuple):
     """Per-example gradients of an embedding table (V, E), in the few rows that an example looks up."""
@@ -120,10 +105,6 @@ class Rows(NamedTuple):
         pullback = vjp(lambda table: F.embedding(self.tokens, table), table)[1]
         return pullback(weighted)[0]
 
-    def of_examples(self, place: slice) -> "Rows":
-        """Gradients of neighbouring examples; see `Gradients`."""
-        return Rows(self.total, self.tokens[place].clone(), self.value[place].clone())
-
 
 class Full(NamedTuple):
     """Per-example gradients in one tensor."""
@@ -140,9 +121,23 @@ class Full(NamedTuple):
         total = weighted_sum(self.value, factors, finite)
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
-    def of_examples(self, place: slice) -> "Full":
-        """Gradients of neighbouring examples; see `Gradients`."""
-        return self._replace(value=self.value[place].clone())
+
+def of_examples(gradients: Any, place: slice) -> Gradients:
+    """Gradients of neighbouring examples, from memory of their own.
+
+    A product may round otherwise where its factors lie at another offset; then one example more in a part of
+    a sample would change the sums of the parts behind it.
+
+    Args:
+        gradients: one of `Outer`, `Rows` and `Full`, whose tensors are (B, ...).
+        place: the examples.
+
+    Returns:
+        Gradients of the same kind.
+    """
+    tensors = {name: value for name, value in gradients._asdict().items() if isinstance(value, Tensor)}
+    part: Gradients = gradients._replace(**{name: value[place].clone() for name, value in tensors.items()})
+    return part
 
 
 def squares(value: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ as gradients are clipped and summed. It is assumed that an example's gradient is
 batch, and that the same pass gives the same sum again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log2
 
 import numpy as np
@@ -64,21 +66,18 @@ class GaussianMechanism:
             ValueError: the step's noise is in another release already.
         """
         streams.release_once(step)
-        sizes = [value[0].numel() for value in sums.values()]
+        # as one tensor, because each operation on a small one takes as long
+        values = torch.cat([value.flatten(1) for value in sums.values()], 1)
+        sizes, size = [value[0].numel() for value in sums.values()], values.shape[1]
         if streams.noise == "grid":
-            spacings = self.spacings(bounds, sum(sizes))
-            parts = streams.rounded_normal(step, sum(sizes), self.bits(sum(sizes))).split(sizes, dim=1)
-            return {
-                name: _on_grid(value, part, spacing)
-                for spacing, part, (name, value) in zip(spacings.T, parts, sums.items(), strict=True)
-            }
-        deviations = self.deviations(bounds)
-        parts = streams.normal(step, sum(sizes)).split(sizes, dim=1)
-        return {
+            noise = streams.rounded_normal(step, size, self.bits(size))
+            noisy = _on_grid(values, noise, _spacings_of_entries(self, bounds, tuple(sizes)))
+        else:
             # in place, because the drawn numbers are not used again
-            name: part.mul_(deviation[:, None]).reshape(value.shape).add_(value)
-            for deviation, part, (name, value) in zip(deviations.T, parts, sums.items(), strict=True)
-        }
+            noise = streams.normal(step, size)
+            noisy = noise.mul_(_of_entries(self.deviations(bounds), sizes)).add_(values)
+        parts = noisy.split(sizes, 1)
+        return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
     def deviations(self, bounds: Bounds) -> Tensor:
         """(R, T) standard deviation of the noise in every entry of each tensor, without rounding."""
@@ -121,10 +120,22 @@ def roundings(vectors: int, at_once: int) -> int:
     return (min(vectors, at_once) + 1) * vectors
 
 
-def _on_grid(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, ...) float32 of ``value`` and integer ``noise`` (R, its size), on grids of (R,) ``spacings``."""
-    spacing = spacings.reshape(-1, *(1,) * (value.dim() - 1))
-    return (value / spacing).round_().add_(noise.reshape(value.shape)).mul_(spacing).float()
+@lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
+def _spacings_of_entries(mechanism: GaussianMechanism, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
+    """`GaussianMechanism.spacings` for each entry; see `_of_entries`."""
+    return _of_entries(mechanism.spacings(bounds, sum(sizes)), sizes)
+
+
+def _of_entries(numbers: Tensor, sizes: Sequence[int]) -> Tensor:
+    """``numbers`` (R, T) of tensors of ``sizes`` for each entry: (R, D), or (R, 1) if all are equal."""
+    if bool((numbers == numbers[:, :1]).all()):
+        return numbers[:, :1]
+    return numbers.repeat_interleave(torch.tensor(sizes, device=numbers.device), 1)
+
+
+def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+    """(R, D) float32 of ``values`` and integer ``noise``, which it overwrites, on grids of ``spacings``."""
+    return noise.add_((values / spacings).round_()).mul_(spacings).float()
 
 
 def release_laplace(

@@ -13,8 +13,9 @@ Sampling = Literal["fixed", "replacement", "poisson", "shuffled", "allocation"]
 # floating-point effects. 'grid': integers on a grid, with exactly the probabilities of rounded real numbers.
 Noise = Literal["float32", "grid"]
 # Reason why an example's clipped gradient is a function of that example alone. 'by_construction': the network
-# runs on one example, under `vmap`. 'one_at_a_time': it runs on one example after the other. 'tried': trials
-# on made-up inputs, and checks in training; nothing proves it.
+# runs on one example, under `vmap`, or has only layers that torch defines for one example at a time.
+# 'one_at_a_time': it runs on one example after the other. 'tried': trials on made-up inputs, and checks in
+# training; nothing proves it.
 Isolation = Literal["by_construction", "one_at_a_time", "tried"]
 # far below any use, and far above the smallest float
 LEAST_DELTA = 1e-100

@@ -17,9 +17,9 @@ distinguishes 2^24 normal numbers, of 2^22 blocks, from random ones with an adva
 Bellare et al. 1997).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from mpmath.ctx_iv import MPIntervalContext
@@ -45,7 +45,6 @@ WORD = 2.0**-64
 
 INTERVALS = MPIntervalContext()
 INTERVALS.prec = 320  # bits; more are needed once in 2^200 times
-Real = Callable[..., Sequence[Any]]  # intervals of numbers, from intervals of uniform numbers
 
 
 class Cells(NamedTuple):
@@ -209,36 +208,20 @@ def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.nd
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
     uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
     real = scales * -np.log(np.maximum(uniform, WORD))
-    noise = np.empty(scales.shape)
-    ambiguous = _round(real, scales * UNIFORM_ERROR, noise)
-    for index in zip(*np.nonzero((uniform < LOW) | (False if ambiguous is None else ambiguous)), strict=True):
-        scale = float(scales[index])
+    noise = np.rint(real)
+    ambiguous = (uniform < LOW) | (np.abs(real - noise) >= 0.5 - scales * UNIFORM_ERROR)
+    for index in zip(*np.nonzero(ambiguous), strict=True):
         # the last bit is the sign, not a bit of the uniform number
-        (noise[index],) = _round_exactly(
-            lambda u, scale=scale: [-scale * INTERVALS.log(u)], words[index] >> np.uint64(1), generator, 63
-        )
+        noise[index] = _rounded_exactly(generator, float(scales[index]), int(words[index]) >> 1)
     return np.where(words & np.uint64(1), -noise, noise)
 
 
-def _round(real: np.ndarray, error: np.ndarray | float, noise: np.ndarray) -> np.ndarray | None:
-    """Round into ``noise``; return the mask of numbers within ``error`` of a half-integer, or None."""
-    np.rint(real, out=noise)
-    real -= noise
-    np.abs(real, out=real)
-    # a word of 0 gives NaN, which doesn't hide other numbers
-    return None if real.max() < 0.5 - np.max(error) else real >= 0.5 - error
-
-
-def _round_exactly(
-    exact: Real, words: np.ndarray, generator: np.random.Generator, width: int = 64
-) -> list[int]:
-    """Rounded values of ``exact`` at uniform numbers whose first bits are ``words``."""
-    prefixes = [int(word) for word in np.atleast_1d(words)]
+def _rounded_exactly(generator: np.random.Generator, scale: float, word: int) -> int:
+    """Rounded -``scale`` log(u) of a uniform number u whose first 63 bits are ``word``."""
+    width = 63
     while True:
-        uniform = [INTERVALS.mpf([word, word + 1]) / 2**width for word in prefixes]
-        endpoints = [(number.a._mpi_[0], number.b._mpi_[1]) for number in exact(*uniform)]
-        if all(high != finf for _, high in endpoints):
-            low, high = ([to_int(bound, "n") for bound in bounds] for bounds in zip(*endpoints, strict=True))
-            if low == high:
-                return low
-        prefixes, width = _extended(generator, prefixes), width + 64
+        real = -scale * INTERVALS.log(INTERVALS.mpf([word, word + 1]) / 2**width)
+        low, high = real.a._mpi_[0], real.b._mpi_[1]
+        if high != finf and to_int(low, "n") == to_int(high, "n"):
+            return int(to_int(low, "n"))
+        (word,), width = _extended(generator, [word]), width + 64

@@ -220,24 +220,19 @@ def same_key(self: Streams, name: str, purpose: str, step: int) -> int:
 
 
 def unrounded(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    spacing = per_replica(value, spacings)
-    return (value / spacing + noise.reshape(value.shape)).mul_(spacing).float()
+    return (value / spacings + noise).mul_(spacings).float()
 
 
 def coarser(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum on a grid 2^12 times as coarse."""
-    rounded = (value / per_replica(value, 4096 * spacings)).round() * per_replica(value, 4096 * spacings)
+    rounded = (value / (4096 * spacings)).round() * 4096 * spacings
     return ON_GRID(rounded.float(), noise, spacings)
 
 
 def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum rounded with the noise, which has its own digits still."""
     digits = torch.rand(noise.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return ON_GRID(
-        (value + (noise + digits).reshape(value.shape) * per_replica(value, spacings)).float(),
-        0 * noise,
-        spacings,
-    )
+    return ON_GRID((value + (noise + digits) * spacings).float(), 0 * noise, spacings)
 
 
 def without_room(self: GaussianMechanism, bounds: Bounds, size: int) -> Tensor:

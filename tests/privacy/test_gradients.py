@@ -1,6 +1,8 @@
 """Clipped sums: the fast way against the slow, both against one example at a time, both on neighbours."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import opacus
 import pytest
@@ -8,12 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
+from torch.nn.utils import parametrizations
 
 from pipeline.methods.registry import build_net
 from pipeline.models import bilstm, lenet5
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import BookKeeping, Bounds, Clipper, PerExample, clip_factors
+from pipeline.privacy.gradients import (
+    BookKeeping,
+    Bounds,
+    Clipper,
+    PerExample,
+    clip_factors,
+    works_by_example,
+)
 from pipeline.privacy.layer_gradients import Outer
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
@@ -109,17 +119,12 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
 def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
     """All there are: the reference, the fast way under vmap, and alone.
 
-    One of them takes a batch in pieces, the last of which is smaller.
+    One of them takes a batch in pieces, the last of which is smaller, and each under vmap.
     """
     alone = partial(BookKeeping, net, example, copies, single_replica=True)
     pieces = alone()
-    pieces.examples_per_pass = 2
-    return [
-        PerExample(net, copies),
-        BookKeeping(net, example, copies),
-        alone(),
-        pieces,
-    ]
+    pieces.examples_per_pass, pieces.by_example = 2, False
+    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), pieces]
 
 
 def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
@@ -329,6 +334,37 @@ def test_wide_networks_equal_the_reference_in_float32(model: str, kind: str, cop
         torch.testing.assert_close(other.norms, reference.norms, rtol=1e-5, atol=0)
         flat = torch.cat([other.sums[name].flatten() for name in tensors])
         assert (flat - expected).norm() <= 1e-5 * expected.norm()
+
+
+class Centred(nn.Linear):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs - inputs.mean(0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: net[0].register_forward_hook(lambda layer, inputs, output: output),
+        lambda net: net[0].register_forward_pre_hook(lambda layer, inputs: None),
+        lambda net: net.register_full_backward_hook(lambda layer, inputs, outputs: None),
+        lambda net: net[4].register_full_backward_pre_hook(lambda layer, outputs: None),
+        lambda net: setattr(net[2], "forward", lambda inputs: inputs - inputs.mean(0)),
+        lambda net: net.append(nn.Softmax(0)),
+        lambda net: net.append(nn.Flatten(0)),
+        lambda net: net.append(nn.Sequential(nn.BatchNorm1d(5))),
+        lambda net: net.append(Centred(5, 5)),
+        lambda net: parametrizations.weight_norm(net[5][0]),
+    ],
+)
+def test_only_torchs_own_layers_run_on_the_batch(change: Callable[[nn.Module], Any]) -> None:
+    head = nn.Sequential(nn.Linear(4 * 13 * 13, 5), nn.Tanh())
+    body = (nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    net = nn.Sequential(*body, head)
+    assert works_by_example(net)
+    assert BookKeeping(net, torch.rand(1, 1, 28, 28), single_replica=True).by_example
+    assert not BookKeeping(net, torch.rand(1, 1, 28, 28), single_replica=True, taps=True).by_example
+    change(net)
+    assert not works_by_example(net)
 
 
 def test_the_fast_way_refuses_what_it_has_no_rule_for() -> None:

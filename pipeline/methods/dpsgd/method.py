@@ -58,16 +58,14 @@ class Dpsgd(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private sample."""
-        parameters = state["parameters"]
+        parameters, bounds = state["parameters"], self.whole
         tensors = self.network(parameters, 0) if self.first.private else parameters
-        bounds = self.bounds(self.clips)
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = batch.sums
         if self.first.private:
-            released = self.released(sums, bounds, step)
-            sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(
-                parameters, released
-            )
+            sums = self.released(sums, bounds, step)
+        if self.first.private and self.statistics.weights:
+            sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(parameters, sums)
         # by the expected batch size, because the true one is private
         gradients = {name: value / self.batch for name, value in sums.items()}
         rates = self.rates(step)
@@ -77,6 +75,8 @@ class Dpsgd(PrivateSteps):
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """Parameters and their normalisation statistics."""
+        if not self.statistics.weights:
+            return model
         return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:

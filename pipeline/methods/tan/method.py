@@ -58,9 +58,8 @@ class Tan(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private sample."""
-        bounds = self.bounds(self.clips)
-        batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step)
-        sums = self.released(batch.sums, bounds, step)
+        batch = self.clipped_sums(state["parameters"], self.sample(step), self.whole, step)
+        sums = self.released(batch.sums, self.whole, step)
         # by the expected batch size, because the true one is private
         gradients = {name: value / self.first.batch for name, value in sums.items()}
         rates = self.rates(step)
