@@ -115,7 +115,7 @@ def _value(
     n = len(row.cells[value.level].values) if value.level in row.cells else 0
     half = f" ± {wording.fixed(value.half, decimals)}" if value.half else ""
     title = (
-        f"{group} at {wording.level_words(value.level)}: {value.words}; ours less the paper's "
+        f"{group} at {wording.level_words(value.level)}: {value.words}; ours minus the paper's "
         f"{wording.signed(away, decimals)}{half}, margin {wording.number(value.margin)}; {row.key}, n = {n}, "
         f"{row.strength}, {value.evidence}"
     )
