@@ -28,13 +28,13 @@ GRID = 1e-4  # interval of privacy losses, as by default in dp-accounting
 DIGITS = 5
 INTRODUCTION = """# Published numbers of others
 
-Published numbers of other projects and papers, beside our numbers for the same settings. `references.yaml`
-has sources and settings. `make test` computes each number in the column *here*. A printed ε comes from the
-accountant of its time: before about 2021 Rényi DP with Mironov's conversion, then the improved conversion of
-Canonne et al., today privacy loss distributions. One setting therefore has three honest numbers, such as
-1.19, .954 and .864.
+This page compares published numbers of other projects and papers with our numbers for the same settings.
+`references.yaml` has sources and settings. `make test` computes each number in the column *here*. A printed ε
+comes from the accountant of its time: before about 2021 Rényi DP with Mironov's conversion, then the improved
+conversion of Canonne et al., today privacy loss distributions. So one setting has three correct numbers, such
+as 1.19, .954 and .864.
 
-Sampling is Poisson and neighbours add or remove one example. The noise is a multiple of the sensitivity.
+Sampling is Poisson, and neighbours add or remove one example. The noise is a multiple of the sensitivity.
 """
 WAYS = {
     "classic": "Rényi DP, Mironov's conversion",

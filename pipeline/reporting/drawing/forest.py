@@ -92,7 +92,7 @@ def _values(paper: PaperResult) -> Iterator[Placed]:
                         continue
                     half = f" ± {fixed(value.half, decimals)}" if value.half else ""
                     title = (
-                        f"{group} at {level_words(level)}: {value.words}; ours less the paper's "
+                        f"{group} at {level_words(level)}: {value.words}; ours minus the paper's "
                         f"{signed(value.away, decimals)}{half}, margin {number(value.margin)}; {row.key}, "
                         f"n = {len(row.cells[level].values)}, {row.strength}, {value.evidence}"
                     )

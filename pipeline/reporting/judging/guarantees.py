@@ -26,7 +26,7 @@ VACUOUS_REASON = (
     "errors below one in a million"
 )
 WEAKER_REASON = "the proven ε of the mechanism as it ran is above the claimed ε"
-EXCEEDS_REASON = "the mechanism as it ran spends more than the claimed ε on one pair of data sets: {}"
+EXCEEDS_REASON = "the mechanism as it ran spends more than the claimed ε on a pair of data sets: {}"
 
 NORMAL = NormalDist()
 
