@@ -145,25 +145,25 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
     """
     from pipeline.training.search import candidate_spent
 
-    record, path = records.read_search(name), records.search_path(name)
+    record = records.read_search(name)
     if record is None or name not in settings.searches:
         return f"{PARAMS} has no such search"
     definition, row = settings.searches[name], settings.row(settings.searches[name].row)
     if record.row != definition.row or record.provenance.reproducible != row.reproducible:
-        raise UserError(f"{path}: row or reproducible: not what {PARAMS} has")
+        raise UserError(f"row or reproducible: not what {PARAMS} has")
     choices = list(candidates(name, settings))
     declared_candidates = [
         (row.level(configured), values, definition.seeds) for values, configured in choices
     ]
     if declared_candidates != [(each.level, each.settings, each.seeds) for each in record.candidates]:
         raise UserError(
-            f"{path}: {len(record.candidates)} candidates: not the {len(choices)} of {PARAMS}'s grid; "
+            f"{len(record.candidates)} candidates: not the {len(choices)} of {PARAMS}'s grid; "
             f"`git checkout` the file or run `dprepro search {name}`"
         )
     examples = settings.split(row.data).validation
     compared = set()
     for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
-        where = f"{path}: candidates.{place}"
+        where = f"candidates.{place}"
         for accuracy in candidate.validation_accuracy:
             if not isclose(accuracy * examples, round(accuracy * examples), abs_tol=1e-2):
                 raise UserError(
@@ -184,7 +184,7 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
     signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}
     if wrong := next((key for key, digest in signed.items() if digest != ledgers[key]), None):
         raise UserError(
-            f"{path}: not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
+            f"not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
             f"`dvc repro ledger@{wrong}`"
         )
     return None if signed else f"signature: {dvclock.LOCK} has no ledger of its row"

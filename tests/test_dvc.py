@@ -22,6 +22,7 @@ from ruamel.yaml import YAML
 from pipeline import params
 from pipeline.identity.entries import entries
 from pipeline.results import records
+from tests.docs.blocks import edit
 from tests.there import there
 from tests.warm.commands import environment
 
@@ -177,14 +178,6 @@ def serving(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def edit(checkout: Checkout, before: str, after: str) -> None:
-    """Change params.yaml."""
-    path = checkout.folder / "params.yaml"
-    text = path.read_text()
-    assert text.count(before) == 1, before
-    path.write_text(text.replace(before, after))
-
-
 def test_a_second_run_does_nothing_and_everything_small_is_in_git(origin: Checkout) -> None:
     assert origin.status() == {}
     kinds = ("runs", "evaluations", "ledgers")
@@ -235,15 +228,15 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     assert "toy: 1 replicas (method version)" in said
     assert "other" not in said
     bare.run("git", "checkout", "--quiet", "pipeline")
-    edit(bare, "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
+    edit(bare.folder / "params.yaml", "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
     assert plan().startswith("to train: 0 rows")
     assert would_run(bare) == {"publish", "report"}
-    edit(bare, ONE_SEED, TWO_SEEDS)
+    edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     said = plan()
     assert "toy: 1 replicas (never ran), 1 stand; about" in said
     assert "to train: 1 rows" in said
     assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
-    edit(bare, "settings: {batch: 8,", "settings: {batch: 10,")
+    edit(bare.folder / "params.yaml", "settings: {batch: 8,", "settings: {batch: 10,")
     said = plan()
     assert "toy: 2 replicas (settings, never ran);" in said
     assert "other" not in said
@@ -253,7 +246,7 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
     """Also where the other's weights are nowhere."""
     other = (bare.folder / "reports/runs/other.json").read_bytes()
     before = json.loads((bare.folder / "reports/runs/toy.json").read_text())
-    edit(bare, ONE_SEED, TWO_SEEDS)
+    edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     bare.allow_training()
     bare.run("dvc", "repro", "prepare@toy")
     said = bare.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
@@ -270,7 +263,7 @@ def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
 
 def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
     """As the README says; DVC's own skips what makes the data."""
-    edit(bare, ONE_SEED, TWO_SEEDS)
+    edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     bare.allow_training()
     assert not (bare.folder / "data").exists()
     bare.run(sys.executable, "-m", "stages", "repro", "toy")  # whose workers need a real Python

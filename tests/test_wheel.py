@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from pipeline.files import digest_files
-from tests.docs.blocks import CONSOLE, WRITTEN, blocks, lay
+from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.test_dvc import without_audits
 from tests.there import there
 from tests.warm.commands import commands, run
@@ -182,20 +182,18 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     table, row = (block.text for block in page if block.language == "yaml")
     for block in page:
         if block.text == table:
-            _edit(folder / "papers/mine.yaml", "\ntables:\n", f"\ntables:\n{table}")
+            edit(folder / "papers/mine.yaml", "\ntables:\n", f"\ntables:\n{table}")
         elif block.text == row:
-            _edit(folder / "params.yaml", "\nrows:\n", f"\nrows:\n{row}")
+            edit(folder / "params.yaml", "\nrows:\n", f"\nrows:\n{row}")
             lay(folder, WRITTEN)
         for line in block.commands if block.language in CONSOLE else ():
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
-                _edit(folder / "params.yaml", "seeds: 3", "seeds: 1")
-                _edit(folder / "params.yaml", "epochs: 6", "epochs: 0.3")
+                edit(folder / "params.yaml", "seeds: 3", "seeds: 1")
+                edit(folder / "params.yaml", "epochs: 6", "epochs: 0.3")
                 stages = folder / "dvc.yaml"  # attacks take most of the time, and are the same anywhere
                 stages.write_text(without_audits(stages.read_text()))
-                _edit(
-                    folder / "params.yaml", "levels: [{epsilon: 3}, {epsilon: 8}]", "levels: [{epsilon: 8}]"
-                )
+                edit(folder / "params.yaml", "levels: [{epsilon: 3}, {epsilon: 8}]", "levels: [{epsilon: 8}]")
             elif not line.startswith("pip "):
                 told.append(environment.type(line, folder))
     assert environment.digest() == before
@@ -222,10 +220,3 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
     assert environment.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
-
-
-def _edit(path: Path, before: str, after: str) -> None:
-    """Replace what stands once in a file."""
-    content = path.read_text()
-    assert content.count(before) == 1, before
-    path.write_text(content.replace(before, after))

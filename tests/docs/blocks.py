@@ -60,6 +60,13 @@ def lay(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def edit(path: Path, before: str, after: str) -> None:
+    """Replace what stands in a file."""
+    text = path.read_text(encoding="utf-8")
+    assert before in text, f"{path}: no {before!r}"
+    path.write_text(text.replace(before, after), encoding="utf-8")
+
+
 def begin(folder: Path, library: bool = False, git: bool = False) -> None:
     """A folder where nothing is declared: with DVC's stages, and the ``library`` where that is added to."""
     for name in ("pipeline", "stages") if library else ():

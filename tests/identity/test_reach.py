@@ -14,7 +14,7 @@ from pipeline.extensions import Extension
 from pipeline.identity import entries, versions
 from pipeline.methods.rooms import method_settings
 from pipeline.models import model
-from tests.docs.blocks import WRITTEN, lay
+from tests.docs.blocks import WRITTEN, edit, lay
 from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +40,6 @@ def copy(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
     return tmp_path
-
-
-def edit(path: Path, before: str, after: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert before in text, f"{path}: no {before!r}"
-    path.write_text(text.replace(before, after), encoding="utf-8")
 
 
 @pytest.fixture
