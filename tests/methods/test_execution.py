@@ -122,5 +122,5 @@ def test_the_guarantee_is_of_the_noise_that_is_added(
         [method.guarantee(replica).spending.noise_multiplier for replica in range(len(settings))]
     )
     limits = (bounds.members @ bounds.limits[..., None])[..., 0]
-    scale = settings[0].distance * bounds.limits.shape[-1] ** 0.5  # type: ignore[attr-defined]
+    scale = settings[0].distance * bounds.limits.shape[-1] ** 0.5
     torch.testing.assert_close(method.mechanism.deviations(bounds), scale * expected[:, None] * limits)
