@@ -1,5 +1,7 @@
 """Examples of a pass are compared with themselves alone, and the reason why they don't meet is kept."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -27,9 +29,10 @@ class Branching(nn.Module):
 
 def trained(net: nn.Module) -> private_steps.PrivateSteps:
     parameters = {name: value.detach().expand(2, *value.shape) for name, value in net.named_parameters()}
+    task: dict[str, Any] = {"net": net, "parameters": parameters}
+    settings = tan(batch=8), tan(batch=8)
     method: private_steps.PrivateSteps = build(
-        *(make_data(train=40), PLAIN, tan(batch=8), tan(batch=8)),
-        **{"how": ALONE, "seeded": False, "net": net, "parameters": parameters},
+        make_data(train=40), PLAIN, *settings, how=ALONE, seeded=False, **task
     )
     return method
 

@@ -63,8 +63,7 @@ PERTURBED = {
 @pytest.mark.parametrize("key", CLIPPED.values())
 def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, tmp_path: Path) -> None:
     """A record more of 'dpsgd' and 'tan', and another in place of the first of batch clipping."""
-    row, (_, *shape_and_variant) = OWN.rows[key], next(each for each, name in CLIPPED.items() if name == key)
-    shape = shape_and_variant[1]
+    row, shape = OWN.rows[key], shape_of(OWN.rows[key], OWN)
     changes: dict[str, Any] = {"batch": SAMPLE}
     if row.method == "dpsgd":
         changes |= {"epsilon": 8, "epochs": 1}

@@ -91,7 +91,8 @@ def test_how_it_is_computed_never_changes_the_result(tiny: Prepared, name: str) 
         for step in range(case.steps):
             state, noted = method.step(state, step)
         groups = [state[group] for group in case.groups] or [method.model(state)]
-        results.append(torch.cat([value.flatten(1) for group in groups for value in group.values()], 1))
+        tensors = [value for group in groups for value in group.values()]
+        results.append(torch.cat([value.reshape(len(value), -1) for value in tensors], 1))
         metrics.append(torch.stack(list(noted.values())))
     for result, noted in zip(results[1:], metrics[1:], strict=True):
         torch.testing.assert_close(result, results[0], rtol=case.rtol, atol=case.atol)
@@ -121,5 +122,5 @@ def test_the_guarantee_is_of_the_noise_that_is_added(
         [method.guarantee(replica).spending.noise_multiplier for replica in range(len(settings))]
     )
     limits = (bounds.members @ bounds.limits[..., None])[..., 0]
-    scale = settings[0].distance * bounds.limits.shape[-1] ** 0.5  # type: ignore[attr-defined]
+    scale = settings[0].distance * bounds.limits.shape[-1] ** 0.5
     torch.testing.assert_close(method.mechanism.deviations(bounds), scale * expected[:, None] * limits)

@@ -215,7 +215,7 @@ def test_settings_that_fit_are_taken(good: dict[str, Any]) -> None:
 
 TOO_LARGE = "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"
 LESS = {"batch": 100, "sigma": 0.75}
-NO_SIMULATION = [
+NO_SIMULATION: list[dict[str, Any]] = [
     {"batch": 100, "sigma": 0.751}, {"batch": 100, "sigma": 3}, {"batch": 400, "sigma": 3},
     {"batch": 800, "sigma": 6}, {**LESS, "steps": 24}, {**LESS, "learning_rate": 2}, {**LESS, "copies": 2},
     {**LESS, "clip": 2}, {**LESS, "ema": 0.9},

@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation: conservation, the paper's equations one by one, and another library."""
+"""Layer-wise relevance propagation: conservation, another library's numbers, and refusals."""
 
 import copy
 
@@ -53,40 +53,6 @@ def test_relevance_is_conserved_without_biases(norm: list[nn.Module]) -> None:
     output = net(inputs).amax(1)
     assert output.abs().min() > 1e-3
     torch.testing.assert_close(propagate_relevance(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
-
-
-def loop(weights: list[Tensor], biases: list[Tensor], inputs: Tensor) -> Tensor:
-    """Eqs. 4 to 8 with mu 1e-9, unit by unit, in a ReLU network; weights (inputs, outputs)."""
-    values = [inputs]
-    for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        values.append((values[-1] @ weight + bias).relu())
-    outputs = values[-1] @ weights[-1] + biases[-1]
-    relevance = [value * (value == outputs.max()) for value in outputs]
-    for weight, bias, value in zip(weights[::-1], biases[::-1], values[::-1], strict=True):
-        below = [torch.tensor(0.0) for _ in value]
-        for m, its in enumerate(relevance):
-            z = sum(value[p] * weight[p, m] for p in range(len(value))) + bias[m]
-            for p in range(len(value)):
-                below[p] = below[p] + value[p] * weight[p, m] / (z + (1e-9 if z >= 0 else -1e-9)) * its
-        relevance = below
-    return torch.stack(relevance)
-
-
-def test_a_convolution_follows_the_equations() -> None:
-    """As the matrix that it is, whose columns are its answers to single pixels."""
-    torch.manual_seed(2)
-    convolution = nn.Conv2d(2, 3, 3, padding=1)
-    linear = nn.Linear(48, 3)
-    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear)
-    inputs = images(2, 2, 4)
-    with torch.no_grad():
-        bias = convolution.bias.repeat_interleave(16)
-        matrix = convolution(torch.eye(32).reshape(32, 2, 4, 4)).flatten(1) - bias
-        slow = [
-            loop([matrix, linear.weight.T], [bias, linear.bias], example) for example in inputs.flatten(1)
-        ]
-    actual = propagate_relevance(net, inputs).flatten(1)
-    torch.testing.assert_close(actual, torch.stack(slow), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require")
