@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-from numpy import interp
 
 from pipeline.results.histories import ACCURACY, read_history
 from pipeline.results.records import HISTORY_COLUMNS
@@ -18,8 +17,3 @@ def curves(path: Path | None, level: str) -> pd.DataFrame:
     lines = pd.DataFrame(read_history(path) if path else [], columns=HISTORY_COLUMNS)
     lines = lines[(lines["level"] == level) & (lines["metric"] == ACCURACY)]
     return lines.pivot(index="epoch", columns="seed", values="value")
-
-
-def at(curve: pd.Series, epoch: float) -> float:
-    """The value at an epoch, between two notes by linear interpolation."""
-    return float(interp(epoch, curve.index, curve))

@@ -7,7 +7,6 @@ import pandas as pd
 
 from pipeline.reporting.facts import Fact
 from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.results import Value
 from pipeline.rounding import rounded_up
 
 Columns = dict[str, Any]
@@ -33,7 +32,7 @@ def judged_numbers(fact: Fact) -> dict[str, float] | None:
         "paper": fact.printed.value,
         "ours": round(fact.cell.mean.value, decimals),
         "plus_minus": round(fact.cell.mean.half or 0.0, decimals),
-        "epsilon": None if epsilon is None else float(rounded_up(epsilon, 3)),
+        "epsilon": None if epsilon is None else float(rounded_up(float(f"{epsilon:.9g}"), 3)),
     }
     return {name: number for name, number in numbers.items() if number is not None}
 
@@ -49,6 +48,7 @@ def _result(fact: Fact) -> Columns:
     assert fact.cell is not None
     table, row, declared, cell, printed = fact.table, fact.row, fact.row.trained, fact.cell, fact.printed
     value = fact.value if fact.decides else None
+    judged = value if value and value.verdict else None
     ledger = cell.guarantee.ledger
     return {
         "paper": table.paper,
@@ -69,7 +69,12 @@ def _result(fact: Fact) -> Columns:
         "paper_value": printed.value if printed else None,
         "paper_error": printed.error if printed else None,
         "decides": fact.decides,
-        **_verdict(value),
+        "verdict": value.words if value else None,
+        "margin": judged.margin if judged else None,
+        "difference_half_width_95": judged.half if judged and judged.away is not None else None,
+        "verdict_by_table_margin": (judged.by_table_margin or judged.words) if judged else None,
+        "strength": value.strength if value else None,
+        "unfair": "; ".join(value.unfair) if value else None,
         "evidence": fact.evidence,
         "claimed": ledger.claimed,
         "proven": ledger.epsilon_upper,
@@ -77,19 +82,6 @@ def _result(fact: Fact) -> Columns:
         "delta": ledger.delta,
         "privacy": fact.privacy,
         "why": cell.guarantee.reason,
-    }
-
-
-def _verdict(value: Value | None) -> Columns:
-    """Verdict on the printed value that a row decides, with its margin and interval."""
-    judged = value if value and value.verdict else None
-    return {
-        "verdict": value.words if value else None,
-        "margin": judged.margin if judged else None,
-        "difference_half_width_95": judged.half if judged and judged.away is not None else None,
-        "verdict_by_table_margin": (judged.by_table_margin or judged.words) if judged else None,
-        "strength": value.strength if value else None,
-        "unfair": "; ".join(value.unfair) if value else None,
     }
 
 

@@ -47,16 +47,8 @@ class Words(Strict):
 WORDS = Words.model_validate(
     YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 )
-VALUES, CONTRASTS, PRIVACY, LEDGERS, SEVERITIES, OUTCOMES, CLAIMS, RULES = (
-    WORDS.values,
-    WORDS.contrasts,
-    WORDS.privacy,
-    WORDS.ledgers,
-    WORDS.severities,
-    WORDS.outcomes,
-    WORDS.claims,
-    WORDS.rules,
-)
+VALUES, CONTRASTS, PRIVACY = WORDS.values, WORDS.contrasts, WORDS.privacy
+SEVERITIES, CLAIMS = WORDS.severities, WORDS.claims
 
 
 def words(statement: Statement) -> str:

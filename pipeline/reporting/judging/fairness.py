@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pipeline.reporting import histories
+from numpy import interp
+
+from pipeline.reporting.histories import curves
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import number
 from pipeline.results.schema import SearchRecord
@@ -114,11 +116,11 @@ def _lost(row: RowResult, level: str, name: str, value: float, values: set[float
 
 
 def _learning(row: RowResult, level: str, margin: float) -> Iterator[Unfair]:
-    curve = histories.curves(row.history, level).mean(axis=1)
+    curve = curves(row.history, level).mean(axis=1)
     if len(curve) < 2:
         yield Unfair("still learning", "one validation accuracy in its history, which can't show a rise")
         return
     start, end = curve.index[0], curve.index[-1]
-    rise = 100 * (curve[end] - histories.at(curve, max(end - TENTH * end, start)))
+    rise = 100 * (curve[end] - float(interp(max(end - TENTH * end, start), curve.index, curve)))
     if AGAIN * rise > margin:
         yield Unfair("still learning", f"{number(rise)} points of validation accuracy in its last tenth")

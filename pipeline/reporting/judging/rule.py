@@ -40,11 +40,7 @@ def half_width(
 ) -> float:
     """Half the 95 % interval of our mean less the printed value, had there been ``seeds`` of this spread.
 
-    Args:
-        values: one a seed.
-        error: the standard error that the paper prints, if it does.
-        test_error: the standard error of one accuracy by the size of the test set; it counts once.
-        seeds: how many; None: as many as there are.
+    ``error`` is the standard error that the paper prints, if it does; ``test_error`` counts once.
     """
     seeds = seeds or len(values)
     normal = float(ndtri((1 + LEVEL) / 2))
@@ -55,14 +51,9 @@ def half_width(
 def mean_verdict(
     values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
 ) -> Verdict | None:
-    """The verdict on a mean over seeds, in the unit of ``margin``; None of fewer than `FEWEST_SEEDS`.
+    """The verdict on a mean over seeds; None of fewer than `FEWEST_SEEDS`.
 
-    Args:
-        values: one a seed.
-        printed: the paper's value.
-        error: the standard error that the paper prints with it, if it does.
-        margin: how far apart the two may be and still be called the same.
-        test_error: the standard error of one accuracy by the size of the test set.
+    Arguments are those of `judge` and `half_width`.
     """
     n = len(values)
     if n < FEWEST_SEEDS:
@@ -92,10 +83,7 @@ def computed_verdict(value: float, printed: float, margin: float, rounding: floa
 def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
     """The verdict on ``converged`` of ``n`` seeds; None of fewer than `FEWEST_SEEDS`.
 
-    Args:
-        converged: seeds whose training converged.
-        n: seeds.
-        theirs: whether the paper's training did.
+    ``theirs`` is True if the paper's training converged.
     """
     if n < FEWEST_SEEDS:
         return None

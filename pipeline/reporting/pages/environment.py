@@ -22,7 +22,7 @@ from pipeline.reporting.vocabulary import WORDS, words
 from pipeline.results.schema import CONVERGED
 
 # what templates ask of results: functions under their own names, each also a filter
-FUNCTIONS = (
+FUNCTIONS: tuple[Any, ...] = (
     *(format for format in vars(wording).values() if getattr(format, "__module__", "") == wording.__name__),
     at_worst, caveats_at, counts.by_chance, counts.claim_counts, counts.contrast_counts, counts.overview,
     counts.privacy, counts.roughly, counts.row_count, counts.value_counts, counts.verdict,

@@ -1,13 +1,13 @@
 """Contents of pages that take more than a format or a count: cells by line, settings, alarms, claims."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.reporting.facts import Fact, PaperResult
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
+from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, Word
 from pipeline.reporting.wording import level_words
 
@@ -15,48 +15,35 @@ Share = tuple[int, Word]  # number of those with a verdict; a part of a bar
 
 
 class Reading(NamedTuple):
-    """Cells of a line: the deciding ones of the paper's line, or a row's cells that decide nothing."""
+    """Facts of a line: by the rows that decide, or by a row's cells that decide nothing."""
 
     line: LineResult
-    rows: tuple[RowResult, ...]  # that the cells are of
-    cells: dict[str, Cell]  # by level
-    decides: bool
+    rows: list[RowResult]  # that ran
+    facts: dict[str, Fact]  # by level
 
-    def value(self, level: str, metric: str = "") -> Value | None:
-        """The judged value that is printed there; None of a variant, and where none is printed."""
-        return self.line.value(level, metric) if self.decides else None
-
-    def further(self, result: TableResult) -> Iterator[tuple[str, str, dict[str, Cell]]]:
-        """(metric, words, cells) of the table's further metrics that its rows have."""
-        for metric, words in result.table.also.items():
-            by_key = {row.key: row for row in self.rows}
-            cells = {
-                level: by_key[cell.row].also[metric][level]
-                for level, cell in self.cells.items()
-                if level in by_key[cell.row].also[metric]
-            }
-            if cells:
-                yield metric, words, cells
+    def further(self, metric: str) -> dict[str, Cell]:
+        """Cells of a further metric by level."""
+        also = ((level, fact.row.also[metric]) for level, fact in self.facts.items() if fact.row)
+        return {level: cells[level] for level, cells in also if level in cells}
 
 
 def deciding(result: TableResult) -> list[Reading]:
     """Lines of the paper with their deciding cells, printed values or not."""
     readings = []
     for line in result.lines:
-        rows = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
-        cells = {level: row.cells[level] for level, row in rows.items()}
-        by_key = {row.key: row for row in rows.values()}
-        readings.append(Reading(line, tuple(by_key.values()), cells, decides=True))
+        ran = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
+        facts = {level: Fact(result, line, ran.get(level), level) for level in result.levels}
+        readings.append(Reading(line, list({row.key: row for row in ran.values()}.values()), facts))
     return readings
 
 
 def variants(result: TableResult) -> list[Reading]:
     """Cells of each row that decide nothing, in the order of lines."""
     return [
-        Reading(line, (row,), cells, decides=False)
+        Reading(line, [row], facts)
         for line in result.lines
         for row in line.rows
-        if (cells := {level: cell for level, cell in row.cells.items() if not line.decides(row, level)})
+        if (facts := {fact.level: fact for fact in row_facts(row, line, result) if not fact.decides})
     ]
 
 

@@ -1,7 +1,7 @@
 """Counts of printed values, contrasts, claims and private results by their verdicts."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.reporting import wording
 from pipeline.reporting.facts import PaperResult
@@ -45,7 +45,7 @@ def value_counts(results: Results) -> list[Count]:
         by_status[value.status].append(value)
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
     more = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
-    kinds = (
+    kinds: tuple[tuple[str, str, Callable[[list[Value]], str]], ...] = (
         ("agrees", "agree", _strengths),
         ("above", "above the paper", _grounds),
         ("below", "below the paper", _grounds),
