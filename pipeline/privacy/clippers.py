@@ -211,7 +211,7 @@ def _named(variables: list[str]) -> str:
 
 
 def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs (B, ...) of a call of ``net`` and gradients of its trained parameters, as one float32 vector."""
+    """Outputs (B, ...) of a call of ``net`` and gradients of trained parameters, as a float32 vector."""
     with torch.enable_grad():
         outputs = net(inputs.clone())
         if not isinstance(outputs, Tensor):
