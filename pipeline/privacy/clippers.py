@@ -211,7 +211,7 @@ def _named(variables: list[str]) -> str:
 
 
 def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs (B, ...) of a call of ``net`` and gradients of its trained parameters, as one vector."""
+    """Outputs (B, ...) of a call of ``net`` and gradients of trained parameters, as a float32 vector."""
     with torch.enable_grad():
         outputs = net(inputs.clone())
         if not isinstance(outputs, Tensor):
@@ -222,7 +222,7 @@ def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
             weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
             total = (outputs.flatten() * weights).sum()
             parts = torch.autograd.grad(total, leaves, materialize_grads=True)
-    return torch.cat([outputs.detach().flatten(), *(part.flatten() for part in parts)])
+    return torch.cat([part.flatten().float() for part in (outputs.detach(), *parts)])
 
 
 class Example(NamedTuple):

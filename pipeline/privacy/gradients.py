@@ -8,7 +8,7 @@ parameter *and* buffer of the network to be differentiated, by name, so statisti
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple, Protocol
@@ -68,10 +68,14 @@ class ClippedSum(NamedTuple):
     losses: Tensor  # (B,) loss of each example, the mean of its copies'
 
     @classmethod
-    def of(cls, parts: "Sequence[ClippedSum]") -> "ClippedSum":
-        """Clipped sum of a batch from those of its ``parts``."""
-        sums, norms, losses = zip(*parts, strict=True)
-        totals = {name: reduce(torch.add, [part[name] for part in sums]) for name in sums[0]}
+    def of(cls, parts: "Iterable[ClippedSum]") -> "ClippedSum":
+        """Clipped sum of a batch from those of its ``parts``, into the first of which all are added."""
+        totals: Tensors = {}
+        units = []
+        for sums, *norms_and_losses in parts:
+            totals = {name: totals[name].add_(value) for name, value in sums.items()} if totals else sums
+            units.append(norms_and_losses)
+        norms, losses = zip(*units, strict=True)
         return cls(totals, torch.cat(norms), torch.cat(losses))
 
 
@@ -269,7 +273,7 @@ class OneByOne:
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
         parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
-        return ClippedSum.of([self._single_example(tensors, *part, bounds) for part in parts])
+        return ClippedSum.of(self._single_example(tensors, *part, bounds) for part in parts)
 
     def _single_example(
         self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
@@ -366,8 +370,7 @@ class BookKeeping:
         pieces = math.ceil(len(labels) / self.examples_per_pass)
         size = math.ceil(len(labels) / pieces)
         batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
-        passes = [self._one_pass(tensors, *batch, bounds) for batch in batches]
-        return ClippedSum.of(passes)
+        return ClippedSum.of(self._one_pass(tensors, *batch, bounds) for batch in batches)
 
     def _one_pass(
         self,

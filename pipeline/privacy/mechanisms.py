@@ -8,7 +8,6 @@ as gradients are clipped and summed. It is assumed that an example's gradient is
 batch, and that the same pass gives the same sum again.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pipeline.privacy.gradients import Bounds, Tensors
+from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
@@ -68,15 +68,14 @@ class GaussianMechanism:
         streams.release_once(step)
         # as one tensor, because each operation on a small one takes as long
         values = torch.cat([value.flatten(1) for value in sums.values()], 1)
-        sizes, size = [value[0].numel() for value in sums.values()], values.shape[1]
+        sizes, size = tuple(value[0].numel() for value in sums.values()), values.shape[1]
+        scales = _scales(self, streams.noise, bounds, sizes)
         if streams.noise == "grid":
-            noise = streams.rounded_normal(step, size, self.bits(size))
-            noisy = _on_grid(values, noise, _spacings_of_entries(self, bounds, tuple(sizes)))
+            noisy = _on_grid(values, streams.rounded_normal(step, size, self.bits(size)), scales)
         else:
             # in place, because the drawn numbers are not used again
-            noise = streams.normal(step, size)
-            noisy = noise.mul_(_of_entries(self.deviations(bounds), sizes)).add_(values)
-        parts = noisy.split(sizes, 1)
+            noisy = streams.normal(step, size).mul_(scales).add_(values)
+        parts = noisy.split(list(sizes), 1)
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
     def deviations(self, bounds: Bounds) -> Tensor:
@@ -121,16 +120,12 @@ def roundings(vectors: int, at_once: int) -> int:
 
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
-def _spacings_of_entries(mechanism: GaussianMechanism, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """`GaussianMechanism.spacings` for each entry; see `_of_entries`."""
-    return _of_entries(mechanism.spacings(bounds, sum(sizes)), sizes)
-
-
-def _of_entries(numbers: Tensor, sizes: Sequence[int]) -> Tensor:
-    """``numbers`` (R, T) of tensors of ``sizes`` for each entry: (R, D), or (R, 1) if all are equal."""
-    if bool((numbers == numbers[:, :1]).all()):
-        return numbers[:, :1]
-    return numbers.repeat_interleave(torch.tensor(sizes, device=numbers.device), 1)
+def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
+    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D), or (R, 1) if all are equal."""
+    scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
+    if bool((scales == scales[:, :1]).all()):
+        return scales[:, :1]
+    return scales.repeat_interleave(torch.tensor(sizes, device=scales.device), 1)
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:

@@ -192,6 +192,17 @@ def test_seeded_noise_is_float32_and_secret_noise_on_a_grid() -> None:
     assert Streams(("a",), reproducible=True, device=CPU).noise == "float32"
 
 
+def assert_independent(chosen: np.ndarray, rate: float, most: float) -> None:
+    """Each example is in as often as its rate says, and so are pairs of neighbours and of repetitions."""
+    for within, chance in (
+        (chosen, rate),
+        (chosen[..., 1:] * chosen[..., :-1], rate**2),
+        (chosen[1:] * chosen[:-1], rate**2),
+    ):
+        errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
+        assert np.abs(errors).max() < most
+
+
 def test_secret_samples_are_poisson_samples() -> None:
     """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them."""
     examples, rate, steps = 60, 0.3, 3000
@@ -205,13 +216,7 @@ def test_secret_samples_are_poisson_samples() -> None:
     variance = examples * rate * (1 - rate)
     assert chosen.sum(1).mean() == pytest.approx(examples * rate, abs=4 * (variance / steps) ** 0.5)
     assert chosen.sum(1).var() == pytest.approx(variance, rel=4 * (2 / steps) ** 0.5)
-    for within, chance in (
-        (chosen, rate),
-        (chosen[:, 1:] * chosen[:, :-1], rate**2),
-        (chosen[1:] * chosen[:-1], rate**2),
-    ):
-        errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
-        assert np.abs(errors).max() < 4.5
+    assert_independent(chosen, rate, 4.5)
 
 
 @pytest.mark.parametrize("participations", [1, 2])
@@ -228,10 +233,4 @@ def test_secret_batches_are_random_allocations(participations: int) -> None:
     assert (chosen.sum(1) == participations).all()
     rate = participations / batches
     assert chosen.sum(2).var() == pytest.approx(examples * rate * (1 - rate), rel=0.1)
-    for within, chance in (
-        (chosen, rate),
-        (chosen[..., 1:] * chosen[..., :-1], rate**2),
-        (chosen[1:] * chosen[:-1], rate**2),
-    ):
-        errors = (within.mean(0) - chance) / (chance * (1 - chance) / len(within)) ** 0.5
-        assert np.abs(errors).max() < 4.8
+    assert_independent(chosen, rate, 4.8)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,11 +40,9 @@ def images(*layers: nn.Module) -> Callable[[], nn.Module]:
     """Layers on an image, and a linear one behind them."""
 
     def build() -> nn.Module:
-        body = (
-            nn.Sequential(*layers).eval()
-            if any(isinstance(x, nn.BatchNorm2d) for x in layers)
-            else nn.Sequential(*layers)
-        )
+        body = nn.Sequential(*layers)
+        if any(isinstance(layer, nn.BatchNorm2d) for layer in layers):
+            body.eval()
         with torch.no_grad():
             width = body(torch.rand(1, 2, 6, 6)).numel()
         return nn.Sequential(body, nn.Flatten(), nn.Linear(width, CLASSES))
@@ -237,33 +236,34 @@ def two_layers(between: nn.Module | Callable[[Tensor], Tensor]) -> Callable[[], 
     return lambda: Around(hidden=between)
 
 
-def vectors(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
-    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}))
+TWO: dict[str, Callable[[], Any]] = {"first": lambda: linear(WIDTH), "last": linear}
 
 
-def places(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
-    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}), "places")
+def vectors(forward: Callable[..., Tensor], kind: str = "vector", **layers: Callable[[], Any]) -> Case:
+    """A function of layers; without ``layers``, of `TWO`."""
+    return Case(lambda: Of(forward, **{name: make() for name, make in (layers or TWO).items()}), kind)
 
 
-def texts(forward: Callable[[Any, Tensor], Tensor], **layers: Callable[[], Any]) -> Case:
-    layers = {"table": lambda: nn.Embedding(WORDS, WIDTH, padding_idx=0), "last": linear, **layers}
-    return Case(lambda: Of(forward, **{name: make() for name, make in layers.items()}), "text")
+places = partial(vectors, kind="places")
+
+
+def texts(forward: Callable[..., Tensor], **layers: Callable[[], Any]) -> Case:
+    table = {"table": lambda: nn.Embedding(WORDS, WIDTH, padding_idx=0), "last": linear}
+    return vectors(forward, "text", **(table | layers))
+
+
+def perceptron(first: nn.Module | None = None) -> nn.Sequential:
+    return nn.Sequential(first or linear(WIDTH), nn.Tanh(), linear())
 
 
 def tied() -> nn.Module:
-    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear(WIDTH), nn.Tanh(), linear())
+    net = nn.Sequential(linear(WIDTH), nn.Tanh(), *perceptron())
     net[2].weight = net[0].weight
     return net
 
 
-def frozen() -> nn.Module:
-    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
-    net[0].requires_grad_(False)
-    return net
-
-
 def half_frozen() -> nn.Module:
-    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
+    net = perceptron()
     net[0].weight.requires_grad_(False)
     return net
 
@@ -276,7 +276,7 @@ def hooked() -> nn.Module:
 
 def hook_that_scales(gradients: bool) -> nn.Module:
     """A hook doubles a layer's outputs, or the gradient that reaches its inputs."""
-    net = nn.Sequential(linear(WIDTH), nn.Tanh(), linear())
+    net = perceptron()
     if gradients:
         net[1].register_full_backward_hook(lambda layer, inputs, outputs: (2 * inputs[0],))
     else:
@@ -415,14 +415,10 @@ HONEST: dict[str, Case] = {
         own_attention, **{name: (lambda: linear(WIDTH)) for name in ("query", "key", "value")}, last=linear
     ),
     "positions": places(positions, table=lambda: nn.Embedding(LENGTH, WIDTH), last=linear),
-    "a cache by length": places(cached, cache=dict, first=lambda: linear(WIDTH), last=linear),
-    "a cache of the module": places(globally_cached, first=lambda: linear(WIDTH), last=linear),
-    "places in the batch": places(by_places, first=lambda: linear(WIDTH), last=linear),
-    "time first": places(
-        lambda self, x: self.last(self.first(x.transpose(0, 1)).tanh().mean(0)),
-        first=lambda: linear(WIDTH),
-        last=linear,
-    ),
+    "a cache by length": places(cached, cache=dict, **TWO),
+    "a cache of the module": places(globally_cached),
+    "places in the batch": places(by_places),
+    "time first": places(lambda self, x: self.last(self.first(x.transpose(0, 1)).tanh().mean(0))),
     "a table's mean": Case(Text, "text"),
     "the largest": Case(lambda: Text(reads=lambda v: v.amax(1)), "text"),
     "without padding": texts(masked),
@@ -451,7 +447,7 @@ HONEST: dict[str, Case] = {
         place=lambda: nn.Embedding(LENGTH, WIDTH),
     ),
     "tied": Case(tied),
-    "frozen": Case(frozen),
+    "frozen": Case(lambda: perceptron(linear(WIDTH).requires_grad_(False))),
     "half frozen": Case(half_frozen),
     "unused": Case(unused),
     "constants": Case(constant),
@@ -461,48 +457,26 @@ HONEST: dict[str, Case] = {
     "starting at zero": Case(zero),
     "two names": Case(lambda: nn.Sequential(Twice(linear(WIDTH)), linear())),
     "added in place": Case(lambda: nn.Sequential(Residual(linear(WIDTH), True), linear())),
-    "overwritten": vectors(
-        lambda self, x: self.last(torch.relu_(self.first(x))), first=lambda: linear(WIDTH), last=linear
-    ),
-    "a layer without gradient": vectors(ungraded, first=lambda: linear(WIDTH), last=linear),
-    "weight norm": Case(
-        lambda: nn.Sequential(parametrizations.weight_norm(linear(WIDTH)), nn.Tanh(), linear())
-    ),
-    "spectral norm": Case(
-        lambda: nn.Sequential(parametrizations.spectral_norm(linear(WIDTH)), nn.Tanh(), linear()).eval()
-    ),
-    "spectral norm in training": Case(
-        lambda: nn.Sequential(parametrizations.spectral_norm(linear(WIDTH)), nn.Tanh(), linear())
-    ),
-    "orthogonal": Case(
-        lambda: nn.Sequential(parametrizations.orthogonal(linear(WIDTH)), nn.Tanh(), linear())
-    ),
+    "overwritten": vectors(lambda self, x: self.last(torch.relu_(self.first(x)))),
+    "a layer without gradient": vectors(ungraded),
+    "weight norm": Case(lambda: perceptron(parametrizations.weight_norm(linear(WIDTH)))),
+    "spectral norm": Case(lambda: perceptron(parametrizations.spectral_norm(linear(WIDTH))).eval()),
+    "spectral norm in training": Case(lambda: perceptron(parametrizations.spectral_norm(linear(WIDTH)))),
+    "orthogonal": Case(lambda: perceptron(parametrizations.orthogonal(linear(WIDTH)))),
     "bilinear": vectors(lambda self, x: self.layer(x, x), layer=lambda: nn.Bilinear(WIDTH, WIDTH, CLASSES)),
     "a matrix": vectors(matrix, weight=lambda: nn.Parameter(torch.rand(WIDTH, WIDTH)), last=linear),
     "a weight by hand": vectors(
-        lambda self, x: F.linear(F.linear(x, self.first.weight).tanh(), self.last.weight),
-        first=lambda: linear(WIDTH),
-        last=linear,
+        lambda self, x: F.linear(F.linear(x, self.first.weight).tanh(), self.last.weight)
     ),
     "by hand and called": vectors(
-        lambda self, x: self.last((self.first(x) + F.linear(x, self.first.weight)).tanh()),
-        first=lambda: linear(WIDTH),
-        last=linear,
+        lambda self, x: self.last((self.first(x) + F.linear(x, self.first.weight)).tanh())
     ),
-    "keywords": vectors(keywords, first=lambda: linear(WIDTH), last=linear),
-    "used twice": vectors(
-        lambda self, x: self.last(self.first(self.first(x).tanh()).tanh()),
-        first=lambda: linear(WIDTH),
-        last=linear,
-    ),
+    "keywords": vectors(keywords),
+    "used twice": vectors(lambda self, x: self.last(self.first(self.first(x).tanh()).tanh())),
     "row by row": vectors(lambda self, x: torch.cat([self.last(row) for row in x.split(1)]), last=linear),
-    "row after row": vectors(
-        lambda self, x: torch.stack([self.last(self.first(row).tanh()) for row in x]),
-        first=lambda: linear(WIDTH),
-        last=linear,
-    ),
+    "row after row": vectors(lambda self, x: torch.stack([self.last(self.first(row).tanh()) for row in x])),
     "by index": vectors(lambda self, x: torch.stack([self.last(x[i]) for i in range(len(x))]), last=linear),
-    "threes": vectors(in_threes, first=lambda: linear(WIDTH), last=linear),
+    "threes": vectors(in_threes),
     "halves": vectors(
         lambda self, x: torch.cat([self.last(part) for part in x.tensor_split(2)]), last=linear
     ),
@@ -510,28 +484,20 @@ HONEST: dict[str, Case] = {
     "row by row, last first": vectors(
         lambda self, x: torch.cat([self.last(row) for row in x.split(1)[::-1]]).flip(0), last=linear
     ),
-    "written": vectors(written, first=lambda: linear(WIDTH), last=linear),
-    "into zeros": vectors(into_buffer, first=lambda: linear(WIDTH), last=linear),
+    "written": vectors(written),
+    "into zeros": vectors(into_buffer),
     "branching": vectors(branching, first=linear, other=linear),
-    "checkpoint": vectors(
-        lambda self, x: self.last(checkpoint(self.first, x, use_reentrant=False).tanh()),
-        first=lambda: linear(WIDTH),
-        last=linear,
-    ),
+    "checkpoint": vectors(lambda self, x: self.last(checkpoint(self.first, x, use_reentrant=False).tanh())),
     "old checkpoint": vectors(
-        lambda self, x: self.last(checkpoint(self.first, x.requires_grad_(), use_reentrant=True).tanh()),
-        first=lambda: linear(WIDTH),
-        last=linear,
+        lambda self, x: self.last(checkpoint(self.first, x.requires_grad_(), use_reentrant=True).tanh())
     ),
-    "counting calls": vectors(counting, calls=int, first=lambda: linear(WIDTH), last=linear),
-    "noting features": vectors(noting, features=lambda: None, first=lambda: linear(WIDTH), last=linear),
+    "counting calls": vectors(counting, calls=int, **TWO),
+    "noting features": vectors(noting, features=lambda: None, **TWO),
     "steps of a flow": vectors(euler, field=lambda: linear(WIDTH), last=linear),
     "experts": vectors(
         gated, gate=lambda: linear(4), experts=lambda: nn.ModuleList(linear() for _ in range(4))
     ),
-    "residual": vectors(
-        lambda self, x: self.last(x + self.first(x).relu()), first=lambda: linear(WIDTH), last=linear
-    ),
+    "residual": vectors(lambda self, x: self.last(x + self.first(x).relu())),
     "dense": vectors(
         lambda self, x: self.last(torch.cat([x, self.first(x).relu()], 1)),
         first=lambda: linear(WIDTH),
@@ -543,9 +509,7 @@ HONEST: dict[str, Case] = {
         gate=lambda: linear(WIDTH),
         last=linear,
     ),
-    "no gradient through one": vectors(
-        lambda self, x: self.last(self.first(x).detach() + x), first=lambda: linear(WIDTH), last=linear
-    ),
+    "no gradient through one": vectors(lambda self, x: self.last(self.first(x).detach() + x)),
     "squeezed": Case(lambda: Of(squeezed, conv=conv(), gate=linear(4, 4), last=linear(inputs=64)), "image"),
     "skipping": Case(
         lambda: Of(skipping, down=conv(2, 4, 3), middle=conv(4, 4, 1), last=linear(inputs=8)), "image"

@@ -76,48 +76,30 @@ def _trimmed(tokens: Tensor) -> Tensor:
     return tokens[:, : max(1, int((tokens != 0).sum(1).max()))]
 
 
+# What becomes of a text's vectors (B, T, 6), of whether a word is present (B, T), and of lengths (B,)
+LENGTHS: dict[str, Any] = {
+    "over the longest": lambda v, present, n: v.sum(1) / n.max().clamp_min(1),
+    "over the mean length": lambda v, present, n: v.sum(1) / n.float().mean().clamp_min(1),
+    "share of the longest": lambda v, present, n: v.mean(1) * (n / n.max().clamp_min(1))[:, None],
+    "at the longest's end": lambda v, present, n: v[:, int(n.max().clamp_min(1)) - 1],
+    "places present anywhere": lambda v, present, n: v.cumsum(1)[:, present.any(0)].mean(1),
+    "shorter than the longest": lambda v, present, n: v.mean(1) * torch.where(n < n.max(), 1.0, 3.0)[:, None],
+    "by the first text's length": lambda v, present, n: v[:, : max(1, int(n[0]))].mean(1),
+    "by the shortest": lambda v, present, n: v[:, : max(1, int(n.min()))].mean(1),
+    "words of all": lambda v, present, n: v.mean(1) + 0.1 * n.sum(),
+}
+
+
 class Lengths(Text):
     """Texts, with something of how long the longest of the batch is."""
 
-    def __init__(self, kind: str):
+    def __init__(self, hidden: Any):
         super().__init__()
-        self.kind = kind
+        self.hidden = hidden
 
     def forward(self, tokens: Tensor) -> Tensor:
-        lengths = (tokens != 0).sum(1)
-        vectors = self.table(tokens)
-        if self.kind == "over the longest":
-            hidden = vectors.sum(1) / lengths.max().clamp_min(1)
-        elif self.kind == "over the mean length":
-            hidden = vectors.sum(1) / lengths.float().mean().clamp_min(1)
-        elif self.kind == "share of the longest":
-            hidden = vectors.mean(1) * (lengths / lengths.max().clamp_min(1))[:, None]
-        elif self.kind == "at the longest's end":
-            hidden = vectors[:, int(lengths.max().clamp_min(1)) - 1]
-        elif self.kind == "places present anywhere":
-            hidden = vectors.cumsum(1)[:, (tokens != 0).any(0)].mean(1)
-        elif self.kind == "shorter than the longest":
-            hidden = vectors.mean(1) * torch.where(lengths < lengths.max(), 1.0, 3.0)[:, None]
-        elif self.kind == "by the first text's length":
-            hidden = vectors[:, : max(1, int(lengths[0]))].mean(1)
-        elif self.kind == "by the shortest":
-            hidden = vectors[:, : max(1, int(lengths.min()))].mean(1)
-        else:
-            hidden = vectors.mean(1) + 0.1 * lengths.sum()
-        return self.last(hidden)
-
-
-LENGTHS = (
-    "over the longest",
-    "over the mean length",
-    "share of the longest",
-    "at the longest's end",
-    "places present anywhere",
-    "shorter than the longest",
-    "by the first text's length",
-    "by the shortest",
-    "words of all",
-)
+        present = tokens != 0
+        return self.last(self.hidden(self.table(tokens), present, present.sum(1)))
 
 
 def _if_size(condition: Any) -> Any:
@@ -264,62 +246,33 @@ class _Backward(Function):
         ctx.save_for_backward(inputs[0])
 
 
-class MeanBackward(_Backward):
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient - gradient.mean(0)
+def _backwards(mixed: Any, by_rule: bool = False) -> Any:
+    """A function with ``mixed`` of the gradient and the inputs as its backward pass."""
+
+    class Mixed(_Backward):
+        generate_vmap_rule = by_rule
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return mixed(gradient, ctx.saved_tensors[0])
+
+    return Mixed.apply
 
 
-class MeanBackwardByRule(_Backward):
-    generate_vmap_rule = True
+def _own_rule(most: int) -> Any:
+    """A function whose rule for vmap, which sees all examples, mixes more than ``most`` of them."""
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient + gradient.mean(0)
+    class Mixed(_Backward):
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient
 
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+            whole = x.movedim(in_dims[0], 0).clone()
+            return (whole - whole.mean(0) if len(whole) > most else whole), 0
 
-class NormBackward(_Backward):
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient / gradient.norm().clamp_min(1e-6)
-
-
-class InputBackward(_Backward):
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient * ctx.saved_tensors[0].abs().max()
-
-
-class SizeBackward(_Backward):
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient.flip(0) if len(gradient) > 4 else gradient
-
-
-class OwnRule(_Backward):
-    """Mixes in a rule for vmap, which sees all examples."""
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
-        whole = x.movedim(in_dims[0], 0)
-        return whole - whole.mean(0), 0
-
-
-class OwnRuleForLargeBatches(_Backward):
-    """The same, for batches that no trial has."""
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
-        whole = x.movedim(in_dims[0], 0).clone()
-        return (whole - whole.mean(0) if len(whole) > 8 else whole), 0
+    return Mixed.apply
 
 
 def _hooked(change: Any) -> Any:
@@ -343,18 +296,13 @@ def with_backward_hook() -> nn.Module:
 
 
 BACKWARD: dict[str, Any] = {
-    **{
-        kind.__name__: kind.apply
-        for kind in (
-            MeanBackward,
-            MeanBackwardByRule,
-            NormBackward,
-            InputBackward,
-            SizeBackward,
-            OwnRule,
-            OwnRuleForLargeBatches,
-        )
-    },
+    "minus the mean": _backwards(lambda g, x: g - g.mean(0)),
+    "plus the mean, by a rule": _backwards(lambda g, x: g + g.mean(0), by_rule=True),
+    "over the norm": _backwards(lambda g, x: g / g.norm().clamp_min(1e-6)),
+    "times the largest input": _backwards(lambda g, x: g * x.abs().max()),
+    "turned around if many": _backwards(lambda g, x: g.flip(0) if len(g) > 4 else g),
+    "own rule": _own_rule(0),
+    "own rule for batches that no trial has": _own_rule(8),
     "a hook that centres": _hooked(lambda g: g - g.mean(0)),
     "a hook that normalises": _hooked(lambda g: g / g.norm().clamp_min(1e-6)),
     "a hook from 8 on": _hooked(lambda g: g.flip(0) if len(g) >= 8 else g),
@@ -392,7 +340,7 @@ MIXING: dict[str, Case] = {
     "length: trimmed": Case(lambda: Text(_trimmed), "text"),
     "length: trimmed, then the last": Case(lambda: Text(_trimmed, lambda v: v[:, -1]), "text"),
     "length: trimmed, then the largest": Case(lambda: Text(_trimmed, lambda v: v.amax(1) + v.std(1)), "text"),
-    **{f"length: {name}": Case(partial(Lengths, name), "text") for name in LENGTHS},
+    **{f"length: {name}": Case(partial(Lengths, hidden), "text") for name, hidden in LENGTHS.items()},
     **{f"size: {name}": Case(partial(Around, hidden=f)) for name, f in SIZES.items()},
     **{f"state: {name}": Case(partial(Keeping, name)) for name in STATES},
     "state: closure": Case(lambda: Around(hidden=_closure())),
