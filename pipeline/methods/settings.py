@@ -343,6 +343,8 @@ def class_weights_problem(weights: Sequence[float], circumstances: Circumstances
     if weights and circumstances.normalization == "batch_bn":
         return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
     classes = circumstances.classes
+    if weights and classes == 1:
+        return "settings.class_weights: the data have a numeric target; allowed: none"
     if weights and classes is not None and len(weights) != classes:
         return f"settings.class_weights: {len(weights)} numbers; allowed: {classes}, in the order of classes"
     return None

@@ -68,7 +68,7 @@ def describe(
     if kind != "images":
         declared.check_regular(first)
     fields, count = _READ[kind](first, options)
-    if len(fields["classes"]) < 2:
+    if len(fields["classes"]) < 2 and "target" not in options:
         raise UserError(f"{place}: examples of one class alone; needed: of two")
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
