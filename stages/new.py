@@ -50,6 +50,7 @@ def data(
     table: Annotated[
         str | None, typer.Option(help="A CSV or Parquet file with one example per line.")
     ] = None,
+    csv: Annotated[str | None, typer.Option(hidden=True)] = None,
     test: Annotated[
         int | None, typer.Option(min=1, help="Test examples, if the files have none; default: a sixth.")
     ] = None,
@@ -117,6 +118,8 @@ def data(
     from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
+    if csv is not None:
+        raise UserError("--csv: not known; allowed: --texts for a column of texts, --table for other columns")
     paths = {"npz": npz, "images": images, "texts": texts, "table": table}
     given = {kind: path for kind, path in paths.items() if path}
     if len(given) != 1:

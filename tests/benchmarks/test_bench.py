@@ -19,6 +19,7 @@ from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, wi
         Contender("lenet5_tanh-bc", OURS, 16),
         Contender("bilstm", PLAIN, 4),
         *(Contender(case, way, 8) for case in ("mlp", "frozen-trunk") for way in (PLAIN, OURS, GHOST)),
+        *(Contender("resnet18-lora", way, 2) for way in (OURS, GHOST)),
     ],
     ids=str,
 )

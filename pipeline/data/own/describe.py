@@ -53,6 +53,8 @@ def describe(
         UserError: the files are missing, or have another form.
     """
     place = root / options["path"]
+    if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
+        raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
     parts = {
         ending: [part for part in declared.PARTS if (place / f"{part}{ending}").exists()]
         for ending in _ENDINGS[kind]

@@ -42,8 +42,8 @@ def read(
     names = _strings(_column(path, lines, label))
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        known = ", ".join(map(shown, classes[:10]))
-        raise UserError(f"{path}: line {line + 1}: {label} is {shown(names.iloc[line])}; allowed: {known}")
+        found_name, known = shown(names.iloc[line]), listed(classes, 10)
+        raise UserError(f"{path}: line {line + 1}: {label} is {found_name}; allowed: {known}")
     return Examples(features, found.to_numpy(np.int64))
 
 
@@ -198,7 +198,7 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
     known = texts.isin(column.values)
     other = ~known & ~missing
     if not column.other and (line := _first(other)) is not None:
-        allowed = ", ".join(map(shown, column.values[:10]))
+        allowed = listed(column.values, 10)
         raise UserError(
             f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: {allowed}, or `other: "
             "true` in the column's declaration"
