@@ -11,11 +11,13 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchvision import models
 
 from pipeline.memory import keep_freed
 from pipeline.methods.base import Execution, Task
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
+from pipeline.models.adapters import add_adapters
 from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.privacy.randomness import Streams
@@ -88,6 +90,17 @@ def frozen_trunk() -> nn.Module:
     return nn.Sequential(nn.Sequential(*trunk).requires_grad_(False), *head)
 
 
+def resnet18(rank: int | None) -> nn.Module:
+    """ResNet-18 with frozen batch norm: adapters of a rank, or of None a trained last layer alone."""
+    net = add_adapters(models.resnet18(), rank, CLASSES)
+    for layer in net.modules():
+        if isinstance(layer, nn.ReLU):
+            layer.inplace = False  # for Opacus' hooks
+    if rank is None:
+        net.requires_grad_(False).get_submodule("fc").requires_grad_(True)
+    return net
+
+
 _DPSGD = {"epochs": 1, "clip": 1.0, "epsilon": 3.0, "delta": 1e-6}
 _BATCH_CLIPPING = {"epochs": 1, "clipping": "adaptive", "sigma": 0.1, "clip": 0.1}
 _WRN = {"name": "wrn16_4", "normalization": "group", "groups": 16, "order": "relu_norm"}
@@ -97,6 +110,8 @@ CASES = {
     "lenet-300-100": Case({"name": "lenet_300_100"}, MNIST, "dpsgd", (128, 512, 1024), _DPSGD),
     "mlp": Case({}, MNIST, "dpsgd", (256,), _DPSGD, mlp),
     "frozen-trunk": Case({}, CIFAR, "dpsgd", (256,), _DPSGD, frozen_trunk),
+    "resnet18-head": Case({}, CIFAR, "dpsgd", (64,), _DPSGD, functools.partial(resnet18, None)),
+    "resnet18-lora": Case({}, CIFAR, "dpsgd", (64,), _DPSGD, functools.partial(resnet18, 4)),
     "convnet": Case({"name": "convnet", "normalization": "none"}, CIFAR, "dpsgd", (128,), _DPSGD),
     "wrn16_4": Case(_WRN, CIFAR, "tan", (32,), {"steps": 1000, "sigma": 1.0, "clip": 1.0}),
     "bilstm": Case({"name": "bilstm"}, TEXTS, "dpsgd", (128,), _DPSGD),

@@ -341,8 +341,8 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
     if replica.scores is None:
         return replica.metrics
     values = replica.scores.model_dump()
-    recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall"))}
-    rows = values.pop("confusion") or ()
+    recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall", ()))}
+    rows = values.pop("confusion", None) or ()
     total = sum(map(sum, rows))
     cells = {
         f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)

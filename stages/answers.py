@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipeline.rerun import Difference
-    from pipeline.results.schema import Ledger, Scores
+    from pipeline.results.schema import Errors, Ledger, Scores
 
 
 def answering(width: int = 100) -> "Console":
@@ -51,11 +51,14 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
                 yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
 
 
-def score_lines(scores: "Scores", classes: Sequence[str]) -> Iterator[str]:
+def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
     """Lines with scores; classes with their recall and the predictions of their examples, at most 20."""
     from pipeline.errors import printable
+    from pipeline.results.schema import Errors
 
     yield scores.words
+    if isinstance(scores, Errors):
+        return
     for number, share in enumerate(scores.recall[:20]):
         if share is not None:
             cells = enumerate(scores.confusion[number] if scores.confusion else ())

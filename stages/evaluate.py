@@ -15,7 +15,8 @@ def evaluate(
 ) -> None:
     """Measure accuracies of a trained row on validation and test data, for runs without them.
 
-    A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix.
+    A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix; for a
+    numeric target RMSE, MAE and R2.
     """
     from pipeline import params
     from pipeline.data import prepared

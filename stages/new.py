@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 # Options of `new data` and the kinds of files that have them
-OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "range", "clip"), ("npz",))
-OF_KINDS |= {"size": ("images",), "text": ("texts",), "label": ("texts", "table")}
-OF_KINDS |= dict.fromkeys(("schema", "like"), ("table",))
+OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "clip"), ("npz",))
+OF_KINDS |= {"range": ("npz", "table"), "size": ("images",), "text": ("texts",), "label": ("texts", "table")}
+OF_KINDS |= dict.fromkeys(("target", "schema", "like"), ("table",))
 # options of a public network, and its keys in params.yaml
 OF_NETWORK = {
     "network": "architecture",
@@ -50,6 +50,7 @@ def data(
     table: Annotated[
         str | None, typer.Option(help="A CSV or Parquet file with one example per line.")
     ] = None,
+    csv: Annotated[str | None, typer.Option(hidden=True)] = None,
     test: Annotated[
         int | None, typer.Option(min=1, help="Test examples, if the files have none; default: a sixth.")
     ] = None,
@@ -69,7 +70,9 @@ def data(
     ] = None,
     span: Annotated[
         tuple[float, float] | None,
-        typer.Option("--range", help="npz of floats: bounds of all values, known without these data."),
+        typer.Option(
+            "--range", help="npz of floats, or target: bounds of all values, known without these data."
+        ),
     ] = None,
     clip: Annotated[bool, typer.Option("--clip", help="npz of floats: clip values to the range.")] = False,
     size: Annotated[
@@ -80,6 +83,9 @@ def data(
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="texts, table: name of the classes' column.", show_default="label")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="table: name of a column of numbers to predict, with --range.")
     ] = None,
     schema: Annotated[
         Path | None,
@@ -112,6 +118,8 @@ def data(
     from pipeline.params import PARAMS, Public
     from pipeline.params.adding import Adding
 
+    if csv is not None:
+        raise UserError("--csv: not known; allowed: --texts for a column of texts, --table for other columns")
     paths = {"npz": npz, "images": images, "texts": texts, "table": table}
     given = {kind: path for kind, path in paths.items() if path}
     if len(given) != 1:
@@ -119,7 +127,7 @@ def data(
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
-    options |= {"schema": schema, "like": like}
+    options |= {"schema": schema, "like": like, "target": target}
     values = (network, weights, weights_source, weights_licence, trained_on, network_size)
     options |= dict(zip(OF_NETWORK, values, strict=True))
     fields = {key: value for key, value in options.items() if value is not None}
@@ -127,11 +135,15 @@ def data(
         kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
         raise UserError(f"--{strange}: not allowed with --{kind}; allowed with {kinds}")
     if kind == "table":
-        fields.setdefault("label", "label")
+        if (target is None) != (span is None) or (target and label):
+            raise UserError("--target: goes with --range, and in place of --label")
+        fields["label"] = label or fields.pop("target", "label")
         if schema is None:
-            _write_template(name, Path(path), fields["label"], like)
+            _write_template(name, Path(path), fields["label"], like, bool(target))
             return
-        fields |= read_schema(fields.pop("schema"))
+        fields |= read_schema(fields.pop("schema"), target)
+        if target:
+            fields["target"] = fields.pop("range")
     if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
         from pipeline.data.own.trunk import width
 
@@ -178,7 +190,7 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
     return {OF_NETWORK[key]: value for key, value in given.items()} | {"digest": digest}
 
 
-def _write_template(name: str, table: Path, label: str, like: Path | None) -> None:
+def _write_template(name: str, table: Path, label: str, like: Path | None, number: bool) -> None:
     """Write a template of a schema, and print its path."""
     from pipeline.data.own.schema import template
     from pipeline.errors import UserError
@@ -187,7 +199,7 @@ def _write_template(name: str, table: Path, label: str, like: Path | None) -> No
     path = Path(f"{name}.schema.yaml")
     if path.exists():
         raise UserError(f"{path}: is there already; use it with --schema {path}, or delete it")
-    write_text(path, template(table, label, like))
+    write_text(path, template(table, label, like, number))
     source = f"from the public lines of {like}" if like else "from the names of the columns alone"
     print(f"{path}: written {source}")
     print(f"next: fill it without a look at the private lines, then the same command with --schema {path}")
@@ -245,6 +257,9 @@ def row(
         "learning_rate": learning_rate,
     }
     given = {key: value for key, value in options.items() if value is not None}
+    source = settings.own.get(settings.split(data).raw)
+    if source is not None and source.number_range is not None:
+        given.setdefault("learning_rate", 0.2)  # squared errors in [0, 1] have small gradients
     values = settings_for(method, settings.split(data).train, given)
     axis = method_settings()[method].axis
     level = {axis: values.pop(axis)}

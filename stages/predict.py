@@ -25,7 +25,8 @@ def predict(
     """Classify new images, texts or lines of a table, prepared like the training data.
 
     The result is a CSV with the class of each input and its probability. For a table, it has the table's own
-    columns and then the probability of each class. Files with labels also get accuracy and other scores.
+    columns and then the probability of each class, or the predicted number. Files with labels also get
+    accuracy and other scores.
     """
     from pipeline import params
     from pipeline.errors import UserError, printable
@@ -65,39 +66,51 @@ def _predicted(
     found: list[Predicted] = []
     for path in files:
         found.append(one := predictor.predict(path))
-        names = [classes[number] for number in one.probabilities.argmax(1)]
+        numeric = one.outputs.ndim == 1
+        names = [] if numeric else [classes[number] for number in one.outputs.argmax(1)]
         if one.lines is None:
             head = ["file", "input", "class", "probability"]
             lines += [
                 [str(path), str(place), name, f"{shares.max():.4f}"]
-                for place, (name, shares) in enumerate(zip(names, one.probabilities, strict=True), 1)
+                for place, (name, shares) in enumerate(zip(names, one.outputs, strict=True), 1)
             ]
             continue
-        own = [*one.lines.columns, "class", *(f"probability of {name}" for name in classes)]
+        answers = ["class", *(f"probability of {name}" for name in classes)]
+        own = [*one.lines.columns, *([f"predicted {classes[0]}"] if numeric else answers)]
         if head and own != head:
             raise UserError(f"{path}: other columns than {files[0]}; allowed: tables of the same columns")
         head = own
+        if numeric:
+            found_here = [[f"{number:.6g}"] for number in one.outputs]
+        else:
+            found_here = [
+                [name, *(f"{share:.4f}" for share in shares)]
+                for name, shares in zip(names, one.outputs, strict=True)
+            ]
         lines += [
-            [*map(str, line), name, *(f"{share:.4f}" for share in shares)]
-            for line, name, shares in zip(
-                one.lines.itertuples(index=False), names, one.probabilities, strict=True
-            )
+            [*map(str, line), *answer]
+            for line, answer in zip(one.lines.itertuples(index=False), found_here, strict=True)
         ]
     return head, lines, found
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
-    """Lines with accuracy and scores of the inputs with a class in their file."""
+    """Lines with scores of the inputs with a class or number in their file."""
     import numpy as np
 
-    labelled = [one for one in found if len(one.labels)]
-    labels = np.concatenate([np.zeros(0, np.int64), *(one.labels for one in labelled)])
-    if not (known := labels >= 0).any():
+    if not (labelled := [one for one in found if len(one.labels)]):
         return
-    from pipeline.training.scores import scores
+    outputs = np.concatenate([one.outputs for one in labelled])
+    labels = np.concatenate([one.labels for one in labelled])
+    if not (known := labels >= 0 if outputs.ndim > 1 else ~np.isnan(labels)).any():
+        return
+    from pipeline.training.scores import errors, scores
     from stages.answers import score_lines
 
-    probabilities, labels = np.concatenate([one.probabilities for one in labelled])[known], labels[known]
-    accuracy = (probabilities.argmax(1) == labels).mean()
+    outputs, labels = outputs[known], labels[known]
+    if outputs.ndim == 1:
+        yield f"{errors(outputs, labels).words}, of {len(labels):,} inputs with {classes[0]} in their file"
+        return
+    accuracy = (outputs.argmax(1) == labels).mean()
     yield f"accuracy {100 * accuracy:.2f} % of {len(labels):,} inputs whose class is in their file"
-    yield from score_lines(scores(probabilities, labels), classes)
+    yield from score_lines(scores(outputs, labels), classes)

@@ -114,6 +114,8 @@ def _attack(
 ) -> Attack:
     """Attack on one level; one of its trainings took ``seconds``."""
     name, train = f"{key}/{row.level(config)}", data.splits["train"]
+    if data.target is not None:
+        raise UserError(f"{key}: its data have a numeric target; allowed with --model: rows of classes")
     count = min(CANARIES, len(train) // 2)
     if count < membership.FEWEST:
         raise UserError(f"data/prepared/{data.name}: {len(train)} examples; needed: {2 * membership.FEWEST}")

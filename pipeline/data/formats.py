@@ -24,7 +24,7 @@ class Examples:
 
     # images, uint8 (N, C, H, W); features, float32 (N, D) or (N, C, H, W); or texts, objects of type str (N,)
     inputs: np.ndarray
-    labels: np.ndarray  # int64 (N,)
+    labels: np.ndarray  # int64 (N,) classes, or float32 (N,) numbers in [0, 1]
 
 
 def read(form: Format, paths: Sequence[Path]) -> Examples:

@@ -47,6 +47,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
     }
     selections, passed_over = select(name, data, keys)
     check_disjoint(selections, keys)
+    target = settings.own[data.raw].number_range if data.raw in settings.own else None
     with replacing_folder(root / PREPARED / name) as building:
         manifest = {
             "name": name,
@@ -64,6 +65,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
             "balance": {split: _balance(chosen, sets) for split, chosen in selections.items()},
             "duplicates": duplicates(selections, keys),
             **_write_arrays(building, data, sets, selections),
+            **({"target": target} if target else {}),
         }
         content = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         write_text(building / MANIFEST, content)
@@ -135,6 +137,8 @@ def _examples(chosen: Selection, sets: dict[str, RawSet]) -> tuple[np.ndarray, n
 def _balance(chosen: Selection, sets: dict[str, RawSet]) -> list[int]:
     """Number of examples of each class, in the order of the raw data set's classes."""
     labels = sets[chosen.raw].parts[chosen.part].labels[chosen.indices]
+    if labels.dtype == np.float32:  # numbers
+        return [len(labels)]
     return np.bincount(labels, minlength=len(sets[chosen.raw].entry.classes)).tolist()
 
 

@@ -3,10 +3,11 @@
 ``data/prepared/NAME/`` has, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
 ``SPLIT.labels.npy``, and ``manifest.json``. Inputs are images, uint8 (N, C, H, W); features, float32 (N, D)
 or (N, C, H, W); or texts, int32 token numbers (N, T) with 0 for padding, or float32 word vectors (N, 1, T,
-E). Labels are int64 (N,). A data set of ``starts`` also has ``start.npz``, public initial weights
-(`pipeline.pretrained.starts`), and may have inputs of float32 (N, F), features by a frozen part of that
-network. A data set of ``relevances`` also has ``relevance.npz``, the relevance of each feature to a trained
-network (`pipeline.pretrained.relevance`).
+E). Labels are int64 (N,) classes, or float32 (N,) numbers in [0, 1], scaled from the manifest's ``target``.
+A data set of ``starts`` also has ``start.npz``, public initial weights (`pipeline.pretrained.starts`), and
+may have inputs of float32 (N, F), features by a frozen part of that network. A data
+set of ``relevances`` also has ``relevance.npz``, the relevance of each feature to a trained network
+(`pipeline.pretrained.relevance`).
 """
 
 import json
@@ -77,6 +78,11 @@ class Prepared:
     def classes(self) -> int:
         """Number of classes."""
         return len(self.manifest["classes"])
+
+    @property
+    def target(self) -> tuple[float, float] | None:
+        """Range of a numeric target, which labels are scaled from; None: labels are classes."""
+        return self.manifest.get("target")
 
     @property
     def digests(self) -> dict[str, str]:
@@ -226,12 +232,14 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
         labels, inputs = split.labels, split.inputs
         enough = len(inputs) == len(labels) >= (0 if name == "public" else 1)
         fits = labels.ndim == 1 and inputs.ndim > 1 and enough and len(shapes) == 1
-        if not (fits and labels.dtype == np.int64 and inputs.dtype in (np.uint8, np.int32, np.float32)):
+        number = np.float32 if "target" in about else np.int64
+        if not (fits and labels.dtype == number and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(
                 f"{folder / name}.inputs.npy: no examples with labels; {_hint(about, folder.name)}"
             )
         # public examples may come from another data set with other classes
-        if name != "public" and not 0 <= labels.min() <= labels.max() < len(about["classes"]):
+        most = 1 if "target" in about else len(about["classes"]) - 1
+        if name != "public" and not 0 <= labels.min() <= labels.max() <= most:
             raise UserError(
                 f"{folder / name}.labels.npy: no labels of its classes; {_hint(about, folder.name)}"
             )

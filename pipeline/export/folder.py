@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
-from pipeline.data.own import trunk
+from pipeline.data.own import tables, trunk
 from pipeline.data.own.files import check_regular
 from pipeline.errors import UserError, printable, reading
 from pipeline.export.inputs import (
@@ -80,8 +80,8 @@ class Exported(Strict):
 class Predicted(NamedTuple):
     """Predictions for the inputs of a file."""
 
-    probabilities: np.ndarray  # (N, K)
-    labels: np.ndarray  # (N,) classes in the file, or `UNKNOWN`; (0,) without labels
+    outputs: np.ndarray  # (N, K) probabilities, or (N,) numbers in the units of the target
+    labels: np.ndarray  # (N,) classes in the file, or `UNKNOWN`; numbers, or NaN; (0,) without labels
     lines: "DataFrame | None"  # rows of a table
 
 
@@ -104,11 +104,16 @@ class Predictor:
         takes = self.architecture
         parts = (self.vocabulary, self.public_network)
         given = read_inputs(path, takes.shape, takes.floats, self.preparation, *parts)
+        outputs = self.network.probabilities(given.inputs)
+        if self.preparation.target is not None:
+            low, high = self.preparation.target
+            numbers_given = tables.as_numbers(given.labels)
+            return Predicted(low + (high - low) * outputs[:, 0], numbers_given, given.lines)
         numbers = {name: number for number, name in enumerate(takes.classes)}
         known = {*range(len(numbers))}
         labels = [numbers.get(each, each) for each in given.labels]
         right = np.array([each if each in known else UNKNOWN for each in labels], np.int64)
-        return Predicted(self.network.probabilities(given.inputs), right, given.lines)
+        return Predicted(outputs, right, given.lines)
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:

@@ -10,7 +10,7 @@ from pipeline.data.own import images, npz, tables, texts, trunk
 from pipeline.data.own.files import IMAGES, check_regular
 from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.errors import UserError, reading
-from pipeline.fields import Strict
+from pipeline.fields import Strict, omitted
 from pipeline.files import Damaged, read_checked
 from pipeline.limits import OWN_BYTES
 from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnPictures, OwnTable, OwnTexts, Row, Settings
@@ -43,6 +43,7 @@ class Preparation(Strict):
     tokens: int | None = None  # length of texts in tokens; None: inputs are no texts
     vectors: KnownVectors | None = None  # public word vectors of texts
     columns: Columns | None = None  # of a table
+    target: tuple[float, float] | None = omitted(None)  # range of a table's numeric target
     network: PublicNetwork | None = None  # public network whose features are the inputs
     channels: Literal[1, 3] = 3  # of the images behind these features
 
@@ -58,7 +59,7 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
     if isinstance(source, OwnTexts):
         fields |= {"column": source.text, "label": source.label}
     if isinstance(source, OwnTable):
-        fields |= {"columns": source.columns, "label": source.label}
+        fields |= {"columns": source.columns, "label": source.label, "target": source.target}
     if isinstance(source, OwnPictures):
         fields |= {"network": source.network, "channels": source.shape[0]}
     if (text := settings.split(row.data).text) is not None:

@@ -11,7 +11,7 @@ from pipeline.data.prepared import Prepared
 from pipeline.export.privacy_statement import PrivacyStatement, markdown
 from pipeline.reporting import wording
 from pipeline.reporting.judging.intervals import mean
-from pipeline.results.schema import Record, Replica
+from pipeline.results.schema import Errors, Record, Replica
 
 ACCURACY = "test_accuracy"
 
@@ -63,12 +63,12 @@ Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed},
 dprepro predict . FILES...
 ```
 
-A file is {takes}. Probabilities are the softmax of the network's outputs; they are not calibrated.
+A file is {takes}. {_answers(data)}
 
 ## Data
 
 {origin["title"]} (edition: {origin["edition"]}; licence: {origin.get("licence") or "not stated"}).
-{data.classes} classes; {counts} examples.
+{_of(data)}; {counts} examples.
 No licence was chosen for the model: the metadata above say `unknown`.
 
 ## Training
@@ -87,16 +87,32 @@ No licence was chosen for the model: the metadata above say `unknown`.
 {markdown(statement)}"""
 
 
+def _answers(data: Prepared) -> str:
+    """Meaning of the predictions."""
+    if data.target is None:
+        return "Probabilities are the softmax of the network's outputs; they are not calibrated."
+    return "The prediction is a number in the units of the column."
+
+
+def _of(data: Prepared) -> str:
+    """Classes of the data, or range of their target."""
+    if data.target is None:
+        return f"{data.classes} classes"
+    low, high = data.target
+    return f"A number to predict, {data.manifest['classes'][0]}, clipped to {low:g} to {high:g}"
+
+
 def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:
     features = about.get("features", {})
     tabular = "range" in features and "network" not in features and len(about["input_shape"]) == 1
-    task = f"{'text' if 'text' in about else 'tabular' if tabular else 'image'}-classification"
+    kind = "regression" if "target" in about else "classification"
+    task = f"{'text' if 'text' in about else 'tabular' if tabular else 'image'}-{kind}"
     return {
         "license": "unknown",
         "library_name": "dprepro",
         "pipeline_tag": task,
         "tags": ["differential-privacy", record.method],
-        "metrics": ["accuracy"],
+        "metrics": ["rmse"] if "target" in about else ["accuracy"],
         "model-index": [
             {
                 "name": record.row,
@@ -117,6 +133,11 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
 
 def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
     """Type, name and value of each result; without recalls, as a class may have few test examples."""
+    if isinstance(replica.scores, Errors):
+        for name, value in replica.scores.over_all.items():
+            if value is not None:
+                yield name, name.upper(), value
+        return
     yield "accuracy", "accuracy", replica.metrics[ACCURACY]
     if replica.scores is not None:
         yield "f1", "macro F1", replica.scores.f1
@@ -127,6 +148,8 @@ def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
     seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
     over = wording.with_interval(mean(seeds), 2)
+    if isinstance(replica.scores, Errors):
+        return f"{replica.scores.words} on {len(data.splits['test']):,} test examples, of this training."
     own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"
     scored = f" {replica.scores.words}." if replica.scores else ""
     sentence = f"{own}, of this training.{scored} Test accuracy over all seeds of the level, in %: {over}."

@@ -14,7 +14,7 @@ from pipeline.errors import UserError, shown
 from pipeline.extensions import extensions
 from pipeline.fields import Count, Strict
 from pipeline.identity.standing import Standing
-from pipeline.methods.base import Execution, Method, Relevances, Task
+from pipeline.methods.base import Execution, Method, Relevances, Task, shares
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
@@ -75,11 +75,11 @@ class Network:
         return self.method.logits(self.tensors, inputs)[0]
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """(N, K) softmax of the logits of stored ``inputs`` (N, ...)."""
+        """(N, K) probabilities, or (N, 1) numbers in [0, 1], of stored ``inputs`` (N, ...)."""
         with torch.no_grad():
             # a copy, because torch needs a writable array
             every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
-            parts = [self.logits(part).softmax(-1) for part in every]
+            parts = [shares(self.logits(part)) for part in every]
         return torch.cat(parts).numpy()
 
 

@@ -150,7 +150,7 @@ class Method(ABC):
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B) classes that a `network` predicts for stored ``inputs`` (B, ...)."""
-        return self.logits(network, inputs).argmax(-1)
+        return predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
         """(R, B, K) outputs of a `network` for stored ``inputs`` (B, ...); the largest is of its class."""
@@ -239,6 +239,16 @@ def gradient(
         return gradients, map_tensors(Tensor.detach, auxiliary)
 
     return backward if execution.single_replica else grad(loss, has_aux=True)
+
+
+def predicted(outputs: Tensor) -> Tensor:
+    """(...) class of the largest of (..., K) outputs; of one output the number, clipped to [0, 1]."""
+    return outputs.argmax(-1) if outputs.shape[-1] > 1 else outputs[..., 0].clamp(0, 1)
+
+
+def shares(outputs: Tensor) -> Tensor:
+    """(..., K) probabilities by (..., K) outputs; of one output the number, clipped to [0, 1]."""
+    return outputs.softmax(-1) if outputs.shape[-1] > 1 else outputs.clamp(0, 1)
 
 
 def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:

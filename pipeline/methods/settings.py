@@ -371,6 +371,8 @@ class DescentSettings(MethodSettings):
         if self.class_weights and circumstances.normalization == "batch_bn":
             return "settings.class_weights: not allowed with normalization 'batch_bn'; allowed: none"
         count, classes = len(self.class_weights), circumstances.classes
+        if count and classes == 1:
+            return "settings.class_weights: the data have a numeric target; allowed: none"
         if count and classes is not None and count != classes:
             return f"settings.class_weights: {count} numbers; allowed: {classes}, in the order of classes"
         return super().problem(circumstances)

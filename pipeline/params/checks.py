@@ -183,6 +183,10 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
             )
     if row.simulates is not None:
         _check_simulation(settings, f"{where}.simulates", row, row.simulates)
+    source = settings.own.get(settings.split(row.data).raw)
+    numeric = source is not None and source.number_range is not None
+    if numeric and row.method != "dpsgd":
+        raise ValueError(f"{where}.method: {row.method!r}; allowed for a numeric target: 'dpsgd'")
     circumstances = settings.circumstances(row)
     for level in row.resolved:
         if problem := level.problem(circumstances):

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from pipeline.errors import shown
-from pipeline.fields import Count, Key, Strict
+from pipeline.fields import Count, Key, Strict, omitted
 from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
 from pipeline.models.public_weights import Below, Digest, PublicWeights, Side
 from pipeline.params.problems import NestedProblems, problem_lines
@@ -72,6 +72,11 @@ class OwnFiles(Strict):
     @property
     def public_network(self) -> "PublicNetwork | None":
         """Public network whose features replace the images; None: there is none."""
+        return None
+
+    @property
+    def number_range(self) -> tuple[float, float] | None:
+        """Declared range of a numeric target; None: labels are classes."""
         return None
 
     @property
@@ -225,14 +230,23 @@ class OwnTable(OwnFiles):
     """
 
     kind: Literal["table"]
+    classes: Annotated[list[Class], Field(min_length=1, max_length=OWN_CLASSES), AfterValidator(_differ)]
     file: Literal["csv", "parquet"] = "csv"
-    label: str  # name of the classes' column
+    label: str  # name of the classes' column, or of the target's
+    # range of a numeric target, beyond which values are clipped; None: the label is a class. A target has one
+    # 'class', its column
+    target: Range | None = omitted(None)
     columns: Columns  # columns that become features, in their order; others are left out
 
     @property
+    def number_range(self) -> tuple[float, float] | None:
+        """Declared range of the target."""
+        return self.target
+
+    @property
     def encoding(self) -> dict[str, Any]:
-        """Columns, classes and label."""
-        return self.model_dump(mode="json", include={"label", "classes", "columns"})
+        """Columns, classes, label and target."""
+        return self.model_dump(mode="json", include={"label", "classes", "columns", "target"})
 
     @property
     def example_shape(self) -> tuple[int, ...]:
@@ -243,6 +257,10 @@ class OwnTable(OwnFiles):
     def _label_is_no_feature(self) -> "OwnTable":
         if self.label in self.columns:
             raise ValueError(f"columns: {shown(self.label)} is the label; allowed: other columns")
+        if self.target is not None and self.classes != [self.label]:
+            raise ValueError(f"classes: {shown(self.classes)}; allowed with 'target': the label alone")
+        if self.target is None and len(self.classes) < 2:
+            raise ValueError("classes: one; allowed: two or more, or a 'target'")
         return self
 
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.func import vmap
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from pipeline.errors import UserError
@@ -30,6 +29,7 @@ from pipeline.privacy.gradients import (
     OneByOne,
     PerExample,
     Tensors,
+    loss_of,
 )
 from pipeline.privacy.layers import watch_layers
 from pipeline.privacy.network_state import (
@@ -229,7 +229,7 @@ class Example(NamedTuple):
     """Made-up example, with its results alone."""
 
     inputs: Tensor  # (K, ...)
-    label: int
+    label: float  # a class, or a number for one output
     logits: Tensor  # (K, classes)
     gradients: Tensors  # in float32, because there are several
     norms: Tensor  # (T,) of each gradient
@@ -307,7 +307,7 @@ class Trial:
             label = None
             try:
                 classes = self._logits(self.tensors, example).shape[1]
-                label = position % classes
+                label = position % classes if classes > 1 else 0.5
                 logits, gradients = self._gradient(example, [label], [1.0])
             except Exception:  # the network's code may raise any exception on unusual inputs
                 if position < FEWEST:
@@ -390,7 +390,7 @@ class Trial:
             squares += float((sums[name] - expected).norm()) ** 2
         return squares**0.5
 
-    def _gradient(self, inputs: Tensor, labels: list[int], weights: list[float]) -> tuple[Tensor, Tensors]:
+    def _gradient(self, inputs: Tensor, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:
         """Logits (B K, classes) of B examples, and the gradients of their weighted losses, in one pass."""
         leaves = {name: value.detach().requires_grad_() for name, value in self.tensors.items()}
         with torch.enable_grad():
@@ -416,9 +416,9 @@ class Trial:
         return logits
 
 
-def _loss(logits: Tensor, label: int) -> Tensor:
+def _loss(logits: Tensor, label: float) -> Tensor:
     """Mean loss () of an example's copies, whose logits are (K, classes)."""
-    return F.cross_entropy(logits, torch.full((len(logits),), label, device=logits.device))
+    return loss_of(logits, torch.full((len(logits),), label, device=logits.device))
 
 
 def _weights(chosen: list[Example]) -> list[float]:

@@ -86,6 +86,14 @@ class Parts(NamedTuple):
     in_float64: bool  # whether the parts' sums are added in it
 
 
+def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy of (B, K) outputs for classes (B,), or squared error of (B, 1) for numbers (B,)."""
+    if not labels.is_floating_point():
+        return F.cross_entropy(outputs, labels, reduction=reduction)
+    errors = (outputs[:, 0] - labels).square()
+    return errors if reduction == "none" else errors.mean()
+
+
 class Clipper(Protocol):
     """Function that computes a `ClippedSum`.
 
@@ -248,7 +256,7 @@ class PerExample:
 
         def loss(tensors: Tensors, example: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
             logits = call(self.net, tensors, example, self.resets)
-            value = F.cross_entropy(logits, label.expand(self.copies))
+            value = loss_of(logits, label.expand(self.copies))
             return value, value
 
         examples = inputs.unflatten(0, (-1, self.copies))
@@ -281,7 +289,7 @@ class OneByOne:
         leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
             logits = call(self.net, leaves, inputs, self.resets)
-            loss = F.cross_entropy(logits, label.expand(self.copies))
+            loss = loss_of(logits, label.expand(self.copies))
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         batched = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
         return clipped(batched, loss.detach()[None], mask, bounds)
@@ -470,7 +478,7 @@ class BookKeeping:
             {name: [next(of_all) for _ in layer_uses] for name, layer_uses in recorded.items()}
             for recorded in (uses, outputs)
         )
-        losses = F.cross_entropy(logits, labels.repeat_interleave(self.copies), reduction="none")
+        losses = loss_of(logits, labels.repeat_interleave(self.copies), reduction="none")
         losses = losses.unflatten(0, (-1, self.copies)).mean(1)
         return losses.sum(), (losses, uses, outputs)
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from pipeline.errors import shown
-from pipeline.fields import Key, NotNegative, Strict, omitted
+from pipeline.fields import Finite, Key, NotNegative, Strict, omitted
 from pipeline.files import digest_json
 from pipeline.params.searched import Choice, Judged
 from pipeline.privacy.laplace import Releases
@@ -385,13 +385,32 @@ class Scores(Strict):
         )
 
 
+class Errors(Strict):
+    """Errors of a numeric target on test examples of own data, in the target's units."""
+
+    rmse: NotNegative  # root of the mean squared error
+    mae: NotNegative  # mean absolute error
+    r2: Finite | None  # coefficient of determination
+
+    @property
+    def over_all(self) -> dict[str, float | None]:
+        """All errors, by name."""
+        return self.model_dump()
+
+    @property
+    def words(self) -> str:
+        """All errors, in a line."""
+        r2 = "" if self.r2 is None else f", R² {self.r2:.3f}"
+        return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
+
+
 class Evaluated(OfReplica):
     """Measured accuracies of one replica's weights."""
 
     weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
-    scores: Scores | None = omitted(None)  # of own data
+    scores: Scores | Errors | None = omitted(None)  # of own data
 
     @model_validator(mode="after")
     def _possible(self) -> "Evaluated":
@@ -451,7 +470,7 @@ class Replica(OfReplica):
     settings: dict[str, Any]  # of the method at this level
     metrics: dict[str, float]
     ledger: Ledger
-    scores: Scores | None = omitted(None)
+    scores: Scores | Errors | None = omitted(None)
     seconds: float = 0.0
     started: float | None = None  # None: nothing ran
     ended: float | None = None

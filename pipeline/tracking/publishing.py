@@ -16,6 +16,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
 from pipeline.files import digest_file, digest_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import papers
+from pipeline.reporting.drawing.confusion import confusion_pictures
 from pipeline.results import records
 from pipeline.results.schema import Record
 from pipeline.tracking import experiments
@@ -203,5 +204,8 @@ def _write(client: MlflowClient, experiment: str, drawn: RunSpec, tags: dict[str
         client.log_dict(run, drawn.digests, "digests.json")
     for path in drawn.files:
         client.log_artifact(run, path, artifact_path=path.parent.name)
+        if path.parent.name == "evaluations" and (evaluation := records.read_evaluation(path.stem)):
+            for name, picture in confusion_pictures(evaluation):
+                client.log_text(run, picture, f"evaluations/{name}")
     client.set_terminated(run, end_time=drawn.ended)
     return str(run)

@@ -12,7 +12,7 @@ from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import UserError, shown
 from pipeline.identity import versions
 from pipeline.identity.standing import Standing, measured_otherwise
-from pipeline.methods.base import Execution, Method
+from pipeline.methods.base import Execution, Method, shares
 from pipeline.methods.registry import build_method
 from pipeline.methods.rooms import method_settings
 from pipeline.params import Model, Settings
@@ -20,10 +20,10 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
-from pipeline.results.schema import CONVERGED, Evaluated, Evaluation, Scores, Trained
+from pipeline.results.schema import CONVERGED, Errors, Evaluated, Evaluation, Scores, Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task, predictor
-from pipeline.training.scores import scores
+from pipeline.training.scores import errors, scores
 
 
 def evaluate(
@@ -98,7 +98,7 @@ class Measured(NamedTuple):
     """Metrics and scores of one replica."""
 
     metrics: dict[str, float]
-    scores: Scores | None
+    scores: Scores | Errors | None
 
 
 def measure(
@@ -129,21 +129,25 @@ def measure(
             name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
         }
         columns = _accuracies(trained, stacked, data, execution)
-        shares = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
+        outputs = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
         for index, member in enumerate(group):
             metrics = {name: column[index].item() for name, column in columns.items()}
-            found = None if shares is None else scores(shares[index], np.array(data.splits["test"].labels))
+            labels = np.array(data.splits["test"].labels)
+            found: Scores | Errors | None = None
+            if outputs is not None and data.target is not None:
+                low, high = data.target
+                found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
+            elif outputs is not None:
+                found = scores(outputs[index], labels)
             yield positions[member], Measured(metrics, found)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) softmax of the outputs for a split."""
+    """(R, N, K) probabilities by the outputs for a split, or (R, N, 1) numbers."""
     replicas = len(next(iter(model.values())))
     with torch.no_grad():
         network = method.network(model, 0)
-        parts = [
-            method.logits(network, inputs).softmax(-1) for _, inputs in batches(split, replicas, execution)
-        ]
+        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, replicas, execution)]
     return torch.cat(parts, 1).cpu().numpy()
 
 
@@ -175,7 +179,8 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
             values.append(accuracy(predictor(method, network), replicas, data.splits[split], execution))
     accuracies = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
-    columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
+    if data.target is None:
+        columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
     if method.test_draws > 1:
         columns["test_accuracy_draws_std"] = accuracies["test"].std(0)
     for name, predict in method.variants(model).items():

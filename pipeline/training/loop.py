@@ -13,7 +13,7 @@ from torch import Tensor
 from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import Stopped
 from pipeline.files import digest_json
-from pipeline.methods.base import Execution, Method, Predict, State, Task
+from pipeline.methods.base import Execution, Method, Predict, State, Task, predicted
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.spending import Guarantee
@@ -167,16 +167,21 @@ def make_task(
 
 def predictor(method: Method, network: Tensors) -> Predict:
     """Prediction of the method, which does not depend on an input's position."""
-    return lambda inputs, position: method.logits(network, inputs).argmax(-1)
+    return lambda inputs, position: predicted(method.logits(network, inputs))
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
-    """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``."""
+    """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``.
+
+    Of numbers in [0, 1], one minus the mean absolute error.
+    """
     correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start, inputs in batches(split, replicas, execution):
         labels = torch.from_numpy(np.array(split.labels[start : start + len(inputs)])).to(execution.device)
         with torch.no_grad():
-            correct += (predict(inputs, start) == labels).sum(1)
+            found = predict(inputs, start)
+            right = 1 - (found - labels).abs() if labels.is_floating_point() else found == labels
+            correct += right.sum(1)
     return correct / len(split)
 
 

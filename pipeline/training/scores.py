@@ -1,8 +1,8 @@
-"""Scores of predicted probabilities other than accuracy, by scikit-learn."""
+"""Scores of predicted probabilities or numbers other than accuracy, by scikit-learn."""
 
 import numpy as np
 
-from pipeline.results.schema import Scores
+from pipeline.results.schema import Errors, Scores
 
 BINS = 15  # bins of the calibration error, as in Guo et al. 2017
 CONFUSED = 100  # largest number of classes of a confusion matrix
@@ -33,6 +33,17 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
         calibration_error=calibration_error(probabilities, labels) if finite else None,
         recall=tuple(float(hit / count) if count else None for hit, count in zip(right, counts, strict=True)),
         confusion=tuple(map(tuple, matrix.tolist())) if len(classes) <= CONFUSED else None,
+    )
+
+
+def errors(predicted: np.ndarray, targets: np.ndarray) -> Errors:
+    """Errors of (N,) predicted numbers; R2 is None if all ``targets`` are equal."""
+    from sklearn import metrics
+
+    return Errors(
+        rmse=float(metrics.root_mean_squared_error(targets, predicted)),
+        mae=float(metrics.mean_absolute_error(targets, predicted)),
+        r2=float(metrics.r2_score(targets, predicted)) if len(set(targets.tolist())) > 1 else None,
     )
 
 

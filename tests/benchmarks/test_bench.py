@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
         Contender("lenet5_tanh-bc", OURS, 16),
         Contender("bilstm", PLAIN, 4),
         *(Contender(case, way, 8) for case in ("mlp", "frozen-trunk") for way in (PLAIN, OURS, GHOST)),
+        *(Contender("resnet18-lora", way, 2) for way in (OURS, GHOST)),
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from sklearn.datasets import load_breast_cancer
 from typer.testing import CliRunner
 
+from pipeline.data import prepared
 from pipeline.data.own import schema, tables
 from pipeline.data.own.describe import describe
 from pipeline.ledgers.rows import row_ledgers
@@ -19,6 +20,7 @@ from pipeline.params import Model
 from pipeline.params.own import Categorical, Column, Numeric
 from pipeline.privacy.statements import statement
 from pipeline.results import records
+from pipeline.results.schema import Errors
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
 from stages.app import app
@@ -167,15 +169,15 @@ def test_from_a_real_table_to_a_ledger(
     assert statement("own_description") not in ledger.not_covered
 
 
+def run(words: str, fails: bool = False) -> str:
+    with forgetting():
+        result = CliRunner().invoke(app, words.split())
+    assert (result.exit_code != 0) == fails, (words, result.output, result.exception)
+    return result.output + str(result.exception)
+
+
 def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def run(words: str) -> str:
-        with forgetting():
-            result = CliRunner().invoke(app, words.split())
-        assert result.exit_code == 0, (words, result.output, result.exception)
-        return result.output
-
     numbers = np.random.default_rng(0).uniform(0, 10, (200, 2)).round(3)
     with open("table.csv", "w", newline="") as file:
         lines = [(left, right, "more" if left > right else "less") for left, right in numbers]
@@ -219,3 +221,46 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     card = Path("out/README.md").read_text()
     assert "tabular-classification" in card
     assert "a CSV or Parquet table with the columns left, right" in card
+
+
+def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A price with a declared range: from a CSV file to predictions in its units."""
+    draw = np.random.default_rng(0)
+    table = pandas.DataFrame({"size": draw.uniform(0, 10, 400), "age": draw.uniform(0, 10, 400)})
+    table["price"] = 100 + 20 * table["size"] - 10 * table["age"] + draw.normal(0, 1, 400)
+    largest = table["price"].idxmax()
+    table.loc[largest, "price"] = 1e6  # beyond the range
+    table.to_csv(tmp_path / "houses.csv", index=False)
+    begin(tmp_path / "lab")
+    monkeypatch.chdir(tmp_path / "lab")
+    new = "new data houses --table ../houses.csv --target price --range 0 300"
+    assert "goes with --range" in run("new data houses --table ../houses.csv --target price", fails=True)
+    assert "--schema houses.schema.yaml" in run(new)
+    assert "classes" not in YAML(typ="safe").load(Path("houses.schema.yaml"))
+    Path("houses.schema.yaml").write_text("columns: {size: {range: [0, 10]}, age: {range: [0, 10]}}\n")
+    run(f"{new} --schema houses.schema.yaml")
+    data = prepared.load("houses")
+    assert (data.target, data.classes) == ([0, 300], 1)
+    labels = np.concatenate([data.splits[split].labels for split in ("train", "validation", "test")])
+    prices = np.sort(np.clip(table["price"], 0, 300) / 300)
+    assert np.sort(labels) == pytest.approx(prices, abs=1e-6)
+    wrong = "new row wrong --data houses --model logistic --method batch_clipping --sigma 4"
+    assert "allowed for a numeric target: 'dpsgd'" in run(wrong, fails=True)
+    run("new row first --data houses --model logistic --method dpsgd --epsilon 8 --epochs 20")
+    for stage in ("train", "evaluate", "ledger"):
+        said = run(f"{stage} first")
+    measured = there(records.read_evaluation("first")).replicas[0]
+    assert isinstance(measured.scores, Errors)
+    assert measured.metrics["test_accuracy"] == pytest.approx(1 - measured.scores.mae / 300, abs=1e-5)
+    assert (measured.scores.r2 or 0) > 0.8
+    run("export first out")
+    said = run("predict out ../houses.csv --out found.csv")
+    found = pandas.read_csv("found.csv")
+    assert [*found] == ["size", "age", "price", "predicted price"]
+    gaps = (found["predicted price"] - found["price"]).drop(largest)
+    assert gaps.abs().mean() < 30
+    assert "RMSE" in said
+    assert "of 400 inputs with price in their file" in said
+    card = Path("out/README.md").read_text()
+    assert "tabular-regression" in card
+    assert "A number to predict, price, clipped to 0 to 300" in card

@@ -446,7 +446,7 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
     for file in (Path("photos/a/0.png"), Path("photos/b/1.png")):
         (read,) = read_inputs(file, takes.shape, takes.floats, exported.preparation, None).inputs
         assert (stored == np.asarray(read)).all((1, 2, 3)).sum() == 1
-        assert exported.predict(file).probabilities.shape == (1, 2)
+        assert exported.predict(file).outputs.shape == (1, 2)
     assert params.load().own["photos"].resize  # type: ignore[attr-defined]
     # arrays are not scaled
     np.savez("small.npz", inputs=np.zeros((1, 3, 30, 34), np.uint8))

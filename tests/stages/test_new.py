@@ -91,6 +91,8 @@ def test_data_and_a_row_of_them(project: Path) -> None:
             ["data", "mine", "--npz", "a", "--texts", "b"],
             "--npz, --images, --texts, --table; needed: one of them",
         ),
+        (["data", "mine", "--csv", "a"], "--csv: not known; allowed: --texts for a column of texts, --table"),
+        (["data", "mine", "--npz", "a.parquet"], "a.parquet: a table, not as --npz takes it; allowed with"),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
             "--size: not allowed with --npz; allowed with",

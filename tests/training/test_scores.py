@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.training.scores import BINS, CONFUSED, scores
+from pipeline.reporting.drawing.confusion import confusion_pictures
+from pipeline.results.schema import Evaluated, Evaluation
+from pipeline.training.scores import BINS, CONFUSED, errors, scores
 
 GENERATOR = np.random.default_rng(0)
 
@@ -61,3 +63,24 @@ def test_what_is_not_defined_is_none() -> None:
     assert (broken.auc, broken.log_loss, broken.calibration_error) == (None, None, None)
     assert broken.confusion is not None
     assert scores(*made_up(300, CONFUSED + 1)).confusion is None
+
+
+def test_errors_are_those_of_their_definitions() -> None:
+    found = errors(np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 4.0]))
+    assert (found.mae, found.rmse) == (1.0, pytest.approx(math.sqrt(5 / 3)))
+    assert found.r2 == pytest.approx(1 - 5 / 6)
+    assert errors(np.array([1.0, 2.0]), np.array([1.0, 1.0])).r2 is None
+
+
+def test_a_confusion_matrix_is_drawn_for_the_first_seed_of_each_level() -> None:
+    found = scores(*made_up(2000, 3))
+    replicas = [
+        Evaluated(level=level, seed=seed, weights=None, measured_by=1, metrics={}, scores=found)
+        for level, seed in (("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=1", 0))
+    ]
+    pictures = dict(confusion_pictures(Evaluation(row="row", replicas=tuple(replicas))))
+    assert [*pictures] == ["confusion epsilon=3.svg", "confusion epsilon=1.svg"]
+    assert found.confusion is not None
+    assert all(
+        f">{count:,}<" in picture for picture in pictures.values() for row in found.confusion for count in row
+    )

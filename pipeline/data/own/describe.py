@@ -53,6 +53,8 @@ def describe(
         UserError: the files are missing, or have another form.
     """
     place = root / options["path"]
+    if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
+        raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
     parts = {
         ending: [part for part in declared.PARTS if (place / f"{part}{ending}").exists()]
         for ending in _ENDINGS[kind]
@@ -68,7 +70,7 @@ def describe(
     if kind != "images":
         declared.check_regular(first)
     fields, count = _READ[kind](first, options)
-    if len(fields["classes"]) < 2:
+    if len(fields["classes"]) < 2 and "target" not in options:
         raise UserError(f"{place}: examples of one class alone; needed: of two")
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")

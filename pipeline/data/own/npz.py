@@ -9,7 +9,7 @@ from tokenize import TokenError
 import numpy as np
 
 from pipeline.data.formats import Examples
-from pipeline.errors import UserError, shown
+from pipeline.errors import UserError, listed, shown
 from pipeline.limits import OWN_BYTES, OWN_CLASSES
 
 _CORRUPT = (
@@ -42,8 +42,7 @@ def _array(path: Path, name: str) -> np.ndarray:
         with np.load(path, allow_pickle=False) as arrays:
             array = arrays[name] if name in arrays.files else None
             if not isinstance(array, np.ndarray):
-                there = ", ".join(map(shown, arrays.files[:20]))
-                raise UserError(f"{path}: no array {name!r}; there are: {there or 'none'}")
+                raise UserError(f"{path}: no array {name!r}; there are: {listed(arrays.files) or 'none'}")
             return array
     except _CORRUPT as problem:
         raise UserError(

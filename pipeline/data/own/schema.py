@@ -24,8 +24,10 @@ _HEAD = """\
 """
 
 
-def template(table: Path, label: str, like: Path | None = None) -> str:
+def template(table: Path, label: str, like: Path | None = None, number: bool = False) -> str:
     """Template of a schema, from the names of a table's columns or from a public table with the same columns.
+
+    ``number``: whether the label is a number, so that there are no classes.
 
     Raises:
         UserError: a file is no table or lacks the label, or the public table is the private one.
@@ -43,13 +45,15 @@ def template(table: Path, label: str, like: Path | None = None) -> str:
             raise UserError(f"--like {like}: is the private table itself; allowed: a public table")
         found = tables.declared_by(like, label)
         classes, columns = _flow(found["classes"]), found["columns"]
-    content = [f"classes: {classes}", "columns:"]
+    content = ["columns:"] if number else [f"classes: {classes}", "columns:"]
     content += [f"  {shown(name)}: {_flow(columns.get(name))}".rstrip() for name in names if name != label]
     return _HEAD + "\n".join(content) + "\n"
 
 
-def read_schema(path: Path) -> dict[str, Any]:
+def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
     """Fields ``classes`` and ``columns`` of a declaration, from a schema.
+
+    ``target``: column of a number; None: the label is a class, and the schema has classes.
 
     Raises:
         UserError: the file is missing, no YAML, has other keys, or a column has no declaration.
@@ -60,9 +64,10 @@ def read_schema(path: Path) -> dict[str, Any]:
         content = YAML(typ="safe").load(text)
     except YAMLError as problem:
         raise UserError(f"{path}: no YAML: {shown(str(problem))}") from problem
-    if not isinstance(content, dict) or set(content) != {"classes", "columns"}:
-        raise UserError(f"{path}: allowed: the keys classes and columns, and both")
-    if not content["classes"]:
+    keys = ["columns"] if target else ["classes", "columns"]
+    if not isinstance(content, dict) or sorted(content) != keys:
+        raise UserError(f"{path}: allowed: the {'key' if target else 'keys'} {' and '.join(keys)}")
+    if not target and not content["classes"]:
         raise UserError(f"{path}: classes: empty; allowed: two or more")
     if not isinstance(content["columns"], dict):
         raise UserError(f"{path}: columns: allowed: a declaration for each column")
@@ -71,7 +76,7 @@ def read_schema(path: Path) -> dict[str, Any]:
             f"{path}: columns: {listed(empty, 5)}: not declared; allowed: a "
             "range, values, or no line for a column that is no feature"
         )
-    classes = [str(each) for each in content["classes"]]
+    classes = [target] if target else [str(each) for each in content["classes"]]
     columns = {str(name): _as_text(column) for name, column in content["columns"].items()}
     return {"classes": classes, "columns": columns}
 

@@ -97,7 +97,9 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     if isinstance(declaration, OwnTable):
         from pipeline.data.own import tables
 
-        return tables.read(path, declaration.label, declaration.classes, declaration.columns)
+        return tables.read(
+            path, declaration.label, declaration.classes, declaration.columns, declaration.target
+        )
     assert isinstance(declaration, OwnTexts)
     from pipeline.data.own import texts
 
@@ -140,6 +142,8 @@ def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> N
                 f"{PARAMS}, {low:g} to {high:g}; `clip: true` moves them to its end"
             )
         np.clip(inputs, low, high, out=inputs)
+    if declaration.number_range is not None:
+        return
     if not 0 <= labels.min() <= labels.max() < len(declaration.classes):
         wrong = labels.min() if labels.min() < 0 else labels.max()
         raise UserError(

@@ -21,20 +21,29 @@ FORMATS = {".csv": "csv", ".parquet": "parquet"}
 FEW = 50  # largest number of values of a public column that counts as categorical
 
 
-def read(path: Path, label: str, classes: Sequence[str], columns: Mapping[str, Column]) -> Examples:
-    """Features, float32 (N, D), and labels of the lines.
+def read(
+    path: Path,
+    label: str,
+    classes: Sequence[str],
+    columns: Mapping[str, Column],
+    target: tuple[float, float] | None = None,
+) -> Examples:
+    """Features, float32 (N, D), and labels: classes, or numbers scaled from ``target`` to [0, 1].
 
     Raises:
         UserError: the file is no table, lacks a column, or has a value that the declaration doesn't allow.
     """
     lines = frame(path)
     features = encode(path, lines, columns)
+    if target is not None:
+        scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target))
+        return Examples(features, (scaled[:, 0] + 1) / 2)
     numbers = {name: number for number, name in enumerate(classes)}
     names = _strings(_column(path, lines, label))
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        known = ", ".join(map(shown, classes[:10]))
-        raise UserError(f"{path}: line {line + 1}: {label} is {shown(names.iloc[line])}; allowed: {known}")
+        found_name, known = shown(names.iloc[line]), listed(classes, 10)
+        raise UserError(f"{path}: line {line + 1}: {label} is {found_name}; allowed: {known}")
     return Examples(features, found.to_numpy(np.int64))
 
 
@@ -119,7 +128,7 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
             continue
         texts = _strings(lines[name])
         texts = texts[texts != ""]
-        numbers = _as_numbers(texts)
+        numbers = as_numbers(texts)
         if len(texts) and not np.isnan(numbers).any():
             low, high = float(numbers.min()), float(numbers.max())
             if low < high:
@@ -141,11 +150,11 @@ def _strings(column: "Series") -> "Series":
     return column.astype(object).where(column.notna(), "").map(str)
 
 
-def _as_numbers(texts: "Series") -> np.ndarray:
+def as_numbers(texts: "Series | Sequence[str]") -> np.ndarray:
     """float64 (N,) numbers; NaN for other texts."""
     import pandas
 
-    return pandas.to_numeric(texts, errors="coerce").to_numpy(np.float64)
+    return np.asarray(pandas.to_numeric(pandas.Series(texts), errors="coerce"), np.float64)
 
 
 def _first(where: "Series") -> int | None:
@@ -164,7 +173,7 @@ def _refuse_missing(path: Path, name: str, missing: "Series", column: Column) ->
 
 def _numbers(path: Path, name: str, values: "Series", column: Numeric) -> np.ndarray:
     texts = _strings(values)
-    missing, numbers = texts.eq("") | texts.str.lower().eq("nan"), _as_numbers(texts)
+    missing, numbers = texts.eq("") | texts.str.lower().eq("nan"), as_numbers(texts)
     wrong = ~missing & np.isnan(numbers)
     if (line := _first(wrong)) is not None:
         raise UserError(
@@ -189,7 +198,7 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
     known = texts.isin(column.values)
     other = ~known & ~missing
     if not column.other and (line := _first(other)) is not None:
-        allowed = ", ".join(map(shown, column.values[:10]))
+        allowed = listed(column.values, 10)
         raise UserError(
             f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: {allowed}, or `other: "
             "true` in the column's declaration"

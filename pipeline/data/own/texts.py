@@ -26,8 +26,7 @@ def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
     numbers = {name: number for number, name in enumerate(classes)}
     for row, name in enumerate(names, 1):
         if name not in numbers:
-            known = ", ".join(map(shown, classes[:10]))
-            raise UserError(f"{path}: row {row}: {label} is {shown(name)}; allowed: {known}")
+            raise UserError(f"{path}: row {row}: {label} is {shown(name)}; allowed: {listed(classes, 10)}")
     return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.func import vjp, vmap
-from torch.nn import functional as F
 
 from pipeline.errors import UserError
 from pipeline.methods.base import Task, as_input
@@ -23,7 +22,7 @@ from pipeline.models.normalization import (
     statistics_layers,
 )
 from pipeline.privacy.clippers import ClipperFactory, clipper_factory
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum
+from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
 from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
 from pipeline.privacy.layers import trained_layers, watch_layers
 
@@ -76,7 +75,7 @@ class NoStatistics:
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """(B,) losses as a function of the parameters alone, for training without privacy."""
         tensors = {**parameters, **self.input_statistics(parameters)}
-        return F.cross_entropy(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
+        return loss_of(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K) logits at test, for parameters and their `input_statistics`."""
@@ -154,7 +153,7 @@ class JointStatistics(NoStatistics):
             with watch_layers(self.linear, tap), measuring(self.rest, present):
                 images = entering[0] if entering else joint
                 logits = functional_call(self.rest, {**behind, **others}, (images,))
-            return F.cross_entropy(logits[: len(labels)], labels, reduction="none"), layer_inputs
+            return loss_of(logits[: len(labels)], labels, reduction="none"), layer_inputs
 
         # without blocks the inputs are the images, whose gradient is not needed
         entering = [blocks.outputs] if self.blocks else []
@@ -189,7 +188,7 @@ class JointStatistics(NoStatistics):
         joint, present = self._joined(inputs, mask)
         with measuring(self.net, present):
             logits = functional_call(self.net, parameters, (joint,))
-        return F.cross_entropy(logits[: len(labels)], labels, reduction="none")
+        return loss_of(logits[: len(labels)], labels, reduction="none")
 
     def _joined(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Joint batch (B + M, ...), and its mask."""
