@@ -17,9 +17,13 @@ from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from packaging.requirements import Requirement
+from PIL import Image
 from ruamel.yaml import YAML
+from torchvision import models
 
 from pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
@@ -127,7 +131,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
     """An environment with all extras of a laboratory, whose commands start at once."""
-    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "cluster", "text"])
+    environment = Installed(
+        tmp_path_factory.mktemp("environment"), wheel, ["lab", "cluster", "text", "vision"]
+    )
     with environment.warm(tmp_path_factory.mktemp("warm")):
         yield environment
 
@@ -220,3 +226,53 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
     assert environment.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
+
+
+NETWORK = (
+    "--network resnet18 --weights resnet18.pth --weights-source example.org --weights-licence BSD-3-Clause "
+    "--trained-on ImageNet --network-size 32"
+)
+# by kind: options of `new data`, model, and a file to predict
+KINDS = {
+    "table": ("--table ../mine.csv --label text --schema ../mine.yaml", "logistic", "../mine.csv"),
+    "images": (f"--images ../images {NETWORK}", "logistic", "../images/red/0.png"),
+    "texts": ("--texts ../mine.csv", "bilstm", "../mine.csv"),
+}
+
+
+def _own_files(folder: Path) -> None:
+    """A table with a column of texts, its schema, and images of two colours."""
+    draw = np.random.default_rng(0)
+    lines = [
+        f"{('good', 'bad')[number % 2]},{number % 2},{draw.integers(50) + 40 * (number % 2)}"
+        for number in range(120)
+    ]
+    (folder / "mine.csv").write_text("\n".join(["text,label,number", *lines]) + "\n")
+    (folder / "mine.yaml").write_text("classes: [good, bad]\ncolumns: {number: {range: [0, 100]}}\n")
+    for name, channel in (("red", 0), ("blue", 2)):
+        (folder / "images" / name).mkdir(parents=True)
+        for number in range(60):
+            pixels = draw.integers(0, 60, (32, 32, 3), dtype=np.uint8)
+            pixels[..., channel] += 180
+            Image.fromarray(pixels).save(folder / "images" / name / f"{number}.png")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, kind: str) -> None:
+    """From an empty folder to a ledger, an audit, a statement and predictions."""
+    options, model, file = KINDS[kind]
+    _own_files(tmp_path)
+    folder = tmp_path / "lab"
+    laboratory.type("dprepro init --private lab", tmp_path)
+    torch.save(models.resnet18().state_dict(), folder / "resnet18.pth")
+    for line in (
+        f"dprepro new data mine {options}",
+        f"dprepro new row first --data mine --model {model} --method dpsgd --epsilon 8 --epochs 1",
+        "dvc repro evaluate@first ledger@first audit@first",
+        "dprepro export first out",
+    ):
+        laboratory.type(line, folder)
+    assert "class" in laboratory.type(f"dprepro predict out {file}", folder)
+    for record in ("evaluations", "ledgers", "audits"):
+        assert (folder / f"reports/{record}/first.json").exists(), record
+    assert "ε ≤ " in (folder / "out/privacy-statement.html").read_text()

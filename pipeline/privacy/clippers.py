@@ -171,7 +171,8 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
     """
 
     def calls(*batches: Tensor, seed: int = 0) -> Called:
-        called, outcomes = copy.deepcopy(net), []
+        called = copy.deepcopy(net)
+        outcomes: list[Tensor] = []
         for batch in batches:
             with fixed_randomness(batch.device, seed):
                 outcomes = [*outcomes[:1], _outcome(called, batch)]  # each as large as the network

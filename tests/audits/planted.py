@@ -207,7 +207,7 @@ def same_in_pairs(self: Streams, step: int, size: int, bits: Sequence[int]) -> T
 
 def same_for_all(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
     noise = NORMAL(self, step, size, bits)
-    return noise[:1].expand_as(noise)
+    return noise[:1].expand_as(noise).clone()
 
 
 def quieter(self: Streams, step: int, count: int, scales: np.ndarray, purpose: str) -> Any:

@@ -48,6 +48,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("data").mkdir()
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez("mine.npz", inputs=images, labels=np.arange(120) % 4)
+    Path("a.parquet").touch()
     np.savez("same.npz", inputs=images, labels=np.zeros(120, int))
     (tmp_path / "params.yaml").write_text(PARAMS.replace("first: &first", "first: &first  # kept"))
     return tmp_path
