@@ -53,7 +53,8 @@ def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
     assert kept is not None
     last = run.model_copy(update={"replicas": run.replicas[-1:]})
     same(kept.replicas, entries(last, OWN.rows[key].search, OWN))
-    verification._compare_composition(key, kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
+    compositions = (kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
+    verification._check_equal(key, *(each and each.model_dump() for each in compositions))
 
 
 def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +69,7 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(verification, "check_spending", check_sample)
     monkeypatch.setattr(verification, "entries", lambda *_, **__: [])
-    monkeypatch.setattr(verification, "_compare_composition", lambda *_: None)
+    monkeypatch.setattr(verification, "_compare", lambda *_: None)
     monkeypatch.setattr(verification, "row_composition", lambda *_: None)
     ran = [key for key in OWN.rows if records.run_path(key).exists()]
     assert ran

@@ -9,7 +9,7 @@ from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.results.schema import Entry, Ledger
-from pipeline.verification import _entry_difference
+from pipeline.verification import _first_difference
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
@@ -36,8 +36,10 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
         (1 - 2 * MACHINE_TOLERANCE, "epsilon_upper"),
     ):
         other = kept.model_copy(update={"epsilon_upper": kept.epsilon_upper * apart})
-        entries = [Entry(level="sigma=1", seed=0, ledger=ledger) for ledger in (kept, other)]
-        assert _entry_difference(*entries) == (said and f"ledger.{said}")
+        stored, expected = (
+            Entry(level="sigma=1", seed=0, ledger=ledger).model_dump() for ledger in (kept, other)
+        )
+        assert _first_difference(stored, expected) == (said and f"ledger.{said}")
 
 
 def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:

@@ -236,7 +236,8 @@ def two_layers(between: nn.Module | Callable[[Tensor], Tensor]) -> Callable[[], 
     return lambda: Around(hidden=between)
 
 
-TWO: dict[str, Callable[[], Any]] = {"first": lambda: linear(WIDTH), "last": linear}
+square = partial(linear, WIDTH)
+TWO: dict[str, Any] = {"first": lambda: linear(WIDTH), "last": linear}
 
 
 def vectors(forward: Callable[..., Tensor], kind: str = "vector", **layers: Callable[[], Any]) -> Case:
@@ -248,7 +249,7 @@ places = partial(vectors, kind="places")
 
 
 def texts(forward: Callable[..., Tensor], **layers: Callable[[], Any]) -> Case:
-    table = {"table": lambda: nn.Embedding(WORDS, WIDTH, padding_idx=0), "last": linear}
+    table: dict[str, Any] = {"table": lambda: nn.Embedding(WORDS, WIDTH, padding_idx=0), "last": linear}
     return vectors(forward, "text", **(table | layers))
 
 
@@ -411,9 +412,7 @@ HONEST: dict[str, Case] = {
     "a GRU's cell": places(cell, cell=lambda: nn.GRUCell(WIDTH, WIDTH), last=linear),
     "an RNN's cell": places(cell, cell=lambda: nn.RNNCell(WIDTH, WIDTH), last=linear),
     "an LSTM's cell": places(lstm_cell, cell=lambda: nn.LSTMCell(WIDTH, WIDTH), last=linear),
-    "own attention": places(
-        own_attention, **{name: (lambda: linear(WIDTH)) for name in ("query", "key", "value")}, last=linear
-    ),
+    "own attention": places(own_attention, query=square, key=square, value=square, last=linear),
     "positions": places(positions, table=lambda: nn.Embedding(LENGTH, WIDTH), last=linear),
     "a cache by length": places(cached, cache=dict, **TWO),
     "a cache of the module": places(globally_cached),
