@@ -114,9 +114,10 @@ class Paper(PrintedTables):
     assumptions: tuple[Assumption, ...] = ()
     findings: tuple[Finding, ...] = ()  # the most important first
     claims: tuple[Claim, ...] = ()
+    main_claims: tuple[Key, ...] = ()  # those that the paper is about
     out_of_scope: tuple[OutOfScope, ...] = ()
-    # in percent: the last validation accuracy from which on the paper calls a training converged; None: it
-    # doesn't say, and evaluation's rule counts
+    # in percent: the last validation accuracy above which a training counts as converged; None: evaluation's
+    # rule counts
     converged_above: float | None = None
 
     @property
@@ -126,6 +127,10 @@ class Paper(PrintedTables):
 
     @model_validator(mode="after")
     def _references_exist(self) -> "Paper":
+        keys = [claim.key for claim in self.claims]
+        for key in self.main_claims:
+            if key not in keys:
+                raise ValueError(f"main_claims: no claim {key!r}; there are: {', '.join(keys)}")
         for claim in self.claims:
             for test in claim.tests:
                 for reference in test.references:

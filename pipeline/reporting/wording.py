@@ -146,8 +146,8 @@ def downwards(value: float) -> str:
 
 
 GRID = (
-    " No smaller bound, for selecting the best (Papernot and Steinke 2022), holds of its search, which was "
-    "not random: every candidate of a grid was trained, and what each reached is published."
+    " The smaller bound for a random search (Papernot and Steinke 2022) does not apply: the search trained "
+    "each candidate of a grid, and the results of all candidates are published."
 )
 
 
@@ -158,11 +158,11 @@ def composition(spent: Composition) -> str:
         of.append(f"{spent.searched} of its search")
     if spent.replaced:
         of.append(f"{spent.replaced} earlier ones that these replaced")
-    left = f"; {spent.left_out} more have no bound, and are not in it" if spent.left_out else ""
+    left = f"; {spent.left_out} more have no bound and are left out" if spent.left_out else ""
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
     spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
-    return f"Seen together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
+    return f"Together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
 
 
 def data_budget(budget: "DataBudget") -> str:
@@ -226,10 +226,9 @@ def guarantee_words(guarantee: Guarantee) -> str:
 
 
 def privacy_words(cell: Cell) -> str:
-    """``ε 7 / 6.02 / 3.26``: claimed, proven at most, shown at least; then what is wrong with it.
+    """``ε 7 / 6.02 / 3.26``: claimed ε, upper bound and lower bound; then the verdict unless it is 'holds'.
 
-    Shown is what an attack on the whole mechanism shows that assumes nothing of it, or what is computed of a
-    named pair of data sets.
+    The lower bound is computed for a named pair of data sets, or is that of an attack on the whole mechanism.
     """
     guarantee = cell.guarantee
     if guarantee.state == "none":

@@ -97,7 +97,7 @@ def test_a_bound_passed_with_less_training_is_passed_and_says_so() -> None:
     result = judged(rows={"row": (90.0, REDUCED)})
     assert result.status == "reproduced"
     (outcome,) = result.assessments[-1].outcomes
-    assert outcome.text.endswith("to be above 0; more strongly than asked, with reduced budget: 50 epochs")
+    assert outcome.text.endswith("to be above 0; holds in spite of less training (reduced budget: 50 epochs)")
     # what less data confirms is no confirmation
     assert judged(rows={"row": (90.0, REDUCED)}, table={"examples": 100_000}).status == "not judged"
 
@@ -126,7 +126,7 @@ def test_what_a_paper_calls_converged_decides(accuracy: float, converged: int) -
     for paper, expected in ((toys.paper(converged_above=30), converged), (toys.paper(), 3)):
         table = toys.ran({"row": (accuracy,) * 3}, paper=paper).tables[0]
         assert table.rows[0].cells["sigma=0"].converged == expected
-        said = "above 30 %, by the paper's words" in lookup.section(table)
+        said = "above 30 %, our threshold" in lookup.section(table)
         assert said == bool(paper.converged_above and not converged)
 
 

@@ -18,6 +18,7 @@ from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.prose import counts, findings
 from pipeline.reporting.report import Report
+from pipeline.reporting.vocabulary import CLAIMS
 from tests.reporting import lookup, readme
 from tests.reporting.made_up import dpsgd, toys
 from tests.reporting.markup import check, words
@@ -66,7 +67,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     assert "(Own budget: 8 epochs, exploratory.)" in text
     # a third of the findings speaks of rows that this example lacks
     assert "in spite of noise" not in text
-    assert re.search(r"\d+ of \d+ results with a claimed ε \(\d+ full trainings\) have a proven bound", text)
+    assert re.search(r"\d+ results have a claimed ε: \d+ full trainings\. Of these, \d+ have a proven", text)
     point = rf'href="papers/davody2020.html#row-{dpsgd.PUBLIC}"><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at'
     assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
@@ -79,8 +80,10 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     judged = [value for value in result.values if value.judged]
     agreeing = sum(value.status == "agrees" for value in judged)
     said = counts.verdict(result)
-    assert said.startswith(f"Training agrees with {agreeing} of {len(judged)} judged values; ")
-    within, claiming = re.findall(r"\d+", counts.privacy([result]))[:2]
+    (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
+    asked = f"Do the main claims reproduce? “{main.claim.says}”: {CLAIMS[main.status].text}. "
+    assert said.startswith(f"{asked}Training agrees with {agreeing} of {len(judged)} judged values; ")
+    claiming, within = re.search(r"(\d+) results .* Of these, (\d+) have", counts.privacy([result])).groups()
     assert said.endswith(f"; the claimed ε is proven for {within} of {claiming} results.")
     assert f'<p class="lead">{said}</p>' in read(lookup.page_of(written))
     assert f": {said}" in read(written.index.parent / "README.md")
@@ -90,7 +93,7 @@ def test_a_row_and_the_whole_report_say_how_to_cite_them(written: Report) -> Non
     digest = digest_file(written.index.parent / "summary.csv")
     assert f"Cite this report as summary.csv , {digest}" in words(read(written.index))
     (record,) = (record for record in written.papers[0].records if record.row == dpsgd.PLAIN)
-    cited = f"cite as row {dpsgd.PLAIN} , record {record.digest()[:19]} , command dprepro train"
+    cited = f"cite as row {dpsgd.PLAIN} , digest of its joined records {record.digest()[:19]} , command dprepro train"
     assert f"{cited} {dpsgd.PLAIN} ; dprepro verify" in lookup.text(written)
 
 

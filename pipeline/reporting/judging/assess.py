@@ -84,9 +84,11 @@ def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
         lines: of the declared tables, by reference.
 
     Returns:
-        Tested claims; those without a test come last.
+        Tested claims; the main claims come first, those without a test last.
     """
-    claims = sorted(paper.claims, key=lambda claim: claim.untested is not None)
+    claims = sorted(
+        paper.claims, key=lambda claim: (claim.untested is not None, claim.key not in paper.main_claims)
+    )
     return [
         ClaimResult(
             claim,

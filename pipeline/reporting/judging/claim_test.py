@@ -109,16 +109,15 @@ class Bounded(ClaimTest):
 def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
     """The outcome of a test that more training can only help to pass.
 
-    Passed with less training than the paper's it counts, and says so: it is confirmed more strongly than
-    asked.
+    A test that holds with less training than the paper's counts; its text says so.
     """
     if verdict == "holds" and cell.only_shorter:
-        return Outcome(verdict, f"{text}; more strongly than asked, with {cell.caveat}")
+        return Outcome(verdict, f"{text}; holds in spite of less training ({cell.caveat})")
     return Outcome(verdict, text, cell.caveat)
 
 
 def not_run(title: str) -> Outcome:
-    """A comparison that a side is missing of."""
+    """Outcome of a comparison with a missing side."""
     return Outcome("not run", f"{title}: not run")
 
 

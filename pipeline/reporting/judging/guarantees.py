@@ -13,20 +13,20 @@ from pipeline.results.schema import Ledger, Replica
 # What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
 ROUNDING = 1 + 1e-6
 
-# Bounds that are no further apart are taken for the same: accountants differ in their grids, and noise is
-# calibrated to a thousandth.
+# Bounds within one percent count as equal: accountants differ in their grids, and noise is calibrated to a
+# thousandth.
 SAME = 1.01
 
-# Above it a bound is none to speak of. From alpha + e^epsilon beta >= 1: an epsilon can't keep both errors of
-# an attacker, who tells two neighbouring data sets apart, above 1 / (1 + e^epsilon).
+# A larger bound is vacuous. By alpha + e^epsilon beta >= 1, an epsilon allows an attacker on two neighbouring
+# data sets to have both errors at 1 / (1 + e^epsilon).
 ERROR = 1e-6
 VACUOUS = log(1 / ERROR - 1)
 VACUOUS_REASON = (
-    f"above ε = {VACUOUS:.1f} a bound allows an attacker to tell two neighbouring data sets apart with both "
-    "errors below one in a million"
+    f"a bound above ε = {VACUOUS:.1f} allows an attacker to distinguish two neighbouring data sets with both "
+    "kinds of error below one in a million"
 )
 WEAKER_REASON = "the proven ε of the mechanism as it ran is above the claimed ε"
-EXCEEDS_REASON = "the mechanism as it ran spends more than the claimed ε on a pair of data sets: {}"
+EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε: {}"
 
 NORMAL = NormalDist()
 
@@ -35,7 +35,7 @@ State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "none"]
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The verdict on one level of a row."""
+    """Verdict on one level of a row."""
 
     state: State
     reason: str | None  # why it is neither 'holds' nor 'none'
@@ -46,11 +46,10 @@ class Guarantee:
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """Verdict on a level, by its worst replica.
 
-    ``none``: nothing is claimed and nothing proven. ``holds``: a bound is proven, no larger than the claim.
-    ``weaker``: a bound is proven, but larger than the claim, which may hold or not. ``exceeds``: more than is
-    claimed is spent on a pair of data sets that can be named. ``vacuous``: every bound that is proven is so
-    large that it protects no record, whatever was claimed. ``none_proven``: a claim
-    without a bound, or seeded noise.
+    ``none``: no epsilon is claimed and none proven. ``holds``: the proven epsilon is at most the claimed one.
+    ``weaker``: the proven epsilon is above the claimed one, which may hold or not. ``exceeds``: the lower bound
+    for a named pair of data sets is above the claimed epsilon. ``vacuous``: the proven epsilon is too large to
+    protect a record. ``none_proven``: a claim without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None and ledger.epsilon_upper is None:
@@ -73,7 +72,7 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
 
 
 def worst(ledgers: Iterable[Ledger]) -> Ledger:
-    """The one that says least for privacy."""
+    """The ledger with the weakest privacy."""
     return max(ledgers, key=_badness)
 
 

@@ -82,7 +82,7 @@ def claim_counts(results: Results) -> list[Count]:
 
 
 def verdict(result: PaperResult) -> str:
-    """Verdict on a paper, in a sentence: its accounting, its training, its claims and its privacy."""
+    """Verdict on a paper in two sentences: its main claims; its accounting, training, claims and privacy."""
     parts: list[str] = []
     judged = [value for value in result.values if value.judged and value.row]
     for subject in ("accounting", "training"):
@@ -98,10 +98,18 @@ def verdict(result: PaperResult) -> str:
     claims = Counter(_claims([result]))
     if tested := claims["reproduced"] + claims["not reproduced"]:
         parts.append(f"{claims['reproduced']} of {tested} decided claims are reproduced")
+    if undecided := claims.total() - tested:
+        parts.append(f"{undecided} claims are not decided")
     if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
         parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
     sentence = "; ".join(parts) or "nothing has been run yet"
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    main = [
+        f"“{claim.claim.says}”: {CLAIMS[claim.status].text}."
+        for claim in result.claims
+        if claim.claim.key in result.paper.main_claims
+    ]
+    asked = ["Do the main claims reproduce?", *main] if main else []
+    return " ".join([*asked, f"{sentence[0].upper()}{sentence[1:]}."])
 
 
 def by_chance(results: Results) -> str:
@@ -115,7 +123,7 @@ def by_chance(results: Results) -> str:
     return (
         f"Of {len(known)} judged values in columns of several lines, the mean of the paper's other lines "
         f"agrees with {null}, and ours agree with {len(ours)}; {informative} of these agree where that mean "
-        f"does not. No verdict is corrected for their number: at 95 % each, one in twenty is expected to err."
+        f"does not. The intervals are not corrected for multiple comparisons: one in twenty is expected to miss."
     )
 
 
@@ -137,9 +145,9 @@ def privacy(results: Results) -> str:
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
     return (
-        f"{within} of {len(claiming)} results with a claimed ε ({listed}) have a proven bound within the "
-        f"claim. {small} of these bounds are at most ε = {VACUOUS:.1f}; a larger bound hardly limits an "
-        f"attacker."
+        f"{len(claiming)} results have a claimed ε: {listed}. Of these, {within} have a proven bound within "
+        f"the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. A larger bound hardly limits "
+        f"an attacker."
     )
 
 
