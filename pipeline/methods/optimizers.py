@@ -5,7 +5,6 @@ All tensors have a leading replica dimension (R, ...); rates and other scalars a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -32,13 +31,8 @@ class Optimizer(Protocol):
 class Sgd:
     """SGD with momentum; as in torch, the first gradient is not dampened."""
 
-    momentum: Tensor | None = None  # None: no momentum
+    momentum: Tensor | None = None  # None: no replica has momentum
     dampening: Tensor | None = None
-
-    @cached_property
-    def moves(self) -> bool:
-        """Return whether a replica has momentum."""
-        return self.momentum is not None and bool(self.momentum.any())
 
     def start(self, parameters: Tensors) -> State:
         """Parameters with zero momentum."""
@@ -47,7 +41,7 @@ class Sgd:
     def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
         """Parameters and momentum after a step."""
         directions, momentum = gradients, self.momentum
-        if momentum is not None and self.moves:
+        if momentum is not None:
             dampening = torch.zeros_like(momentum) if self.dampening is None else self.dampening
             share = torch.ones_like(dampening) if step == 0 else 1 - dampening
             directions = {

@@ -121,11 +121,13 @@ def roundings(vectors: int, at_once: int) -> int:
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
 def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D), or (R, 1) if all are equal."""
+    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D), or (R, 1) if all are equal on a CPU."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
-    if bool((scales == scales[:, :1]).all()):
+    # a GPU would wait for the comparison
+    if scales.device.type == "cpu" and bool((scales == scales[:, :1]).all()):
         return scales[:, :1]
-    return scales.repeat_interleave(torch.tensor(sizes, device=scales.device), 1)
+    repeats = torch.tensor(sizes, device=scales.device)
+    return scales.repeat_interleave(repeats, 1, output_size=sum(sizes))
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:

@@ -35,7 +35,8 @@ class Dpsgd(PrivateSteps):
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
-            self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
+            momenta = [setting.momentum for setting in settings]
+            self.optimizer = Sgd(task.numbers(momenta) if any(momenta) else None)
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:

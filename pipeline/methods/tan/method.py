@@ -45,10 +45,9 @@ class Tan(PrivateSteps):
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
-            self.optimizer = Sgd(
-                momentum=task.numbers(setting.momentum for setting in settings),
-                dampening=task.numbers(setting.dampening for setting in settings),
-            )
+            momenta = [setting.momentum for setting in settings]
+            dampening = task.numbers(setting.dampening for setting in settings)
+            self.optimizer = Sgd(task.numbers(momenta) if any(momenta) else None, dampening)
         # the copies at test have no privacy, and are seeded: they are the same in every evaluation
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
