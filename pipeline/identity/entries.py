@@ -35,7 +35,11 @@ def entries(settings: Settings) -> dict[str, Any]:
     }
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
-        "own": {name: [declaration.model_dump(mode="json")] for name, declaration in settings.own.items()},
+        # the name of the same examples in another form moves no number
+        "own": {
+            name: [declaration.model_dump(mode="json") | {"of": None}]
+            for name, declaration in settings.own.items()
+        },
         "prepare": {
             name: [
                 data.model_dump(mode="json"),

@@ -198,8 +198,8 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """Fields of an entry that are not at their default; files count by digest, without their path."""
-    place: Any = {"path"} if isinstance(part, OwnFiles) else None
+    """Fields of an entry that are not at their default; files count by digest, without path and other forms."""
+    place: Any = {"path", "of"} if isinstance(part, OwnFiles) else None
     if isinstance(part, Model) and part.network is not None:
         place = {"network": {"weights"}}
     return part.model_dump(mode="json", exclude_defaults=True, exclude=place)

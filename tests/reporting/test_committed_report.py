@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.params import load
 from pipeline.reporting import report
+from pipeline.reporting.drawing import accuracy_privacy
 from pipeline.reporting.facts import PaperResult
 from pipeline.results import records
 from tests.there import there
@@ -24,6 +25,11 @@ def test_every_page_and_every_file_is_what_the_records_say(monkeypatch: pytest.M
     there = {f"metrics/{path.name}" for path in (folder / "metrics").iterdir()} | names
     assert made.keys() == there
     assert [name for name in made if made[name] != (folder / name).read_text(encoding="utf-8")] == []
+
+
+def test_the_picture_has_the_results_of_the_laboratory_beside() -> None:
+    results = accuracy_privacy.external_results(load(ROOT / "params.yaml"), ROOT)
+    assert {result.raw for result in results} == set(accuracy_privacy.SETS)
 
 
 def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) -> None:

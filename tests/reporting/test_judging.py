@@ -184,4 +184,4 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     assert fact.cell.guarantee.state == "weaker"
     reason = "the proven ε of the mechanism as it ran is above the claimed ε"
     assert fact.cell.guarantee.reason == reason
-    assert "optimistic by 1" in render("ledger.html", facts=[fact], up="")
+    assert "optimistic: proven ε is larger by 1" in render("ledger.html", facts=[fact], up="")

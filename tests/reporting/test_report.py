@@ -66,7 +66,7 @@ def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
     lay_papers(tmp_path)
     written = report.write(dpsgd.settings(), tmp_path)
     text, index = lookup.text(written), written.index.read_text()
-    assert "No row at the paper's settings has run yet." in text
+    assert "No such row has run yet." in text
     assert "119 not run" in text
     assert '<ol class="findings">' not in index
     assert "results with a claimed" not in index

@@ -50,7 +50,7 @@ def test_a_private_laboratory_has_no_paper(tmp_path: Path, monkeypatch: pytest.M
     # the packages of two laboratories have one name
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("[lab]", "[]"))
     assert not params.load().rows
-    np.savez("scans.npz", inputs=np.arange(60 * 81).reshape(60, 9, 9) % 251, labels=np.arange(60) % 2)
+    np.savez("scans.npz", inputs=np.arange(60 * 784).reshape(60, 28, 28) % 251, labels=np.arange(60) % 2)
     run("new data mine --npz scans.npz")
     options = ["--data", "mine", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3", "--purpose"]
     run("new", "row", "triage", *options, "sort: scans")

@@ -104,7 +104,7 @@ def verdict(result: PaperResult) -> str:
         parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
     sentence = "; ".join(parts) or "nothing has been run yet"
     main = [
-        f"“{claim.claim.says}”: {CLAIMS[claim.status].text}."
+        f"“{claim.claim.says.rstrip('.')}”: {CLAIMS[claim.status].text}."
         for claim in result.claims
         if claim.claim.key in result.paper.main_claims
     ]
