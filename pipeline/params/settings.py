@@ -198,7 +198,7 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """Fields of an entry that are not at their default; files count by digest, without path and other forms."""
+    """Fields of an entry that are not at their default; files count by digest, not by path."""
     place: Any = {"path", "of"} if isinstance(part, OwnFiles) else None
     if isinstance(part, Model) and part.network is not None:
         place = {"network": {"weights"}}

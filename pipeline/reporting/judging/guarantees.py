@@ -47,9 +47,9 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """Verdict on a level, by its worst replica.
 
     ``none``: no epsilon is claimed and none proven. ``holds``: the proven epsilon is at most the claimed one.
-    ``weaker``: the proven epsilon is above the claimed one, which may hold or not. ``exceeds``: the lower bound
-    for a named pair of data sets is above the claimed epsilon. ``vacuous``: the proven epsilon is too large to
-    protect a record. ``none_proven``: a claim without a bound, or seeded noise.
+    ``weaker``: the proven epsilon is above the claimed one, which may hold or not. ``exceeds``: the lower
+    bound for a named pair of data sets is above the claimed epsilon. ``vacuous``: the proven epsilon is too
+    large to protect a record. ``none_proven``: a claim without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None and ledger.epsilon_upper is None:

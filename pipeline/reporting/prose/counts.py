@@ -123,7 +123,8 @@ def by_chance(results: Results) -> str:
     return (
         f"Of {len(known)} judged values in columns of several lines, the mean of the paper's other lines "
         f"agrees with {null}, and ours agree with {len(ours)}; {informative} of these agree where that mean "
-        f"does not. The intervals are not corrected for multiple comparisons: one in twenty is expected to miss."
+        f"does not. The intervals are not corrected for multiple comparisons: one in twenty is expected to "
+        f"miss."
     )
 
 
