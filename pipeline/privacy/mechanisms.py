@@ -121,7 +121,7 @@ def roundings(vectors: int, at_once: int) -> int:
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
 def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D); (R, 1) on a CPU if all are equal."""
+    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D); (R, 1) if a CPU finds all equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison
     if scales.device.type == "cpu" and bool((scales == scales[:, :1]).all()):

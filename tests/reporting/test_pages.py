@@ -93,8 +93,8 @@ def test_a_row_and_the_whole_report_say_how_to_cite_them(written: Report) -> Non
     digest = digest_file(written.index.parent / "summary.csv")
     assert f"Cite this report as summary.csv , {digest}" in words(read(written.index))
     (record,) = (record for record in written.papers[0].records if record.row == dpsgd.PLAIN)
-    cited = f"cite as row {dpsgd.PLAIN} , digest of its joined records {record.digest()[:19]} , command dprepro"
-    assert f"{cited} train {dpsgd.PLAIN} ; dprepro verify" in lookup.text(written)
+    cited = f"cite as row {dpsgd.PLAIN} , digest of its joined records {record.digest()[:19]} , command"
+    assert f"{cited} dprepro train {dpsgd.PLAIN} ; dprepro verify" in lookup.text(written)
 
 
 def test_a_cell_has_the_training_budget_of_its_own_level() -> None:
