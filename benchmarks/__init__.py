@@ -1,1 +1,1 @@
-"""How long a training step takes, by every way there is, side by side."""
+"""Benchmarks of training steps, commands and audits."""

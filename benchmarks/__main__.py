@@ -34,12 +34,12 @@ HEAD = (
 TEXT = """\
 # What a training step costs
 
-A number is the median of steps. The ways to train take turns, each in a process of its own. *Plain SGD* is
-forward, loss, backward and a step of `torch.optim.SGD` on a batch that is there already. *Ours* is a whole
-step of the method, with sampling, look-up, noise and curves, without what batch clipping does once an epoch.
-Opacus and JAX-Privacy take a batch that is there already, and add float32 noise. Memory is what the process
-grew by, at most: of ours with 20,000 examples, of JAX-Privacy with its compiler. On a machine that others use
-too, compare the processor's time of all threads. It includes the noise that a thread of its own draws ahead.
+Each number is a median over steps. The contenders take turns, each in a separate process. *Plain SGD* is
+forward, loss, backward and a step of `torch.optim.SGD` on a given batch. *Ours* is a whole step of the method
+with sampling, look-up, noise and curves; batch clipping's work once per epoch is excluded. Opacus and
+JAX-Privacy take a given batch and add float32 noise. Memory is the largest growth of the process; ours
+includes 20,000 examples, JAX-Privacy's includes its compiler. On a busy machine compare the processor time of
+all threads. It includes the thread that draws noise ahead.
 
 """
 
@@ -75,7 +75,7 @@ def bench(
 def table(
     contenders: Iterable[Contender], threads: int, measured: Iterable[Measured | Exception]
 ) -> list[list[str]]:
-    """Lines of the table for the ways to take one step, beside plain SGD, which comes first."""
+    """Lines of the table for one step by each contender; plain SGD comes first."""
     lines, plain = [], None
     for contender, one in zip(contenders, measured, strict=True):
         setting = [contender.case, f"{contender.batch}", f"{threads}", contender.way]
@@ -96,7 +96,7 @@ def table(
 
 
 def picture(lines: list[list[str]]) -> str:
-    """SVG of time over plain SGD's against batch size, a panel for each of `DRAWN` by the fewest threads."""
+    """SVG of time over plain SGD against batch size, at the fewest threads, in a panel per `DRAWN`."""
     threads = min((int(line[2]) for line in lines), default=1)
     with plt.rc_context({"svg.hashsalt": "steps", "svg.fonttype": "none"}):
         figure, panels = plt.subplots(1, len(DRAWN), figsize=(9, 3.6), layout="constrained")
@@ -120,7 +120,7 @@ def picture(lines: list[list[str]]) -> str:
 
 
 def machine() -> list[str]:
-    """What was measured on: hardware, system, and versions of the libraries and of this project."""
+    """Hardware, system, and versions of the libraries and of this project."""
     commit, dirty = provenance.revision()
     gpu = [f"gpu {torch.cuda.get_device_name()}"] if torch.cuda.is_available() else []
     return [
@@ -136,7 +136,7 @@ def machine() -> list[str]:
 
 
 def processor() -> str:
-    """The processor's name; its architecture where the system has none."""
+    """Name of the processor, or its architecture if the system has no name."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

@@ -20,7 +20,7 @@ def masses(pmf: Any) -> tuple[np.ndarray, np.ndarray]:
     """Losses and their masses, without the infinite one.
 
     Args:
-        pmf: of dp-accounting.
+        pmf: probability mass function of dp-accounting.
 
     Returns:
         (K,) losses and (K,) masses.
@@ -52,7 +52,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """Delta of mu-GDP at an epsilon (Dong, Roth and Su 2022, Corollary 2.13).
 
     Args:
-        mu: of the Gaussian mechanism.
+        mu: parameter of Gaussian DP.
         epsilon: of the guarantee.
 
     Returns:
@@ -62,7 +62,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def main() -> None:
-    """Print, for three grids, the excess of mass and what both packages make of it."""
+    """Print, for three grids, the excess of mass and the results of both packages."""
     for interval in (1e-3, 1e-4, 2e-5):  # the last takes minutes
         step = from_gaussian_mechanism(NOISE, sampling_prob=RATE, value_discretization_interval=interval)
         pld = step.self_compose(STEPS)

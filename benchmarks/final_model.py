@@ -61,7 +61,7 @@ def audit(
 
 
 def audited(runs: int) -> dict[str, Any]:
-    """Record of so many models."""
+    """Record of an audit with a number of models."""
     net = network()
     start = dprepro.worst_start(net, *images(EXAMPLES, 10_000), epochs=5).state_dict()
     noise = dprepro.noise_multiplier(EPSILON, examples=EXAMPLES, batch=EXAMPLES, delta=DELTA, steps=STEPS)
@@ -108,9 +108,9 @@ def audited(runs: int) -> dict[str, Any]:
 
 
 def as_published(without: np.ndarray, within: np.ndarray) -> float:
-    """Epsilon at the threshold that is best on the scores on which it is counted, as published ones are.
+    """Epsilon at the best threshold of the same scores, as in published audits.
 
-    No bound: choosing the threshold isn't paid for.
+    It is no bound, because the choice of the threshold is not corrected for.
     """
     found = [
         bounds.by_gaussian(bounds.errors_at(without, within, threshold), ALPHA, DELTA)
@@ -120,7 +120,7 @@ def as_published(without: np.ndarray, within: np.ndarray) -> float:
 
 
 def picture(record: dict[str, Any]) -> str:
-    """SVG of the attack's ROC on logarithmic axes, beside what the proven epsilon allows."""
+    """SVG of the attack's ROC on logarithmic axes, beside the trade-off curve of the proven epsilon."""
     without, within = np.array(record["without"]), np.array(record["within"])
     thresholds = np.sort(np.concatenate([without, within, [np.inf]]))[::-1]
     rates = np.geomspace(1e-3, 1, 200)

@@ -1,7 +1,7 @@
 """Measuring contenders in turn, each in a process of its own.
 
-Processes keep each other's memory and settings out of the measurement; turns let whatever else the machine
-does fall on all of them alike. So ratios can be trusted where seconds can't.
+Separate processes share no memory and no settings. Turns spread the machine's other load evenly over the
+contenders, so ratios are reliable even if seconds are not.
 """
 
 import os
@@ -24,7 +24,7 @@ FEWEST_STEPS = 5  # steps that a median is taken of
 
 
 class Measured(NamedTuple):
-    """What a step of a contender takes."""
+    """Time and memory of a contender's step."""
 
     wall: float  # seconds, the median
     processor: float  # seconds of all threads, the median: what can be compared on a busy machine
@@ -34,13 +34,13 @@ class Measured(NamedTuple):
 def compare(
     contenders: Sequence[Contender], threads: int, seconds: float, pinned: bool
 ) -> list[Measured | Exception]:
-    """Measure contenders for about so many ``seconds`` each, in their order; an error is a result too.
+    """Measure each contender for about ``seconds``, in their order; an error is a result too.
 
-    ``pinned``: each on as many cores as it has ``threads``, those that draw noise ahead included.
+    ``pinned`` limits a contender, including its thread that draws noise ahead, to ``threads`` cores.
     """
     with ExitStack() as stack:
         pools = [stack.enter_context(ProcessPoolExecutor(1, get_context("forkserver"))) for _ in contenders]
-        # whatever a library says it can't do
+        # a library's message that it can't do this
         problems = [
             pool.submit(_begin, contender, threads, pinned).exception()
             for pool, contender in zip(pools, contenders, strict=True)
@@ -76,7 +76,7 @@ def _begin(contender: Contender, threads: int, pinned: bool) -> None:
 
 
 def _turn() -> list[tuple[float, float]]:
-    """Wall and processor seconds of steps, each to its end."""
+    """Wall and processor seconds of each completed step."""
     step, device, _ = _own["step"]
     times: list[tuple[float, float]] = []
     while sum(wall for wall, _ in times) < TURN_SECONDS:
@@ -94,7 +94,7 @@ def _grown() -> float:
 
 
 def _peak(device: torch.device) -> float:
-    """Megabytes that were in use at most so far."""
+    """Largest number of megabytes in use so far."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # kilobytes, on Linux

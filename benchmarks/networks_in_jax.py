@@ -42,7 +42,7 @@ def _flat(net: nn.Module) -> Any:
 
 
 def _function(layer: nn.Module) -> Function:
-    """One layer as a function."""
+    """Function of a layer."""
     if isinstance(layer, nn.Conv2d):
         assert not isinstance(layer.padding, str)
         strides, padding = layer.stride, [(side, side) for side in layer.padding]

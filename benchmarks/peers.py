@@ -35,15 +35,15 @@ ALONE = {  # one thread
 TEXT = """\
 ## A second implementation
 
-LeNet-5 and LN-LeNet-5 of Davody et al. 2020, Table 5, at ε = 1, trained by the code of others. `make peers`
+LeNet-5 and LN-LeNet-5 of Davody et al. 2020, Table 5, at ε = 1, trained by other code. `make peers`
 runs `benchmarks/peer_training.py`, which imports nothing of this project: it has its own networks and its own
 reader of MNIST's files, and Opacus or JAX-Privacy samples, clips and adds noise. Training examples, batch,
 steps, step size, clipping norm and noise are those of our rows
 (`{rows}`).
 The seeds were fixed before the runs. `{record}` has each run and the versions.
 
-Accuracies are on the test part. A difference is that of the peer's mean to ours, with its 95 % Welch interval
-over seeds; a single seed has none.
+Accuracies are on the test part. The difference is the peer's mean minus ours, with its 95 % Welch interval
+over seeds; a single seed has no interval.
 
 | network | peer | seeds | accuracy in % | our seeds | ours in % | difference in points | processor s a run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -59,12 +59,12 @@ class Accuracies:
 
     @property
     def mean(self) -> Mean:
-        """Over seeds."""
+        """Mean over seeds."""
         return mean(list(self.by_seed.values()))
 
 
 def settings(network: str, root: Path = Path()) -> dict[str, Any]:
-    """Settings of a committed row at the level, the same for all its seeds."""
+    """Settings of a committed row at the level; they are the same for all seeds."""
     run = read_run(ROWS[network], root)
     assert run is not None
     found = []
@@ -89,7 +89,7 @@ def ours(network: str, root: Path = Path()) -> Accuracies:
 
 
 def train() -> None:
-    """Train all that is not recorded yet, and write reports/benchmarks and docs/references.md."""
+    """Train all missing runs and write reports/benchmarks and docs/references.md."""
     wanted = {network: settings(network) for network in ROWS}
     record: dict[str, Any] = {"settings": wanted, "runs": []}
     if RECORD.exists() and (recorded := json.loads(RECORD.read_text()))["settings"] == wanted:
@@ -107,7 +107,7 @@ def train() -> None:
 
 
 def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Each seed's result, as soon as it is there."""
+    """Results of seeds, each as soon as it is available."""
     if not seeds:
         return
     request = {

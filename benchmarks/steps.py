@@ -1,4 +1,4 @@
-"""What is measured, networks with the method that trains them on made-up examples, and by which ways."""
+"""Cases and contenders of the benchmark: networks, methods on synthetic examples, and libraries."""
 
 import functools
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def net(self) -> nn.Module:
-        """Fresh weights, always the same."""
+        """Network with the same initial weights in each call."""
         torch.manual_seed(0)
         return self.build() if self.build else build_net(self.described, self.shape, CLASSES)
 
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one of the network's inputs, padded where the settings say so."""
+        """Shape of an input of the network, padded if the settings have a `side`."""
         side = self.settings.get("side")
         return self.stored if side is None else (self.stored[0], side, side)
 
@@ -84,14 +84,14 @@ def mlp() -> nn.Module:
 
 
 def frozen_trunk() -> nn.Module:
-    """Convolutions that stay as they are, and two trained layers behind them."""
+    """Frozen convolutions and two trained layers."""
     trunk = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Flatten()]
     head = [nn.Linear(64 * 8 * 8, 256), nn.ReLU(), nn.Linear(256, CLASSES)]
     return nn.Sequential(nn.Sequential(*trunk).requires_grad_(False), *head)
 
 
 def resnet18(rank: int | None) -> nn.Module:
-    """ResNet-18 with frozen batch norm: adapters of a rank, or of None a trained last layer alone."""
+    """ResNet-18 with frozen batch norm and adapters of a rank; None: only the last layer is trained."""
     net = add_adapters(models.resnet18(), rank, CLASSES)
     for layer in net.modules():
         if isinstance(layer, nn.ReLU):
@@ -134,7 +134,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to train one case."""
+    """A way to train a case."""
 
     case: str
     way: str
@@ -143,11 +143,11 @@ class Contender:
 
     @property
     def possible(self) -> bool:
-        """Whether there is such a way: Opacus has none to clip a whole batch's gradient."""
+        """Return whether the way exists: Opacus can't clip the gradient of a whole batch."""
         return self.way in (PLAIN, BEST, OURS, FLOATS) or CASES[self.case].method != "batch_clipping"
 
     def step(self) -> Step:
-        """Takes a step each time that it is called."""
+        """Function that takes a step in each call."""
         case, device = CASES[self.case], torch.device(self.device)
         if self.way in (PLAIN, BEST):
             return _plain(case, self.batch, device, channels_last=self.way == BEST)
@@ -159,7 +159,7 @@ class Contender:
 
 
 def _plain(case: Case, batch: int, device: torch.device, channels_last: bool) -> Step:
-    """SGD on a batch that is there already, with torch's own layers."""
+    """SGD on a given batch, with torch's own layers."""
     net = with_torch_batch_norm(case.net).to(device)
     optimizer = torch.optim.SGD(trained(net), lr=0.01)
     inputs, labels = case.batch(batch, device)
@@ -183,7 +183,7 @@ def trained(net: nn.Module) -> list[nn.Parameter]:
 
 
 def with_torch_batch_norm(net: nn.Module) -> nn.Module:
-    """The network with `torch.nn`'s batch norm in place of the project's, which keeps no averages."""
+    """Network with `torch.nn`'s batch norm instead of the project's, which keeps no averages."""
     for module in list(net.modules()):
         for name, layer in list(module.named_children()):
             if isinstance(layer, BatchStatistics):
@@ -259,7 +259,7 @@ def _opacus(case: Case, batch: int, device: torch.device, ghost: bool) -> Step:
 
 
 def _jax(case: Case, batch: int, device: torch.device) -> Step:
-    """A compiled step of JAX-Privacy's clipping and noise on a batch that is there already.
+    """A compiled step of JAX-Privacy's clipping and noise on a given batch.
 
     Raises:
         NotImplementedError: the network has another layer than those of plain convolutional ones, or a step

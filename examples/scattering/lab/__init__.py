@@ -1,1 +1,1 @@
-"""What this laboratory brings: scattering features, and DP-SGD on inputs that noisy statistics normalise."""
+"""Scattering features, and DP-SGD on inputs normalised by noisy statistics."""

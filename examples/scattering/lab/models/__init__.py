@@ -1,1 +1,1 @@
-"""Architectures: one file a model, each with a `build` function."""
+"""Models: one file each, with a `build` function."""

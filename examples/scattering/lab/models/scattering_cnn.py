@@ -7,7 +7,7 @@ from pipeline.models.model import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """For features of ``shape`` (C, 7, 7), MNIST's, or (C, 8, 8), CIFAR-10's."""
+    """Build the network for features of ``shape`` (C, 7, 7), MNIST's, or (C, 8, 8), CIFAR-10's."""
     channels, *sides = shape
     if sides not in ([7, 7], [8, 8]):
         raise ValueError("it is for features of 7 x 7 or 8 x 8")

@@ -7,7 +7,7 @@ from pipeline.models.model import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """For features of ``shape`` (C, H, W)."""
+    """Build the layer for features of ``shape`` (C, H, W)."""
     channels, height, width = shape
     return nn.Sequential(
         input_norm(model, channels), nn.Flatten(), nn.Linear(channels * height * width, classes)

@@ -1,4 +1,4 @@
-"""DP-SGD on inputs whose channels noisy statistics normalise (Tramèr and Boneh 2021).
+"""DP-SGD on inputs with channels normalised by noisy statistics (Tramèr and Boneh 2021).
 
 Before the first step the training inputs' channel means, and those of their squares, are summed over all
 examples and released once. Each example's vector of means, and that of its squares, is clipped to a bound of
@@ -36,13 +36,13 @@ class NormalizedDpsgd(PrivateSteps):
     first: NormalizedDpsgdSettings
 
     def __init__(self, task: Task, settings: Sequence[NormalizedDpsgdSettings], normalization: str):
-        """One of ``settings`` a replica, in the task's order."""
+        """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
 
     @cached_property
     def statistics_mechanism(self) -> GaussianMechanism:
-        """What adds the noise to both sums, at the multiplier of the two together."""
+        """Mechanism of both sums, with the noise multiplier of their joint release."""
         assert self.first.first_release is not None, "asked for where there are statistics"
         spending = SampledGaussian(
             sampling="poisson",
@@ -77,8 +77,8 @@ class NormalizedDpsgd(PrivateSteps):
     def clipped_moments(self, limits: Sequence[Tensor]) -> list[Tensor]:
         """(C,) sums over the training inputs of both `_moments`, each example's clipped to ``limits``.
 
-        In double precision until noise is added, so that rounding, which all examples have a part in, is far
-        below what one example moves.
+        The sums are in double precision until noise is added, so that rounding is far below the effect of one
+        example.
         """
         totals: list[Any] = [0.0, 0.0]
         for start in range(0, self.examples, AT_ONCE):
@@ -89,18 +89,18 @@ class NormalizedDpsgd(PrivateSteps):
         return totals
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """One step of every replica; metrics are of its private sample."""
+        """Make one step of every replica; metrics are of its private sample."""
         bounds, statistics = self.bounds(self.clips), state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
         released = self.released(batch.sums, bounds, step)
-        # by the expected batch size: how many there really were is private
+        # by the expected batch size: the true one is private
         gradients = {name: value / self.first.batch for name, value in released.items()}
         after = self.optimizer.update(state, gradients, self.rates(step), step)
         return {**after, "running": statistics}, batch.metrics()
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """That of one replica's network, for inputs that its statistics (C,) normalise."""
+        """Clipper of one replica's network, for inputs that its statistics (C,) normalise."""
         of_examples = self.of_examples  # made here, as a network is tried on random inputs
 
         def clipped_sum(
@@ -132,7 +132,7 @@ def normalized(inputs: Tensor, statistics: Tensors) -> Tensor:
 
 
 def _moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, C) means over the places of each channel, and those of squares, of inputs (B, C, H, W)."""
+    """(B, C) means of each channel and of its squares, of inputs (B, C, H, W)."""
     places = inputs.flatten(2)
     return places.mean(2), places.square().mean(2)
 

@@ -1,4 +1,4 @@
-"""What DP-SGD on inputs that noisy statistics normalise can be told."""
+"""Settings of DP-SGD on inputs normalised by noisy statistics."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -33,20 +33,20 @@ class NormalizedDpsgdSettings(EpochSettings):
 
     @property
     def private(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def for_audit(self, images: bool) -> Self:
-        """These settings without statistics; where the row's own network trains, without momentum.
+        """Settings without statistics, and without momentum for attacks with images.
 
-        An attack that compares two data sets takes a step's sums to differ by one example, which they do only
-        where both are normalised alike; and canaries must reach the network as they are.
+        An attack that compares two data sets needs sums that differ by one example, so both need the same
+        normalisation. Canaries must reach the network unchanged.
         """
         return self.changed({"statistics_noise": None, **({"momentum": 0.0} if images else {})})
 
     @property
     def first_release(self) -> float | None:
-        """Noise multiplier of the statistics' sums together; None where there are none."""
+        """Noise multiplier of the statistics' sums together; None without statistics."""
         return self.statistics_noise and self.statistics_noise / len(SUMMED) ** 0.5
 
     def noise_multiplier(self, sizes: Sizes) -> float:
@@ -72,5 +72,5 @@ class NormalizedDpsgdSettings(EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the target, and the accountant that the noise is calibrated by."""
+        """Delta of the target, and the accountant of the noise's calibration."""
         return self.delta, self.accountant
