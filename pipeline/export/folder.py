@@ -145,12 +145,16 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         )
     ledgers = records.read_ledgers(key)
     assert ledgers is not None, "it is part of the record"
-    statement = privacy_statement(record, replica, ledgers.versions, budget_of(row.data, settings))
     weights = safetensors.torch.save(
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
         {"format": "pt"},
     )
     parts: dict[Part, bytes] = {WEIGHTS: weights}
+    raw = settings.split(row.data).raw
+    counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
+    examples = f"{data.manifest['raw'][raw]['title']}, {counts} examples"
+    budget = budget_of(row.data, settings)
+    statement = privacy_statement(record, replica, ledgers.versions, examples, digest(weights), budget)
     if (vocabulary := vocabulary_of(data)) is not None:
         parts[VOCABULARY] = vocabulary
     preparation = preparation_of(row, data, settings)
@@ -180,9 +184,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         for name, content in parts.items():
             write_bytes(building / name, content)
         columns = exported.preparation.columns
-        card = model_card(
-            record, replica, data, settings.split(row.data).raw, statement, columns, row.purpose
-        )
+        card = model_card(record, replica, data, raw, statement, columns, row.purpose)
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html", html(statement, f"{key}, {trained.level}, seed {trained.seed}")

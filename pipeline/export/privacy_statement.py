@@ -23,20 +23,19 @@ from pipeline.reporting.vocabulary import SEVERITIES, words
 from pipeline.results.schema import FLOATING_POINT, Attack, Record, Replica, Versions
 
 SAMPLING = {
-    "poisson": "each example was in a batch by a coin of its own (Poisson), as is accounted for",
-    "fixed": "each batch was drawn anew without replacement, as is accounted for",
-    "replacement": "each batch was drawn with replacement, as is accounted for",
-    "allocation": "an example's batch of an epoch was drawn for it alone (random allocation), as is "
-    "accounted for",
-    "shuffled": "batches were those of a new order each epoch, and no amplification is accounted for",
+    "poisson": "each step drew each example independently with the sampling rate (Poisson)",
+    "fixed": "each step drew a batch without replacement",
+    "replacement": "each step drew a batch with replacement",
+    "allocation": "each epoch drew one batch for each example independently (random allocation)",
+    "shuffled": "each epoch took the batches of a new order; the accounting uses no amplification",
 }
-STRONG = "AES in counter mode, keyed by entropy of the operating system that was not kept"
-STATISTICAL = "a statistical generator, seeded with entropy of the operating system: no cryptographic one"
+STRONG = "AES in counter mode; its key was entropy of the operating system and was not kept"
+STATISTICAL = "a statistical generator, not a cryptographic one, seeded with entropy of the operating system"
 # Further uses outside every epsilon, besides those of `severity.not_covered`
 BEYOND = (
-    "the test scores of the model card: they have no noise, and nothing protects test examples",
-    "side channels of the machine, and its other users' access to its files and to the data",
-    "the collection of the data: the training had access to all of them (the central model)",
+    "not protected: test examples; the model card (README.md) has their exact scores",
+    "not covered: side channels of the machine, and its other users' access to its files and to the data",
+    "not covered: the collection of the data; the training had access to all of them (the central model)",
 )
 # Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
@@ -44,9 +43,16 @@ OF_RECORDS = frozenset(
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
-UNIT = "a person in several examples is protected less: at the same δ by more than that many times the ε"
+PER_PERSON = (
+    "A person with k examples has a weaker guarantee: at the same δ, ε is more than k times as large."
+)
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
-SIGNERS = ("Data owner", "Data-protection officer", "Engineer")
+GRADES = "; ".join(f"*{word.text}*: {word.means}" for word in SEVERITIES.values())
+SIGNERS = {
+    "Data owner": "facts about the data: examples per person, public data; decides on the release",
+    "Data-protection officer": "was consulted on the first part",
+    "Engineer": "both parts",
+}
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Privacy statement of {title}</title>
@@ -61,7 +67,12 @@ td:first-child {{ min-width: 9rem }}
 
 
 def privacy_statement(
-    record: Record, replica: Replica, versions: Versions, budget: DataBudget | None = None
+    record: Record,
+    replica: Replica,
+    versions: Versions,
+    data: str,
+    weights: str,
+    budget: DataBudget | None = None,
 ) -> PrivacyStatement:
     """Privacy statement of one replica.
 
@@ -69,6 +80,8 @@ def privacy_statement(
         record: record of its row.
         replica: the training.
         versions: versions of the libraries behind its ledger.
+        data: name and numbers of its examples.
+        weights: digest of the exported weights.
         budget: budget of its private data set; None for public data.
     """
     ledger, made = replica.ledger, record.origins[replica.origin]
@@ -77,6 +90,8 @@ def privacy_statement(
     private = ledger.event is not None
     uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
     return PrivacyStatement(
+        data=data,
+        weights=weights,
         verdict=vocabulary.PRIVACY[judged.state].text,
         why=judged.reason,
         unit=ledger.unit,
@@ -101,9 +116,11 @@ def privacy_statement(
         steps=ledger.steps,
         protects=words(ledger.protects) if ledger.protects else None,
         covered=(
-            "what was released once, and so the weights and every prediction"
+            "the data that were released once with noise, and everything computed from them alone: the "
+            "weights and all predictions"
             if ledger.releases
-            else "the released gradients of all steps, and so the weights after each and every prediction"
+            else "the noisy gradient sums of all steps, and everything computed from them alone: the weights "
+            "after each step and all predictions"
         ),
         not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *BEYOND) if private else (),
         not_covered_of_records=_graded(use for use in uses if use.key in OF_RECORDS),
@@ -127,36 +144,40 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
     ledger = replica.ledger
     # noise on a grid is drawn on the CPU for every device; float32 noise on gradients used AES on CPUs only
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
-    source = "seeded by a public constant" if reproducible else f"from {STRONG if strong else STATISTICAL}"
-    kind = "integers on a grid" if ledger.noise == "grid" else "float32 numbers"
+    source = "a public seed" if reproducible else f"{STRONG if strong else STATISTICAL}"
+    kind = "float32 numbers"
+    if ledger.noise == "grid":
+        kind = "rounded to integers on a grid; its standard deviation is raised to cover this rounding"
     sampled = SAMPLING.get(ledger.sampling or "")
     return (
-        f"one person is in one {ledger.unit.removeprefix('one ')}: {UNIT}",
+        f"for a guarantee per person: each person has {ledger.unit}. {PER_PERSON}",
         *([f"sampling: {sampled}"] if sampled else []),
-        f"noise: {kind}, {source} (device: {device})",
+        f"noise: {kind}",
+        f"randomness of noise and samples: {source} (device: {device}). A row's seed sets only the initial "
+        "weights",
         *(
             []
             if ledger.epsilon_upper is None or ledger.releases
             else [f"examples apart: {wording.isolation(ledger)}"]
         ),
-        "the code is the mechanism that is accounted for: tests hold it to the slow, obvious way, and audits "
-        "attack it; neither is a proof",
+        "the code implements the accounted mechanism. Tests compare it with a slow reference "
+        "implementation, and audits attack it; neither is a proof",
     )
 
 
 def _attack(attack: Attack) -> str:
     """Description of one attack."""
-    best = max(attack.bounds, key=lambda bound: bound.epsilon)
-    shown = f"ε ≥ {wording.downwards(best.epsilon)}"
-    of = (
-        "without a bound"
-        if attack.epsilon_upper is None
-        else f"of at most {wording.upwards(attack.epsilon_upper)}"
+    shown = ", ".join(
+        f"ε ≥ {wording.downwards(bound.epsilon)} ({vocabulary.WORDS.bounds[bound.by]})"
+        for bound in sorted(attack.bounds, key=lambda bound: -bound.epsilon)
     )
-    run = "the whole mechanism" if attack.whole else "a smaller run of the same code"
-    on = f"{run} with {attack.noise} noise"
-    how = f"{vocabulary.WORDS.bounds[best.by]}, {100 * attack.confidence:g} % confidence"
-    return f"{vocabulary.WORDS.attacks[attack.attack]}, seeing {attack.sees}, on {on}: {shown} {of} ({how})"
+    upper = attack.epsilon_upper
+    proven = "no proven bound" if upper is None else f"proven ε ≤ {wording.upwards(upper)}"
+    run = "a separate run with the whole mechanism" if attack.whole else "a smaller run of the same code"
+    return (
+        f"{vocabulary.WORDS.attacks[attack.attack]}; the attacker sees {attack.sees} of {run} with "
+        f"{attack.noise} noise ({proven}). Result: {shown}, at {100 * attack.confidence:g} % confidence"
+    )
 
 
 def headline(statement: PrivacyStatement) -> str:
@@ -167,8 +188,9 @@ def headline(statement: PrivacyStatement) -> str:
     delta = f" and δ = {wording.number(statement.delta)}" if statement.delta else ""
     bad = f" **{statement.verdict}**{why}." if why else ""
     return (
-        f"The training of this model was differentially private with ε ≤ {wording.upwards(statement.epsilon)}"
-        f"{delta}, for data sets that differ in {statement.unit} ({statement.neighbouring}).{bad}"
+        "Under the assumptions below, the training of this model was differentially private with ε ≤ "
+        f"{wording.upwards(statement.epsilon)}{delta}, for data sets that differ in {statement.unit} "
+        f"({statement.neighbouring}).{bad}"
     )
 
 
@@ -193,26 +215,39 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         )
     else:
         yield (
-            f"**Guarantee.** {statement.attack_risk} These rates are upper bounds for every attacker who has "
-            "this folder and knows all other examples, under the assumptions below."
+            "**Guarantee.** An attacker has this folder and tests whether a record was among the training "
+            f"records. {statement.attack_risk} These bounds hold even if the attacker knows all other "
+            "training records. They hold under the assumptions of the second part."
         )
-    unit = f"**Protected unit.** The guarantee protects {statement.unit}; {UNIT}."
-    worse = [use for use in statement.not_covered if use.startswith((CRITICAL, WEAKENING))]
-    outside = f"**Outside the guarantee of this folder.** {'; '.join(worse) or 'No special use'}."
+    model = f"**Model.** Weights `{statement.weights}`. Data: {statement.data}."
+    unit = f"**Protected unit.** The guarantee protects {statement.unit}. {PER_PERSON}"
+    worse = "".join(
+        f"{use[0].upper()}{use[1:]}. "
+        for use in statement.not_covered
+        if use.startswith((CRITICAL, WEAKENING))
+    )
+    outside = (
+        f"**Not covered, although in this folder.** {worse}Test records have no protection: the model card "
+        "has their exact scores. The number of training records and the declared names, classes and ranges "
+        "count as public. Conclusions about a person that hold without this person's record are not "
+        "covered either. The bounds are no legal finding of anonymity."
+    )
     recipients = (
-        "**Recipients.** The guarantee covers this folder alone. The laboratory's records (reports/, "
-        "dvc.lock, MLflow) have more exact numbers of the training data. Keep them in the laboratory, or "
-        "read the second list below before you publish them."
+        "**What may be passed on.** The guarantee covers the files of this folder. The laboratory's own "
+        "records (the folder reports/, the file dvc.lock and the MLflow store) have exact numbers of the "
+        "data. Some of them break the guarantee. Do not pass them on; the second part lists them."
     )
     public = (
-        f"**Declared public** by the author of params.yaml: {'; '.join(statement.declared_public) or 'none'}."
+        f"**Declared public** in params.yaml: {'; '.join(statement.declared_public) or 'no further data'}."
     )
-    budget = f"**All trainings on these data.** {statement.data_budget}" if statement.data_budget else None
-    for paragraph in (unit, outside, recipients, public, budget):
+    budget = None
+    if statement.data_budget:
+        budget = f"**All trainings on these data**, by the laboratory's records. {statement.data_budget}"
+    for paragraph in (model, unit, outside, recipients, public, budget):
         if paragraph:
             yield from ("", paragraph)
-    yield from ("", "| role | name | date | signature |", "| --- | --- | --- | --- |")
-    yield from (f"| {role} | | | |" for role in SIGNERS)
+    yield from ("", "| role | confirms | name | date | signature |", "| --- | --- | --- | --- | --- |")
+    yield from (f"| {role} | {confirms} | | | |" for role, confirms in SIGNERS.items())
     yield ""
 
 
@@ -221,13 +256,14 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
-        "ε, at most": _upper(statement.epsilon),
+        "ε, upper bound": _upper(statement),
         "δ": _delta(statement.delta),
-        "accountant": statement.accountant,
         "Gaussian DP": statement.gaussian_dp,
         "claimed ε": _claim(statement),
-        "ε, at least, on the worst pair known": _lower(statement.at_least, statement.at_least_on),
-        "ε, at least, by attacks": _lower(statement.audited, "on the whole mechanism, assuming nothing"),
+        "ε, computed lower bound": _lower(statement.at_least, statement.at_least_on),
+        "ε, lower bound by attacks": _lower(
+            statement.audited, "on the whole mechanism, without an assumption on the scores"
+        ),
         "mechanism": statement.mechanism and f"`{statement.mechanism}`",
         "noise multiplier": statement.noise_multiplier and wording.number(statement.noise_multiplier),
         "sampling rate": statement.sampling_rate and wording.number(statement.sampling_rate),
@@ -236,13 +272,15 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "covered": statement.covered if statement.epsilon is not None else None,
         "remark on δ": statement.delta_remark,
         "all trainings together": statement.composition,
-        "accounted for with": ", ".join(f"{name} {version}" for name, version in statement.versions.items()),
+        "versions at the accounting": ", ".join(
+            f"{name} {version}" for name, version in statement.versions.items()
+        ),
     }
     yield from ("### For engineers", "", headline(statement), "", "| | |", "| --- | --- |")
     yield from (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in items.items() if value)
     for title, lines in (
-        ("Outside ε: this folder", statement.not_covered),
-        ("Outside ε: the laboratory's records, if they are published", statement.not_covered_of_records),
+        (f"In this folder, not covered by ε ({GRADES})", statement.not_covered),
+        ("In the laboratory's records, not covered by ε", statement.not_covered_of_records),
         ("Assumptions", statement.assumptions),
         ("Attacks on the code", statement.audits),
     ):
@@ -257,8 +295,10 @@ def _delta(delta: float | None) -> str | None:
     return None if delta is None else wording.number(delta) if delta else "0 (pure)"
 
 
-def _upper(epsilon: float | None) -> str:
-    return "none is proven" if epsilon is None else f"{wording.upwards(epsilon)}, proven"
+def _upper(statement: PrivacyStatement) -> str:
+    if statement.epsilon is None:
+        return "none is proven"
+    return f"{wording.upwards(statement.epsilon)}, by {statement.accountant}"
 
 
 def _lower(epsilon: float | None, on: str | None) -> str | None:
@@ -268,4 +308,4 @@ def _lower(epsilon: float | None, on: str | None) -> str | None:
 def _claim(statement: PrivacyStatement) -> str | None:
     if statement.claimed is None:
         return None
-    return f"{wording.number(statement.claimed)} (by {statement.claimed_by})"
+    return f"{wording.upwards(statement.claimed)}, by {statement.claimed_by}"

@@ -7,6 +7,8 @@ from pipeline.results.schema import Probability, Versions
 class PrivacyStatement(Strict):
     """Privacy statement of one training run; epsilons are upper bounds unless a field says otherwise."""
 
+    data: str  # name of the data set and numbers of examples
+    weights: str  # digest of the exported weights
     verdict: str
     why: str | None  # reason, if the verdict is 'none' or 'bad'
     unit: str

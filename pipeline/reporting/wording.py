@@ -178,20 +178,22 @@ def data_budget(budget: "DataBudget") -> str:
         return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     trainings = "training" if spent.total == 1 else "trainings"
+    together = "has" if spent.total == 1 else "have together"
     return (
-        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} spend together "
-        f"at most ε {upwards(spent.epsilon)}{delta}, neighbours {RELATION_WORDS[spent.neighbouring]}"
-        f"{left}{unlinked}."
+        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} {together} at "
+        f"most ε = {upwards(spent.epsilon)}{delta}, neighbours "
+        f"{RELATION_WORDS[spent.neighbouring]}{left}{unlinked}."
     )
 
 
 def attack_risk(risk: Risk) -> str:
     """Attack risk for a data-protection officer, in a sentence."""
     return (
-        "An attacker who wrongly accuses 1 of 100 outsiders recognises at most "
-        f"{upwards(100 * risk.tpr_at_1_percent)} of 100 members; an attacker who wrongly accuses 1 of 1,000 "
-        f"outsiders recognises at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. True positives "
-        f"exceed false positives by at most {upwards(100 * risk.advantage)} in 100."
+        "If an attack wrongly reports 1 of 100 other records as training records, it finds on average at "
+        f"most {upwards(100 * risk.tpr_at_1_percent)} of 100 training records. If it wrongly reports 1 of "
+        f"1,000, it finds at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. Guessing finds 1. The "
+        "rate of correct reports exceeds the rate of wrong ones by at most "
+        f"{upwards(100 * risk.advantage)} percentage points."
     )
 
 
@@ -200,8 +202,8 @@ def gaussian_dp(risk: Risk) -> str | None:
     if risk.mu is None or risk.regret is None:
         return None
     return (
-        f"μ ≤ {upwards(risk.mu)} (regret {upwards(risk.regret)}; false-positive rates from "
-        f"{number(risk.least_rate)} on)"
+        f"μ ≤ {upwards(risk.mu)} at false-positive rates from {number(risk.least_rate)} on; this "
+        f"approximation is wrong by at most {upwards(risk.regret)} in an attack's two error rates (regret)"
     )
 
 

@@ -67,7 +67,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     assert "(Own budget: 8 epochs, exploratory.)" in text
     # a third of the findings speaks of rows that this example lacks
     assert "in spite of noise" not in text
-    assert re.search(r"\d+ results have a claimed ε: \d+ full trainings\. Of these, \d+ have a proven", text)
+    assert re.search(r"\d+ results have a claimed ε: \d+ full trainings\. \d+ of them have a proven", text)
     point = rf'href="papers/davody2020.html#row-{dpsgd.PUBLIC}"><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at'
     assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
@@ -83,7 +83,7 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     asked = f"Do the main claims reproduce? “{main.claim.says}”: {CLAIMS[main.status].text}. "
     assert said.startswith(f"{asked}Training agrees with {agreeing} of {len(judged)} judged values; ")
-    claiming, within = re.search(r"(\d+) results .* Of these, (\d+) have", counts.privacy([result])).groups()
+    claiming, within = re.search(r"(\d+) results .* (\d+) of them have", counts.privacy([result])).groups()
     assert said.endswith(f"; the claimed ε is proven for {within} of {claiming} results.")
     assert f'<p class="lead">{said}</p>' in read(lookup.page_of(written))
     assert f": {said}" in read(written.index.parent / "README.md")

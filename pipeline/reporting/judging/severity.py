@@ -30,7 +30,7 @@ USES: dict[Severity, tuple[str, ...]] = {
     # the relevances' releases are accounted, and this row does not publish them
     "theoretical": (
         *("declared_description", "informed_relevance", "test_relevance", "other_choices"),
-        *("examples_public", "examples_recorded", "timing", "floating_point"),
+        *("examples_public", "examples_recorded", "timing", "floating_point", "floating_point_grid"),
     ),
 }
 SEVERITY = {key: severity for severity, keys in USES.items() for key in keys}
@@ -38,7 +38,7 @@ SEVERITY = {key: severity for severity, keys in USES.items() for key in keys}
 COMMON = frozenset(
     {
         *("curves", "digests", "validation", "passed_over", "examples_public"),
-        *("timing", "other_choices", "floating_point"),
+        *("timing", "other_choices", "floating_point", "floating_point_grid"),
     }
 )
 OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
@@ -67,9 +67,10 @@ def not_covered(
     """
     uses = list(ledger.not_covered)
     if uses:  # it was trained
-        uses.append(
-            statement("floating_point_shown" if floats_tell(attacks, ledger.noise) else "floating_point")
-        )
+        arithmetic = "floating_point_grid" if ledger.noise == "grid" else "floating_point"
+        if floats_tell(attacks, ledger.noise):
+            arithmetic = "floating_point_shown"
+        uses.append(statement(arithmetic))
     graded = [_graded(use, composition) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 

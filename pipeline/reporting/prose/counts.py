@@ -146,7 +146,7 @@ def privacy(results: Results) -> str:
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
     return (
-        f"{len(claiming)} results have a claimed ε: {listed}. Of these, {within} have a proven bound within "
+        f"{len(claiming)} results have a claimed ε: {listed}. {within} of them have a proven bound within "
         f"the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. A larger bound hardly limits "
         f"an attacker."
     )
