@@ -22,7 +22,7 @@ from pipeline.errors import UserError
 from pipeline.export import folder as exporting
 from pipeline.export.inputs import read_inputs
 from pipeline.export.privacy_statement import OF_RECORDS
-from pipeline.files import digest_json
+from pipeline.files import digest_file, digest_json
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.results import records
@@ -224,6 +224,7 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
 def test_the_statement_separates_the_folder_from_the_records(here: Path) -> None:
     told = json.loads(Path(f"out/{IMAGES}/privacy-statement.json").read_text())
     assert told == json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
+    assert told["weights"] == digest_file(Path(f"out/{IMAGES}/model.safetensors"))
     # curves, digests and validation accuracies stay in the laboratory, and its records alone have the grade
     assert not any("training losses" in use or "digests" in use for use in told["not_covered"])
     assert sum("training losses" in use or "digests" in use for use in told["not_covered_of_records"]) == 2
