@@ -43,7 +43,7 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
         words = budget_words(key, row, settings, table, budget)
         yield Caveat(words, inconclusive=short, training=short, budget=True)
     if row.simulates is not None:
-        yield Caveat(f"simulation of {row.simulates}, whose privacy it does not have")
+        yield Caveat(f"simulation of {row.simulates}, without that row's privacy")
 
 
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:

@@ -128,6 +128,13 @@ class PaperResult:
             for line in table.lines
             for row in line.rows or (None,)
             for level in table.levels
+        ] + [
+            # a printed value for which only variants are declared
+            Fact(table, line, None, level)
+            for table in self.tables
+            for line in table.lines
+            for level in table.levels
+            if line.rows and (value := line.value(level)) is not None and value.row is None
         ]
 
     @cached_property

@@ -115,7 +115,7 @@ def settings_words(settings: dict[str, Any]) -> str:
 def claim(ledger: Ledger) -> str:
     """Claimed epsilon; an accountant's may be too large for a number."""
     if ledger.claimed is not None:
-        return number(ledger.claimed)
+        return upwards(ledger.claimed)
     return "∞" if ledger.claimed_by else "none"
 
 
@@ -153,15 +153,15 @@ GRID = (
 
 def composition(spent: Composition) -> str:
     """Epsilon of all trainings of a row and its search together, in a sentence."""
-    of = [f"its {spent.trainings} private trainings" if spent.trainings > 1 else "its private training"]
+    of = [f"the row's {spent.trainings} private training{'s' if spent.trainings > 1 else ''}"]
     if spent.searched:
-        of.append(f"{spent.searched} of its search")
+        of.append(f"{spent.searched} trainings of its search")
     if spent.replaced:
-        of.append(f"{spent.replaced} earlier ones that these replaced")
+        of.append(f"{spent.replaced} replaced trainings")
     left = f"; {spent.left_out} more have no bound and are left out" if spent.left_out else ""
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
-    spend = f"spend at most ε {upwards(spent.epsilon)}{delta}{neighbours}{left}."
+    spend = f"have at most ε = {upwards(spent.epsilon)}{delta}{neighbours}{left}."
     return f"Together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
 
 

@@ -54,8 +54,8 @@ VIEWS = (
         f"{_RESULTS} and metrics.epsilon_proven <= 3 and metrics.delta <= 0.00001"
         " and params.neighbouring = 'add or remove one' and params.data_set = 'mnist'",
     ),
-    View("does-not-hold", "where privacy is claimed and does not hold", _verdict("none_proven")),
-    View("spends-more", "where more is spent than is claimed", _verdict("exceeds")),
+    View("no-proven-bound", "claimed privacy without a proven bound", _verdict("none_proven")),
+    View("spends-more", "a lower bound above the claimed ε", _verdict("exceeds")),
 )
 
 

@@ -13,8 +13,8 @@ from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.pages.views import direction
-from pipeline.reporting.prose.counts import claim_counts
+from pipeline.reporting.prose import counts
+from pipeline.reporting.prose.counts import claim_counts, tally
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.lookup import chosen
@@ -79,15 +79,15 @@ def test_a_claim_without_a_test_says_why() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        (["holds", "holds"], "2 of 2 hold"),
-        (["holds", "undecided", "undecided", "not run"], "1 of 3 hold"),
-        (["holds", "fails", "undecided"], "1 of 3 hold, 1 fails"),
-        (["fails", "not run"], "0 of 1 hold, 1 fails"),
-        (["undecided", "not run"], "0 of 1 hold"),
+        (["holds", "holds"], "2 of 2 comparisons hold"),
+        (["holds", "undecided", "undecided", "not run"], "1 of 3 comparisons hold"),
+        (["holds", "fails", "undecided"], "1 of 3 comparisons hold, 1 fails"),
+        (["fails", "not run"], "0 of 1 comparisons hold, 1 fails"),
+        (["undecided", "not run"], "0 of 1 comparisons hold"),
     ],
 )
 def test_undecided_comparisons_are_counted(verdicts: list[str], words: str) -> None:
-    assert direction([Outcome(verdict, "") for verdict in verdicts]) == words  # type: ignore[arg-type]
+    assert tally([Outcome(verdict, "") for verdict in verdicts]) == words  # type: ignore[arg-type]
 
 
 # -- what less training may confirm ------------------------------------------------------------------
@@ -185,3 +185,22 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     reason = "the proven ε of the mechanism as it ran is above the claimed ε"
     assert fact.cell.guarantee.reason == reason
     assert "optimistic: proven ε is larger by 1" in render("ledger.html", facts=[fact], up="")
+
+
+@pytest.mark.parametrize(("isolation", "trials"), [(None, 1), ("tried", 1), ("by_construction", 0)])
+def test_bounds_that_rest_on_trials_are_counted(isolation: Any, trials: int, tmp_path: Path) -> None:
+    declared = dpsgd.settings()
+    ledger = dpsgd.ledger(epsilon_upper=1.0, isolation=isolation)
+    keep(dpsgd.altered(dpsgd.record(dpsgd.PLAIN, declared), ledger=ledger), tmp_path)
+    text = counts.privacy(gather(declared, tmp_path))
+    levels = len(declared.rows[dpsgd.PLAIN].levels)
+    assert (f" {levels} bounds rest on trials, not on a proof" in text) == bool(trials)
+
+
+def test_a_printed_value_with_variants_alone_is_a_fact() -> None:
+    result = toys.ran({"row": (90.0,) * 3}, {"row": {"variant": "other step size"}})
+    (fact,) = (fact for fact in result.facts if fact.row is None)
+    assert fact.status == "not run"
+    assert sorted(value.status for value in result.values) == sorted(
+        fact.status for fact in result.facts if fact.value
+    )

@@ -128,7 +128,7 @@ def test_a_run_says_what_it_is_and_what_its_privacy_is_worth(rows: Store) -> Non
     assert f"- {rows.named(f'{NAME}, ε = 3 (Table 5)').data.tags['mlflow.note.content']}" in row
     for run in rows.runs():
         holds, level = run.data.tags["row"] == example.LAYER, run.data.tags.get("level")
-        words = "no privacy" if level == "epsilon=inf" else "holds" if holds else "does not hold"
+        words = "no privacy" if level == "epsilon=inf" else "holds" if holds else "no proven bound"
         assert run.data.tags["privacy"] == words
         assert ("epsilon_proven" in run.data.metrics) == (holds and level == "epsilon=3")
 
@@ -168,7 +168,7 @@ def test_each_view_finds_its_runs_and_has_what_epsilons_compare_by(rows: Store) 
         counts[view.key] = {run.data.tags["row"] for run in runs}
     both = {example.LAYER, example.LITERAL}
     assert counts == {
-        "results": both, "best-at-3-on-mnist": {example.LAYER}, "does-not-hold": {example.LITERAL},
+        "results": both, "best-at-3-on-mnist": {example.LAYER}, "no-proven-bound": {example.LITERAL},
         "spends-more": set(),
     }  # fmt: skip
 

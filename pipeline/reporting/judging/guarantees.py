@@ -22,8 +22,8 @@ SAME = 1.01
 ERROR = 1e-6
 VACUOUS = log(1 / ERROR - 1)
 VACUOUS_REASON = (
-    f"a bound above ε = {VACUOUS:.1f} allows an attacker to distinguish two neighbouring data sets with both "
-    "kinds of error below one in a million"
+    f"a bound above ε = {VACUOUS:.1f} does not rule out an attacker who distinguishes two neighbouring "
+    "data sets with both kinds of error below one in a million"
 )
 WEAKER_REASON = "the proven ε of the mechanism as it ran is above the claimed ε"
 EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε: {}"
@@ -41,6 +41,19 @@ class Guarantee:
     reason: str | None  # why it is neither 'holds' nor 'none'
     ledger: Ledger  # the worst of the level's replicas
     within_claim: bool = False  # a bound is proven, no larger than the claim; also a vacuous one
+
+    @property
+    def claims(self) -> bool:
+        """Return True if an epsilon is claimed, which may be infinite."""
+        return self.ledger.claimed is not None or self.ledger.claimed_by is not None
+
+    @property
+    def assumes_isolation(self) -> bool:
+        """Return True if trials alone show that a clipped gradient of the proof depends on one example."""
+        ledger = self.ledger
+        if ledger.epsilon_upper is None or ledger.releases or ledger.event is None:
+            return False
+        return ledger.isolation in (None, "tried")
 
 
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:

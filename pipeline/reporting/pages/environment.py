@@ -27,7 +27,7 @@ FUNCTIONS: tuple[Any, ...] = (
     at_worst, caveats_at, counts.by_chance, counts.claim_counts, counts.contrast_counts, counts.overview,
     counts.privacy, counts.roughly, counts.row_count, counts.value_counts, counts.verdict,
     findings.first_findings, findings.render_findings, forest.panels, forest.x, table_figures, views.alarms,
-    views.claim_words, views.deciding, views.difference, views.row_facts, views.row_settings, views.shares,
+    counts.claim_words, views.deciding, views.difference, views.row_facts, views.row_settings, views.shares,
     views.states, views.variants, words,
 )  # fmt: skip
 

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.reporting.facts import Fact, PaperResult
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.vocabulary import CLAIMS, PRIVACY, Word
+from pipeline.reporting.vocabulary import PRIVACY, Word
 from pipeline.reporting.wording import level_words
 
 Share = tuple[int, Word]  # number of those with a verdict; a part of a bar
@@ -106,25 +104,3 @@ def shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
     """Number of each verdict, in the order of its words."""
     numbers = Counter(keys)
     return [(numbers[key], word) for key, word in words.items() if numbers[key]]
-
-
-def claim_words(result: ClaimResult) -> str:
-    """Verdict on a claim in plain words."""
-    text = CLAIMS[result.status].text
-    if result.status == "not judged":
-        as_in_paper = (assessment for assessment in result.assessments if not assessment.variant)
-        small = next(assessment for assessment in as_in_paper if assessment.status == "not judged")
-        text += f": {direction(small.outcomes)}"
-    if result.status == "only differently":
-        statuses = [assessment.status for assessment in result.assessments]
-        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
-        text += f": holds for {held} of {held + failed}"
-    return text
-
-
-def direction(outcomes: Sequence[Outcome]) -> str:
-    """``1 of 3 hold, 1 fails``: tally of outcomes that are not judged."""
-    ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
-    failed = ran.count("fails")
-    fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
-    return f"{ran.count('holds')} of {len(ran)} hold{fails}"

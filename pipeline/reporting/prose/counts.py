@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.reporting import wording
 from pipeline.reporting.facts import PaperResult
+from pipeline.reporting.judging.assess import ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
 from pipeline.reporting.judging.rule import MOST_SEEDS
@@ -82,7 +84,7 @@ def claim_counts(results: Results) -> list[Count]:
 
 
 def verdict(result: PaperResult) -> str:
-    """Verdict on a paper in two sentences: its main claims; its accounting, training, claims and privacy."""
+    """Verdict on a paper: its main claims; then its accounting, training, other claims and privacy."""
     parts: list[str] = []
     judged = [value for value in result.values if value.judged and value.row]
     for subject in ("accounting", "training"):
@@ -104,12 +106,33 @@ def verdict(result: PaperResult) -> str:
         parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
     sentence = "; ".join(parts) or "nothing has been run yet"
     main = [
-        f"“{claim.claim.says.rstrip('.')}”: {CLAIMS[claim.status].text}."
+        f"Main claim “{claim.claim.says.rstrip('.')}”: {claim_words(claim)}."
         for claim in result.claims
         if claim.claim.key in result.paper.main_claims
     ]
-    asked = ["Do the main claims reproduce?", *main] if main else []
-    return " ".join([*asked, f"{sentence[0].upper()}{sentence[1:]}."])
+    return " ".join([*main, f"{sentence[0].upper()}{sentence[1:]}."])
+
+
+def claim_words(result: ClaimResult) -> str:
+    """Verdict on a claim in plain words."""
+    text = CLAIMS[result.status].text
+    as_in_paper = [assessment for assessment in result.assessments if not assessment.variant]
+    for assessment in as_in_paper:
+        if assessment.status == result.status and result.status in ("not judged", "undecided"):
+            return f"{text}: {tally(assessment.outcomes)}"
+    if result.status == "only differently":
+        statuses = [assessment.status for assessment in result.assessments]
+        held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
+        text += f": holds for {held} of {held + failed}"
+    return text
+
+
+def tally(outcomes: Sequence[Outcome]) -> str:
+    """``1 of 3 comparisons hold, 1 fails``: tally of the outcomes that ran."""
+    ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
+    failed = ran.count("fails")
+    fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
+    return f"{ran.count('holds')} of {len(ran)} comparisons hold{fails}"
 
 
 def by_chance(results: Results) -> str:
@@ -121,10 +144,10 @@ def by_chance(results: Results) -> str:
     ours = [value for value in known if value.status == "agrees"]
     informative = sum(bool(value.informative) for value in ours)
     return (
-        f"Of {len(known)} judged values in columns of several lines, the mean of the paper's other lines "
-        f"agrees with {null}, and ours agree with {len(ours)}; {informative} of these agree where that mean "
-        f"does not. The intervals are not corrected for multiple comparisons: one in twenty is expected to "
-        f"miss."
+        f"A simple baseline predicts a printed value by the mean of the column's other lines. It agrees with "
+        f"{null} of {len(known)} judged values, ours with {len(ours)}; {informative} of ours are values on "
+        "which the baseline fails. The intervals are not corrected for multiple comparisons: by chance, "
+        f"one in twenty does not contain the true value."
     )
 
 
@@ -145,10 +168,16 @@ def privacy(results: Results) -> str:
     listed = f"{', '.join(first)} and {last}" if first else last
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
+    tried = sum(guarantee.assumes_isolation for row, guarantee in claiming if row.trained)
+    trials = (
+        f" {tried} bounds rest on trials, not on a proof, that each clipped gradient depends on one example."
+        if tried
+        else ""
+    )
     return (
-        f"{len(claiming)} results have a claimed ε: {listed}. {within} of them have a proven bound within "
-        f"the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. A larger bound hardly limits "
-        f"an attacker."
+        f"{len(claiming)} results have a claimed ε, by the paper's accounting: {listed}. {within} of them "
+        f"have a proven bound within the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. "
+        f"A larger bound hardly limits an attacker.{trials}"
     )
 
 
@@ -179,7 +208,7 @@ def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
     for result in results:
         for row in (row for table in result.tables for row in table.rows):
             for cell in row.cells.values():
-                if cell.guarantee.ledger.claimed is not None:
+                if cell.guarantee.claims:
                     yield row, cell.guarantee
 
 
@@ -191,7 +220,7 @@ def _argued(some: Sequence[PrintedContrast], more: str) -> str:
 
 
 def _numbered(reasons: Counter[str]) -> str:
-    return ", ".join(f"{why}: {count}" for why, count in reasons.most_common())
+    return "; ".join(f"{count} {why}" for why, count in reasons.most_common())
 
 
 def _undecided(open_values: Sequence[Value]) -> str:
@@ -200,7 +229,7 @@ def _undecided(open_values: Sequence[Value]) -> str:
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
         f"{would} would be decided by at most {MOST_SEEDS} seeds" if would else "",
-        f"{repeated} have used their one repetition" if repeated else "",
+        f"{repeated} were already repeated, which is allowed once" if repeated else "",
     )
     return ", ".join(filter(None, parts))
 
@@ -209,8 +238,8 @@ def _strengths(agreeing: Sequence[Value]) -> str:
     """Strengths and grounds of the agreements."""
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
-    strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
-    return f"{strong}; {informative} informative; {_grounds(agreeing)}"
+    strong = f"by size: {equal} equal within error, {len(agreeing) - equal} only within the margin"
+    return f"{strong}; {informative} informative; by budget: {_grounds(agreeing)}"
 
 
 def _grounds(values: Sequence[Value]) -> str:
@@ -235,14 +264,17 @@ def _reasons(values: Sequence[Value]) -> str:
         for value in values
         for reason in dict.fromkeys(words.partition(":")[0] for words in value.unfair) or [value.words]
     )
-    return next(iter(reasons)) if len(reasons) == 1 else _numbered(reasons)
+    if len(reasons) == 1:
+        return next(iter(reasons))
+    several = " (a value may have several reasons)" if reasons.total() > len(values) else ""
+    return f"{_numbered(reasons)}{several}"
 
 
 def _hours(values: Sequence[Value]) -> str:
     """GPU hours of the rows that values wait for."""
     rows = {value.row.key: value.row for value in values if value.row}
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
-    parts = [f"about {roughly(sum(counted))} GPU hours by their operations"] if counted else []
+    parts = [f"about {roughly(sum(counted))} GPU hours, estimated from operations"] if counted else []
     if lacking := len(rows) - len(counted):
         parts.append(f"{row_count(lacking)} not counted")
     return ", ".join(parts)
