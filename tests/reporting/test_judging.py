@@ -11,9 +11,8 @@ from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.judging.guarantees import gaussian_error
+from pipeline.reporting.judging.guarantees import Guarantee, gaussian_error
 from pipeline.reporting.pages.environment import render
-from pipeline.reporting.prose import counts
 from pipeline.reporting.prose.counts import claim_counts, tally
 from tests.keeping import keep
 from tests.reporting import lookup
@@ -187,20 +186,8 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     assert "optimistic: proven ε is larger by 1" in render("ledger.html", facts=[fact], up="")
 
 
-@pytest.mark.parametrize(("isolation", "trials"), [(None, 1), ("tried", 1), ("by_construction", 0)])
-def test_bounds_that_rest_on_trials_are_counted(isolation: Any, trials: int, tmp_path: Path) -> None:
-    declared = dpsgd.settings()
-    ledger = dpsgd.ledger(epsilon_upper=1.0, isolation=isolation)
-    keep(dpsgd.altered(dpsgd.record(dpsgd.PLAIN, declared), ledger=ledger), tmp_path)
-    text = counts.privacy(gather(declared, tmp_path))
-    levels = len(declared.rows[dpsgd.PLAIN].levels)
-    assert (f" {levels} bounds rest on trials, not on a proof" in text) == bool(trials)
-
-
-def test_a_printed_value_with_variants_alone_is_a_fact() -> None:
-    result = toys.ran({"row": (90.0,) * 3}, {"row": {"variant": "other step size"}})
-    (fact,) = (fact for fact in result.facts if fact.row is None)
-    assert fact.status == "not run"
-    assert sorted(value.status for value in result.values) == sorted(
-        fact.status for fact in result.facts if fact.value
-    )
+@pytest.mark.parametrize(("isolation", "tried"), [(None, True), ("tried", True), ("by_construction", False)])
+def test_a_bound_says_whether_it_rests_on_trials(isolation: Any, tried: bool) -> None:
+    bound = Guarantee("holds", None, dpsgd.ledger(isolation=isolation))
+    assert bound.assumes_isolation == tried
+    assert not Guarantee("none_proven", None, dpsgd.ledger(epsilon_upper=None)).assumes_isolation

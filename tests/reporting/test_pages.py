@@ -81,14 +81,15 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     (result,) = written.papers
     judged = [value for value in result.values if value.judged]
     agreeing = sum(value.status == "agrees" for value in judged)
-    said = counts.verdict(result)
+    lines = counts.verdict(result)
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
-    asked = f"Main claim “{main.claim.says}”: {counts.claim_words(main)}. "
-    assert said.startswith(f"{asked}Training agrees with {agreeing} of {len(judged)} judged values; ")
+    assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
+    assert lines[1] == f"Training agrees with {agreeing} of {len(judged)} judged values"
     claiming, within = re.search(r"(\d+) results .*? (\d+) of them have", counts.privacy([result])).groups()
-    assert said.endswith(f"; the claimed ε is proven for {within} of {claiming} results.")
-    assert f'<p class="lead">{said}</p>' in read(lookup.page_of(written))
-    assert f": {said}" in read(written.index.parent / "README.md")
+    assert lines[-1] == f"The claimed ε is proven for {within} of {claiming} results"
+    listed = "".join(f"<li>{line}</li>" for line in lines)
+    assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))
+    assert "".join(f"  - {line}\n" for line in lines) in read(written.index.parent / "README.md")
 
 
 def test_a_row_and_the_whole_report_say_how_to_cite_them(written: Report) -> None:

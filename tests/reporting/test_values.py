@@ -181,7 +181,11 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
     assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of it are declared")
-    assert verdict(judged({"row": SURE}, changed)) == ("not run", "only variants of it were run")
+    ran = judged({"row": SURE}, changed)
+    assert verdict(ran) == ("not run", "only variants of it were run")
+    # the value has a line of its own on the page of all results
+    (fact,) = (fact for fact in ran.facts if fact.row is None)
+    assert (fact.status, fact.level) == ("not run", "sigma=0")
 
 
 def test_why_there_is_no_number() -> None:

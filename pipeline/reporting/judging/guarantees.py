@@ -45,7 +45,8 @@ class Guarantee:
     @property
     def claims(self) -> bool:
         """Return True if an epsilon is claimed, which may be infinite."""
-        return self.ledger.claimed is not None or self.ledger.claimed_by is not None
+        claimed = self.ledger.claimed is not None or self.ledger.claimed_by is not None
+        return claimed and self.state != "none"
 
     @property
     def assumes_isolation(self) -> bool:

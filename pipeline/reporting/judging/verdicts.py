@@ -91,7 +91,9 @@ def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
     if not on_floats:
         return f"{noise}: not audited"
     shown = floats_tell(attacks, noise)
-    return f"{noise}: " + ("holds for real numbers only" if shown else "no more shown than accounted")
+    return f"{noise}: " + (
+        "an attack on rounding found a record" if shown else "no attack on rounding succeeded"
+    )
 
 
 def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:

@@ -46,7 +46,7 @@ def value_counts(results: Results) -> list[Count]:
     for value in _values(results):
         by_status[value.status].append(value)
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
-    more = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
+    more = f"{scope} more are out of scope, for reasons at the foot of each paper's page" if scope else ""
     kinds: tuple[tuple[str, str, Callable[[list[Value]], str]], ...] = (
         ("agrees", "agree", _strengths),
         ("above", "above the paper", _grounds),
@@ -83,9 +83,13 @@ def claim_counts(results: Results) -> list[Count]:
     return [("claims", counts.total(), ""), *lines] if lines else []
 
 
-def verdict(result: PaperResult) -> str:
-    """Verdict on a paper: its main claims; then its accounting, training, other claims and privacy."""
-    parts: list[str] = []
+def verdict(result: PaperResult) -> list[str]:
+    """Verdict on a paper, in lines: its main claims, its accounting, its training, its claims, its privacy."""
+    parts = [
+        f"main claim “{claim.claim.says.rstrip('.')}”: {claim_words(claim)}"
+        for claim in result.claims
+        if claim.claim.key in result.paper.main_claims
+    ]
     judged = [value for value in result.values if value.judged and value.row]
     for subject in ("accounting", "training"):
         agrees = [
@@ -96,21 +100,16 @@ def verdict(result: PaperResult) -> str:
         if agrees:
             parts.append(f"{subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
-        parts.append(f"{waiting} wait for a GPU")
+        parts.append(f"{waiting} printed values wait for a GPU")
     claims = Counter(_claims([result]))
     if tested := claims["reproduced"] + claims["not reproduced"]:
-        parts.append(f"{claims['reproduced']} of {tested} decided claims are reproduced")
-    if undecided := claims.total() - tested:
-        parts.append(f"{undecided} claims are not decided")
+        parts.append(
+            f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} claims "
+            "are not decided"
+        )
     if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
         parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
-    sentence = "; ".join(parts) or "nothing has been run yet"
-    main = [
-        f"Main claim “{claim.claim.says.rstrip('.')}”: {claim_words(claim)}."
-        for claim in result.claims
-        if claim.claim.key in result.paper.main_claims
-    ]
-    return " ".join([*main, f"{sentence[0].upper()}{sentence[1:]}."])
+    return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
 
 
 def claim_words(result: ClaimResult) -> str:
