@@ -198,7 +198,7 @@ def test_why_there_is_no_number() -> None:
     reasons = ["still to be trained", "it costs too much", "no row is declared", "no row is declared"]
     assert [value.words for value in result.values] == reasons
     # which are counted where there are several
-    why = "no row is declared: 2, still to be trained: 1, it costs too much: 1"
+    why = "no row is declared (2); still to be trained (1); it costs too much (1)"
     assert counts.value_counts([result])[-1] == ("not run", 4, why)
 
 
@@ -230,16 +230,16 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     low = (80.0,) * 3
     rows = {"one": (90.0,) * 3, "two": low, "three-reduced": low, "four": None, "five": None}
     assert counts.value_counts([toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})]) == [
-        ("printed values", 6, "7 more are out of scope, for reasons on the papers' pages"),
+        ("printed values", 6, "7 more are out of scope, for reasons at the foot of each paper's page"),
         (
             "agree",
             1,
-            "1 equal within error, 0 only within the margin; 0 informative; "
+            "by size: 1 equal within error, 0 only within the margin; 0 informative; by budget: "
             "1 at the paper's settings (1 exploratory)",
         ),
         ("below the paper", 1, "1 at the paper's settings (1 exploratory)"),
         ("not judged", 1, "too small a budget"),
-        ("wait for a GPU", 2, "about 2.5 GPU hours by their operations, 1 row not counted"),
+        ("wait for a GPU", 2, "about 2.5 GPU hours, estimated from operations, 1 row not counted"),
         ("not run", 1, "no row is declared"),
     ]
 
@@ -270,4 +270,4 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
         (whole, "the paper's settings (1 exploratory)"),
         ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
-        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(f"; 1 at {said}")
+        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(f": 1 at {said}")

@@ -84,7 +84,7 @@ def claim_counts(results: Results) -> list[Count]:
 
 
 def verdict(result: PaperResult) -> list[str]:
-    """Verdict on a paper, in lines: its main claims, its accounting, its training, its claims, its privacy."""
+    """Verdict on a paper, in lines: its main claims, accounting, training, other claims and privacy."""
     parts = [
         f"main claim “{claim.claim.says.rstrip('.')}”: {claim_words(claim)}"
         for claim in result.claims
@@ -104,8 +104,8 @@ def verdict(result: PaperResult) -> list[str]:
     claims = Counter(_claims([result]))
     if tested := claims["reproduced"] + claims["not reproduced"]:
         parts.append(
-            f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} claims "
-            "are not decided"
+            f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} "
+            "claims are not decided"
         )
     if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
         parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
@@ -219,7 +219,7 @@ def _argued(some: Sequence[PrintedContrast], more: str) -> str:
 
 
 def _numbered(reasons: Counter[str]) -> str:
-    return "; ".join(f"{count} {why}" for why, count in reasons.most_common())
+    return "; ".join(f"{why} ({count})" for why, count in reasons.most_common())
 
 
 def _undecided(open_values: Sequence[Value]) -> str:
