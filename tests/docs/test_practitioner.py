@@ -72,7 +72,7 @@ def test_the_walk(tmp_path: Path, typed: Callable[..., str]) -> None:
     proven = re.search(r"epsilon = 3: epsilon at most ([\d.]+) proven", said)
     assert proven is not None
     assert 2.97 <= float(proven[1]) <= 3
-    together = re.search(r"and 2 of its search spend at most ε ([\d.]+)", said)
+    together = re.search(r"and 2 trainings of its search have at most ε = ([\d.]+)", said)
     assert together is not None
     assert float(together[1]) > 3
     assert records.read_evaluation("mine", lab) is not None

@@ -117,8 +117,8 @@ def test_a_bound_is_never_rounded_down(epsilon_upper: float, words: str) -> None
     assert bound(ledger(7.0, epsilon_upper)) == words
 
 
-@pytest.mark.parametrize(("claimed", "words"), [(999.4, "999"), (999.7, "1,000"), (1e-5, "1e-5")])
-def test_a_claim_is_told_to_three_digits(claimed: float, words: str) -> None:
+@pytest.mark.parametrize(("claimed", "words"), [(998.4, "999"), (999.4, "1,000"), (1e-5, "1e-5"), (7, "7")])
+def test_a_claim_is_rounded_up_like_the_bounds_beside_it(claimed: float, words: str) -> None:
     assert claim(ledger(claimed, None)) == words
 
 

@@ -111,8 +111,8 @@ def test_commands_end_with_what_they_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "test accuracy 98.1" in infinite
     assert "(n = 3) percent" in infinite
     lines = list(accounted("davody-t5-bn-lenet5-literal"))
-    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 6.99 claimed: batch statistics couple")
+    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 7 claimed: batch statistics couple")
     together = "\n".join(accounted("davody-t5-ln-lenet5-planned"))
-    assert re.search(r"and [1-9]\d* of its search spend at most ε \d", together)
+    assert re.search(r"and [1-9]\d* trainings of its search have at most ε = \d", together)
     (mu, *_) = accounted("nguyen-gdp-modules")
     assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.09 proven")

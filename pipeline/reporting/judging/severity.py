@@ -105,5 +105,5 @@ def _graded(use: Statement, composition: Composition | None) -> NotCovered:
         return NotCovered(use.key, SEVERITY[use.key], words(use))
     if composition is None or composition.left_out:
         return NotCovered(use.key, "critical", f"{words(use)}; for some of these nothing is proven")
-    spent = f"together with this one they spend at most ε {wording.upwards(composition.epsilon)}"
+    spent = f"together with this one they have at most ε = {wording.upwards(composition.epsilon)}"
     return NotCovered(use.key, "weakening", f"{words(use)}; {spent}")
