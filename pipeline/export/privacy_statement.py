@@ -215,9 +215,10 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         )
     else:
         yield (
-            "**Guarantee.** An attacker has this folder and tests whether a record was among the training "
-            f"records. {statement.attack_risk} These bounds hold even if the attacker knows all other "
-            "training records. They hold under the assumptions of the second part."
+            "**Guarantee.** An attacker has this folder and tests whether an example, such as a person's "
+            f"data, was among the training examples. {statement.attack_risk} These bounds hold even if the "
+            "attacker knows all other training examples, but not their number. They hold under the "
+            "assumptions of the second part."
         )
     model = f"**Model.** Weights `{statement.weights}`. Data: {statement.data}."
     unit = f"**Protected unit.** The guarantee protects {statement.unit}. {PER_PERSON}"
@@ -227,22 +228,22 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         if use.startswith((CRITICAL, WEAKENING))
     )
     outside = (
-        f"**Not covered, although in this folder.** {worse}Test records have no protection: the model card "
-        "has their exact scores. The number of training records and the declared names, classes and ranges "
-        "count as public. Conclusions about a person that hold without this person's record are not "
-        "covered either. The bounds are no legal finding of anonymity."
+        f"**Not covered, although in this folder.** {worse}Test examples have no protection: the model card "
+        "has exact scores on them. The number of training examples and the declared names, classes and "
+        "ranges count as public. The guarantee does not cover conclusions about a person that hold without "
+        "this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (
-        "**What may be passed on.** The guarantee covers the files of this folder. The laboratory's own "
-        "records (the folder reports/, the file dvc.lock and the MLflow store) have exact numbers of the "
-        "data. Some of them break the guarantee. Do not pass them on; the second part lists them."
+        "**Files to keep inside.** The guarantee covers the files of this folder. The laboratory's other "
+        "files (the folder reports/, the file dvc.lock and the MLflow store) have exact numbers of the data, "
+        "and some of these break the guarantee. Do not pass these files on; the second part lists the uses."
     )
     public = (
         f"**Declared public** in params.yaml: {'; '.join(statement.declared_public) or 'no further data'}."
     )
     budget = None
     if statement.data_budget:
-        budget = f"**All trainings on these data**, by the laboratory's records. {statement.data_budget}"
+        budget = f"**All trainings on these data** in the laboratory. {statement.data_budget}"
     for paragraph in (model, unit, outside, recipients, public, budget):
         if paragraph:
             yield from ("", paragraph)

@@ -187,10 +187,10 @@ def data_budget(budget: "DataBudget") -> str:
 
 
 def attack_risk(risk: Risk) -> str:
-    """Attack risk for a data-protection officer, in a sentence."""
+    """Attack risk for a data-protection officer, in four sentences."""
     return (
-        "If an attack wrongly reports 1 of 100 other records as training records, it finds on average at "
-        f"most {upwards(100 * risk.tpr_at_1_percent)} of 100 training records. If it wrongly reports 1 of "
+        "If an attack wrongly reports 1 of 100 other examples as training examples, it finds on average at "
+        f"most {upwards(100 * risk.tpr_at_1_percent)} of 100 training examples. If it wrongly reports 1 of "
         f"1,000, it finds at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. Guessing finds 1. The "
         "rate of correct reports exceeds the rate of wrong ones by at most "
         f"{upwards(100 * risk.advantage)} percentage points."
