@@ -217,29 +217,35 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         yield (
             "**Guarantee.** An attacker has this folder and tests whether an example, such as a person's "
             f"data, was among the training examples. {statement.attack_risk} These bounds hold even if the "
-            "attacker knows all other training examples, but not their number. They hold under the "
-            "assumptions of the second part."
+            "attacker knows all other training examples, but not if the attacker also knows their number: "
+            "it shows whether one is missing. They hold under the assumptions of the second part."
         )
     model = f"**Model.** Weights `{statement.weights}`. Data: {statement.data}."
-    unit = f"**Protected unit.** The guarantee protects {statement.unit}. {PER_PERSON}"
+    unit = (
+        f"**Protected unit.** The figures above are for {statement.unit} on its own. {PER_PERSON} The data "
+        "owner confirms the number of examples per person."
+    )
     worse = "".join(
         f"{use[0].upper()}{use[1:]}. "
         for use in statement.not_covered
         if use.startswith((CRITICAL, WEAKENING))
     )
     outside = (
-        f"**Not covered, although in this folder.** {worse}Test examples have no protection: the model card "
-        "has exact scores on them. The number of training examples and the declared names, classes and "
-        "ranges count as public. The guarantee does not cover conclusions about a person that hold without "
+        f"**Not covered, although in this folder.** {worse}Validation and test examples have no "
+        "protection; the model card has exact scores on all test examples together. The number of training "
+        "examples, which this folder states, and the declared names, classes and ranges count as public. The "
+        "guarantee does not cover conclusions about a person that hold without "
         "this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (
-        "**Files to keep inside.** The guarantee covers the files of this folder. The laboratory's other "
-        "files (the folder reports/, the file dvc.lock and the MLflow store) have exact numbers of the data, "
-        "and some of these break the guarantee. Do not pass these files on; the second part lists the uses."
+        "**Files to keep inside.** The guarantee is for the files of this folder, except for the points "
+        "above. The laboratory's other files (the folder reports/, the file dvc.lock and the MLflow store) "
+        "have exact numbers of the data. Pass on none of them. The second part lists which of their contents "
+        "break the guarantee."
     )
     public = (
-        f"**Declared public** in params.yaml: {'; '.join(statement.declared_public) or 'no further data'}."
+        "**Declared public** in params.yaml, apart from names, classes and ranges: "
+        f"{'; '.join(statement.declared_public) or 'no data'}."
     )
     budget = None
     if statement.data_budget:

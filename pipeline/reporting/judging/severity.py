@@ -67,10 +67,12 @@ def not_covered(
     """
     uses = list(ledger.not_covered)
     if uses:  # it was trained
-        arithmetic = "floating_point_grid" if ledger.noise == "grid" else "floating_point"
-        if floats_tell(attacks, ledger.noise):
-            arithmetic = "floating_point_shown"
-        uses.append(statement(arithmetic))
+        shown, grid = floats_tell(attacks, ledger.noise), ledger.noise == "grid"
+        uses.append(
+            statement(
+                "floating_point_shown" if shown else "floating_point_grid" if grid else "floating_point"
+            )
+        )
     graded = [_graded(use, composition) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 
