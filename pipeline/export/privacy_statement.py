@@ -44,7 +44,7 @@ OF_RECORDS = frozenset(
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
 PER_PERSON = (
-    "A person with k examples has a weaker guarantee: at the same δ, ε is more than k times as large."
+    "A person with k examples has a weaker guarantee: ε is more than k times as large if δ stays the same."
 )
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
 GRADES = "; ".join(f"*{word.text}*: {word.means}" for word in SEVERITIES.values())
@@ -216,9 +216,11 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     else:
         yield (
             "**Guarantee.** An attacker has this folder and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} These bounds hold even if the "
-            "attacker knows all other training examples, but not if the attacker also knows their number: "
-            "it shows whether one is missing. They hold under the assumptions of the second part."
+            f"data, was among the training examples. {statement.attack_risk} The model keeps to these "
+            "bounds even if the attacker knows all other training examples. The bounds do not cover the "
+            "total number of training examples, which this folder states: an attacker who knows all others "
+            "can count them and see whether one is missing. The bounds hold under the assumptions of the "
+            "second part."
         )
     model = f"**Model.** Weights `{statement.weights}`. Data: {statement.data}."
     unit = (
@@ -238,13 +240,13 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         "this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (
-        "**Files to keep inside.** The guarantee is for the files of this folder, except for the points "
+        "**Files to keep inside.** The guarantee is only for the files of this folder, with the exceptions "
         "above. The laboratory's other files (the folder reports/, the file dvc.lock and the MLflow store) "
         "have exact numbers of the data. Pass on none of them. The second part lists which of their contents "
         "break the guarantee."
     )
     public = (
-        "**Declared public** in params.yaml, apart from names, classes and ranges: "
+        "**Declared public.** Besides names, classes and ranges, params.yaml declares as public: "
         f"{'; '.join(statement.declared_public) or 'no data'}."
     )
     budget = None

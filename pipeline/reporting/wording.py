@@ -178,9 +178,8 @@ def data_budget(budget: "DataBudget") -> str:
         return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     trainings = "training" if spent.total == 1 else "trainings"
-    together = "has" if spent.total == 1 else "have together"
     return (
-        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} {together} at "
+        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)}, in total at "
         f"most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
         f"{RELATION_WORDS[spent.neighbouring]}){left}{unlinked}."
     )
@@ -191,9 +190,9 @@ def attack_risk(risk: Risk) -> str:
     return (
         "If an attack wrongly reports 1 of 100 other examples as training examples, it finds on average at "
         f"most {upwards(100 * risk.tpr_at_1_percent)} of 100 training examples. If it wrongly reports 1 of "
-        f"1,000, it finds at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. Guessing finds 1. For "
-        "every attack, the share of training examples that it reports exceeds the share of other examples "
-        f"that it reports by at most {upwards(100 * risk.advantage)} percentage points."
+        f"1,000, it finds at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. Guessing finds 1. Every "
+        "attack reports some percentage of the training examples and some percentage of other examples. The "
+        f"first is at most {upwards(100 * risk.advantage)} percentage points above the second."
     )
 
 
