@@ -179,7 +179,7 @@ def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_pa
     assert re.search(r"\d+\s+wait for a GPU\s+about [\d,]+ GPU hours", whole)
     assert re.search(r"\d+\s+printed values.*\d+\s+agree.*\d+\s+below", paper, re.DOTALL)
     # what still waits, and for what?
-    assert re.search(r"\d+\s+wait for a GPU", first)
+    assert re.search(r"\d+ printed values wait for a GPU", first)
     assert "results.html?verdict=waits%20for%20a%20GPU" in links
     # what does a number really buy? how is its row run again?
     assert "results.html" in links
