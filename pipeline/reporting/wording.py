@@ -179,8 +179,8 @@ def data_budget(budget: "DataBudget") -> str:
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     trainings = "training" if spent.total == 1 else "trainings"
     return (
-        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)}, in total at "
-        f"most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
+        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} of params.yaml, "
+        f"in total at most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
         f"{RELATION_WORDS[spent.neighbouring]}){left}{unlinked}."
     )
 
