@@ -5,12 +5,12 @@ All tensors have a leading replica dimension (R, ...); rates and other scalars a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from pipeline.methods.base import State, per_replica
+from pipeline.methods.base import State, Task, per_replica
 from pipeline.privacy.gradients import Tensors
 
 # Adam's constants as in Kingma and Ba, and in torch
@@ -74,6 +74,12 @@ class Adam:
             directions[name] = mean.div_(square.sqrt_().add_(TINY))
         parameters = _descend(state["parameters"], directions, rates)
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
+
+
+def momentum_of(task: Task, settings: Sequence[Any]) -> Tensor | None:
+    """(R,) ``momentum`` of each replica's settings; None if no replica has momentum."""
+    momenta = [setting.momentum for setting in settings]
+    return task.numbers(momenta) if any(momenta) else None
 
 
 def decayed(parameters: Tensors, rates: Tensor, weight_decays: Sequence[float]) -> Tensors:

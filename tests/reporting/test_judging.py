@@ -189,5 +189,5 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("isolation", "tried"), [(None, True), ("tried", True), ("by_construction", False)])
 def test_a_bound_says_whether_it_rests_on_trials(isolation: Any, tried: bool) -> None:
     bound = Guarantee("holds", None, dpsgd.ledger(isolation=isolation))
-    assert bound.assumes_isolation == tried
-    assert not Guarantee("none_proven", None, dpsgd.ledger(epsilon_upper=None)).assumes_isolation
+    assert bound.rests_on_trials == tried
+    assert not Guarantee("none_proven", None, dpsgd.ledger(epsilon_upper=None)).rests_on_trials

@@ -13,7 +13,7 @@ from torch import Tensor
 from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from pipeline.methods.dpsgd.statistics import STATISTICS
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed, momentum_of
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.privacy.clippers import ClipperFactory
@@ -35,8 +35,7 @@ class Dpsgd(PrivateSteps):
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
-            momenta = [setting.momentum for setting in settings]
-            self.optimizer = Sgd(task.numbers(momenta) if any(momenta) else None)
+            self.optimizer = Sgd(momentum_of(task, settings))
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.augment import Transforms, crop_flip
 from pipeline.methods.base import LAST, Predict, State, Task, as_input, over_replicas, per_replica
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed, momentum_of
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.settings import TanSettings
@@ -45,9 +45,8 @@ class Tan(PrivateSteps):
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
         self.optimizer: Optimizer = Adam()
         if self.first.optimizer == "sgd":
-            momenta = [setting.momentum for setting in settings]
             dampening = task.numbers(setting.dampening for setting in settings)
-            self.optimizer = Sgd(task.numbers(momenta) if any(momenta) else None, dampening)
+            self.optimizer = Sgd(momentum_of(task, settings), dampening)
         # the copies at test have no privacy, and are seeded: they are the same in every evaluation
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 

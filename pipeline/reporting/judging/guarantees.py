@@ -49,7 +49,7 @@ class Guarantee:
         return claimed and self.state != "none"
 
     @property
-    def assumes_isolation(self) -> bool:
+    def rests_on_trials(self) -> bool:
         """Return True if trials alone show that a clipped gradient of the proof depends on one example."""
         ledger = self.ledger
         if ledger.epsilon_upper is None or ledger.releases or ledger.event is None:

@@ -167,7 +167,7 @@ def privacy(results: Results) -> str:
     listed = f"{', '.join(first)} and {last}" if first else last
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
-    tried = sum(guarantee.assumes_isolation for row, guarantee in claiming if row.trained)
+    tried = sum(guarantee.rests_on_trials for row, guarantee in claiming if row.trained)
     trials = (
         f" {tried} bounds rest on trials, not on a proof, that each clipped gradient depends on one example."
         if tried

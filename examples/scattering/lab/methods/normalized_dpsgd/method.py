@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
 from pipeline.methods.base import State, Task
-from pipeline.methods.optimizers import Sgd
+from pipeline.methods.optimizers import Sgd, momentum_of
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
@@ -38,7 +38,7 @@ class NormalizedDpsgd(PrivateSteps):
     def __init__(self, task: Task, settings: Sequence[NormalizedDpsgdSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
-        self.optimizer = Sgd(task.numbers(setting.momentum for setting in settings))
+        self.optimizer = Sgd(momentum_of(task, settings))
 
     @cached_property
     def statistics_mechanism(self) -> GaussianMechanism:
