@@ -312,11 +312,11 @@ def test_adopting_without_the_data(clone: Checkout, workshop: Path) -> None:
     clone.run("git", "checkout", "--quiet", "declared")
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
-    # DVC misses the data, and holds everything else for signed; it keeps the weights
-    stages = clone.status("train@toy", "evaluate@toy", "ledger@toy")
-    changes = [change for stage in stages.values() for why in stage for change in why.values()]
-    told = {path: how for change in changes for path, how in change.items()}
-    assert told == {"data/prepared/toy": "deleted"}
+    assert "no hash of data/prepared/toy: it is not signed" in said
+    assert "train@toy" not in (clone.folder / "dvc.lock").read_text()
+    clone.run("dvc", "repro", "prepare@toy")
+    clone.run("dprepro", "adopt", str(workshop / NAME))
+    assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
 
 
 def test_demo_has_the_stages_of_the_real_thing() -> None:

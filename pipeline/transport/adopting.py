@@ -268,14 +268,19 @@ def _place(staged: Path, parts: list[Path]) -> None:
         undo.pop_all()
 
 
-def _notes(settings: Settings, row: str, signed: bool, whole: bool, weights: bool) -> Iterator[str]:
+def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, weights: bool) -> Iterator[str]:
     """Lines about an adopted row, without the lines on kept training runs."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
-    if not signed:
+    if not dvclock.available():
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
     elif not whole:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
+    elif not signed.issuperset(dvclock.stages_of(row)):
+        yield (
+            f"{dvclock.LOCK} has no hash of data/prepared/{name}: it is not signed, and `dvc repro` will "
+            "train it again; prepare the data and adopt it again"
+        )
     if not weights:
         yield "came without weights: it can't be evaluated again until it is trained again"

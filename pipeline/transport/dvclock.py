@@ -20,6 +20,7 @@ from pipeline.params.documents import read_yaml
 from pipeline.results.weights import RUNS
 
 if TYPE_CHECKING:
+    from dvc.output import Output
     from dvc.stage import Stage
 
 STAGES = Path("dvc.yaml")
@@ -37,23 +38,23 @@ def stages_of(row: str) -> tuple[str, ...]:
     return tuple(f"{stage}@{row}" for stage in ("train", "evaluate", "ledger"))
 
 
-def sign(settings: Settings, stages: Sequence[str]) -> bool:
+def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
     """Have DVC record the present files as results of ``stages``, so that it doesn't run these stages again.
 
     This is `dvc commit --force` of each stage, but the lock is written once and atomically: DVC writes it
     anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that aren't
     here keep their recorded hash; weights that were never kept get the hash of an empty folder.
 
-    Returns False if there is no DVC pipeline here.
+    Returns the signed stages. A stage whose data have no hash, here or in the lock, stays unsigned.
 
     Raises:
         UserError: DVC fails; the message has its reason.
     """
     if not available():
-        return False
+        return frozenset()
     entries.write(settings)
     if not stages:
-        return True
+        return frozenset()
     from dvc.dvcfile import load_file
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -67,22 +68,26 @@ def sign(settings: Settings, stages: Sequence[str]) -> bool:
             if LOCK.exists():
                 lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
             signed = lock.setdefault("stages", {})
+            unsigned: set[str] = set()
             declared = load_file(repo, STAGES.name).stages
             for name in stages:
                 if name in declared:  # the demo has no audits
                     stage = declared[name]
-                    elsewhere = _fill_absent(stage, signed)
-                    stage.save(allow_missing=elsewhere, run_cache=not elsewhere)
-                    stage.commit(allow_missing=elsewhere)
+                    absent = _fill_absent(stage, signed)
+                    if any(not part.hash_info for part in absent):
+                        unsigned.add(name)
+                        continue
+                    stage.save(allow_missing=bool(absent), run_cache=not absent)
+                    stage.commit(allow_missing=bool(absent))
                     signed |= to_lockfile(stage)
             write_text(LOCK, dumps_yaml(lock))
     except DvcException as problem:
         raise UserError(f"dvc.lock: not signed: {shown(str(problem))}") from problem
-    return True
+    return frozenset(stages) - unsigned
 
 
-def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
-    """Give absent data and weights their hash in the lock; return whether any are absent."""
+def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> "list[Output]":
+    """Give absent data and weights their hash in the lock, if it has one; return the absent ones."""
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
 
@@ -97,7 +102,7 @@ def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> bool:
             part.hash_info, part.meta = HashInfo("md5", out["md5"]), Meta.from_dict(out)
         elif not part.hash_info and Path(part.def_path).parent == RUNS:
             part.hash_info, part.meta = HashInfo("md5", EMPTY), Meta(size=0, nfiles=0)
-    return bool(folders)
+    return folders
 
 
 class Lock:

@@ -170,10 +170,11 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
     """DVC would take it for done before that, and train no more of it."""
     signed: list[list[str]] = []
 
-    def sign(_: Settings, stages: list[str]) -> bool:
+    def sign(_: Settings, stages: list[str]) -> frozenset[str]:
         signed.append(stages)
-        return True
+        return frozenset(stages)
 
+    monkeypatch.setattr(dvclock, "available", lambda: True)
     monkeypatch.setattr(dvclock, "sign", sign)
     monkeypatch.chdir(home)
     declare(2)
