@@ -112,7 +112,7 @@ def accounted(line: str) -> Iterator[str]:
     if run := records.read_run(line):
         proven = [ledger for each in by_level.values() for ledger in each if ledger.epsilon_upper is not None]
         yield from sorted(
-            {f"examples apart: {isolation(ledger)}" for ledger in proven if not ledger.releases}
+            {f"independent gradients: {isolation(ledger)}" for ledger in proven if not ledger.releases}
         )
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)

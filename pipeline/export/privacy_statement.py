@@ -158,7 +158,7 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
         *(
             []
             if ledger.epsilon_upper is None or ledger.releases
-            else [f"examples apart: {wording.isolation(ledger)}"]
+            else [f"independent gradients: {wording.isolation(ledger)}"]
         ),
         "the code implements the accounted mechanism. Tests compare it with a slow reference "
         "implementation, and audits attack it; neither is a proof",

@@ -315,4 +315,4 @@ def as_input(stored: Tensor) -> Tensor:
     Returns:
         The inputs.
     """
-    return stored.float() / 255 if stored.dtype == torch.uint8 else stored
+    return stored / 255 if stored.dtype == torch.uint8 else stored

@@ -202,8 +202,9 @@ def wants_channels_last(net: nn.Module) -> bool:
         True if it is faster.
     """
     layers = list(net.modules())
-    narrow = any(isinstance(layer, nn.Conv2d) and layer.out_channels < VECTOR for layer in layers)
-    return not narrow or any(isinstance(layer, nn.MaxPool2d) for layer in layers)
+    channels = [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)]
+    pools = any(isinstance(layer, nn.MaxPool2d) for layer in layers)
+    return pools or (bool(channels) and min(channels) >= VECTOR)
 
 
 def channels_last(inputs: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
         words = budget_words(key, row, settings, table, budget)
         yield Caveat(words, inconclusive=short, training=short, budget=True)
     if row.simulates is not None:
-        yield Caveat(f"simulation of {row.simulates}, without that row's privacy")
+        yield Caveat(f"simulates {row.simulates} with less noise; the ε of {row.simulates} does not apply")
 
 
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
@@ -86,7 +86,7 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
 
 
 def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
-    """Words of a budget: ``10 of 50 epochs``, ``batch 8 of 4096``, ``own budget: 8 epochs``.
+    """Words of a budget: ``10 epochs instead of 50``, ``own budget: 8 epochs``.
 
     A reduced row is a part of the full row of its key, else of the row that it simulates, else of the
     training that the paper prints.
@@ -96,13 +96,14 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
     full_row = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
     if full_row is None and row.simulates:
         full_row = settings.rows[row.simulates]
+    whose = "our " if full_row else ""
     for name, values in _lengths(row.resolved).items():
         full = _values(full_row.resolved, name) if full_row else [table.budget.get(name, 0.0)]
         if any(full) and full != values:
-            return f"{_range(values)} of {_counted(full, name)}"
+            return f"{_counted(values, name)} instead of {whose}{_range(full)}"
     batches, full = _values(row.resolved, "batch"), _values(full_row.resolved, "batch") if full_row else []
     if full and batches != full:
-        return f"batch {_range(batches)} of {_range(full)}"
+        return f"batch size {_range(batches)} instead of {_range(full)}"
     return f"reduced budget: {_trained(row.resolved)}"
 
 

@@ -40,6 +40,7 @@ class Words(Strict):
     bounds: dict[str, str]
     strengths: dict[str, str]
     evidence: dict[str, str]
+    uses: dict[str, str]
     rules: dict[str, str]
     statements: dict[str, str]  # with places for what a statement names
 

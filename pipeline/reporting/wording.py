@@ -1,7 +1,7 @@
 """Text of numbers, levels and ledgers, the same in every table and on every page."""
 
 from datetime import timedelta
-from math import isinf
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from pipeline.privacy.parameters import is_large_delta
@@ -153,16 +153,20 @@ GRID = (
 
 def composition(spent: Composition) -> str:
     """Epsilon of all trainings of a row and its search together, in a sentence."""
-    of = [f"the row's {spent.trainings} private training{'s' if spent.trainings > 1 else ''}"]
+    of = [f"{spent.trainings} private training{'s' if spent.trainings > 1 else ''} of the row"]
     if spent.searched:
         of.append(f"{spent.searched} trainings of its search")
     if spent.replaced:
-        of.append(f"{spent.replaced} replaced trainings")
-    left = f"; {spent.left_out} more have no bound and are left out" if spent.left_out else ""
+        of.append(f"{spent.replaced} earlier trainings, since replaced")
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    neighbours = f", neighbours {RELATION_WORDS[spent.neighbouring]}"
-    spend = f"have at most ε = {upwards(spent.epsilon)}{delta}{neighbours}{left}."
-    return f"Together, {' and '.join(of)} {spend}{GRID if spent.searched else ''}"
+    spend = (
+        f"have at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})."
+    )
+    left = ""
+    if spent.left_out:
+        left = f"All trainings together have no bound, because {spent.left_out} have none. Without these, "
+    together = f"{'together, ' if left else 'Together, '}{' and '.join(of)}"
+    return f"{left}{together} {spend}{GRID if spent.searched else ''}"
 
 
 def data_budget(budget: "DataBudget") -> str:
@@ -239,7 +243,10 @@ def privacy_words(cell: Cell) -> str:
     shown = max(lower if ledger.epsilon_lower is None else [*lower, ledger.epsilon_lower], default=None)
     proven = "none" if ledger.epsilon_upper is None else upwards(ledger.epsilon_upper)
     epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
-    return epsilons if guarantee.state == "holds" else f"{epsilons} {PRIVACY[guarantee.state].text}"
+    refuted = guarantee.state == "none_proven" and (shown or 0.0) > (ledger.claimed or inf)
+    if guarantee.state == "holds":
+        return epsilons
+    return f"{epsilons} {PRIVACY[guarantee.state].text}{', REFUTED BY AN ATTACK' if refuted else ''}"
 
 
 def convergence(cell: Cell) -> str:
@@ -250,33 +257,36 @@ def convergence(cell: Cell) -> str:
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """``agrees, 0.4 above``, ``inconclusive, about 9 seeds would decide``."""
-    words: str = verdict.name
+    """``agrees, 0.4 above``, ``inconclusive (about 9 seeds would decide it)``."""
+    words, brackets = str(verdict.name), [verdict.share] if verdict.share else []
     if verdict.offset is not None:
         words += (
             f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
         )
     if not verdict.decided:
-        enough = f"about {verdict.seeds} seeds would" if verdict.seeds else f"{MOST_SEEDS} seeds would not"
-        words += f", {enough} decide"
-    return words + (f" ({verdict.share})" if verdict.share else "")
+        enough = f"about {verdict.seeds}" if verdict.seeds else f"not even {MOST_SEEDS}"
+        brackets.append(f"{enough} seeds would decide it")
+    return words + (f" ({'; '.join(brackets)})" if brackets else "")
 
 
 def attack_words(attack: Attack | None) -> str:
-    """``a record against all others: 3.26 (of 6.02; counted errors)``."""
+    """``one record against all others: ε ≥ 3.26 (error counts; accounted ε 6.02)``."""
     if attack is None:
         return "not audited"
     best = max(attack.bounds, key=lambda bound: bound.epsilon)
-    of = "no bound" if attack.epsilon_upper is None else upwards(attack.epsilon_upper)
-    return f"{WORDS.attacks[attack.attack]}: {downwards(best.epsilon)} (of {of}; {WORDS.bounds[best.by]})"
+    accounted = "no accounted ε"
+    if attack.epsilon_upper is not None:
+        accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
+    by = WORDS.bounds[best.by] + (", assuming Gaussian scores" if best.assumes_gaussian else "")
+    return f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(best.epsilon)} ({by}; {accounted})"
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """``0.00 (1.02)``: bound of an attack on a final model, and a perfect attacker's; '' without one."""
+    """``ε ≥ 0.038 (a perfect attack shows ...)``: bound of an attack on a final model; '' without one."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return f"{downwards(attack.largest)} ({downwards(most)})"
+    return f"ε ≥ {downwards(attack.largest)} (a perfect attack shows {downwards(most)} with as many trials)"
 
 
 def duration(seconds: float) -> str:

@@ -21,12 +21,13 @@ def share(key: str, table: Table = TABLE, **rows: Any) -> str:
 
 
 def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
-    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 of 50 epochs"
-    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 of 50 epochs"
+    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 epochs instead of 50"
+    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 epochs instead of 50"
     levels = [{"sigma": 0, "epochs": 2}, {"sigma": 1, "epochs": 6}]
-    assert share("row-reduced", row={}, row_reduced=short(1) | {"levels": levels}) == "2 to 6 of 50 epochs"
+    said = "2 to 6 epochs instead of 50"
+    assert share("row-reduced", row={}, row_reduced=short(1) | {"levels": levels}) == said
     told = toys.paper(table={"budget": {"epochs": 25}}).tables["t"]
-    assert share("row-reduced", told, row_reduced=short(5)) == "5 of 25 epochs"
+    assert share("row-reduced", told, row_reduced=short(5)) == "5 epochs instead of 25"
     assert share("row-reduced", row_reduced=short(5)) == "reduced budget: 5 epochs"
     assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
 
@@ -45,7 +46,7 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
     declared, key = load(Path(__file__).parents[2] / "params.yaml"), "sander-f5-relu-norm-b8-reduced"
     row = declared.rows[key]
     assert row.simulates == "sander-f5-relu-norm"
-    assert caveats.budget_words(key, row, declared, TABLE, row.budget) == "batch 8 of 4,096"
+    assert caveats.budget_words(key, row, declared, TABLE, row.budget) == "batch size 8 instead of 4,096"
 
 
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:

@@ -42,7 +42,7 @@ def test_a_claim_is_reproduced_for_each_variant_that_it_holds_everywhere_for(
     texts = [outcome.text for outcome in by_variant(helps)[PUBLIC].outcomes]
     assert len(texts) == 12
     assert texts[0].startswith("DPSGD (LN-LeNet-5) − DPSGD (LeNet-5) at ε = 7: +0.9")
-    assert texts[0].endswith("(n = 3), to be above 0")
+    assert texts[0].endswith("(n = 3), required: above 0")
     # a guarantee stands and falls with the ledger
     lossless = claims["no-additional-loss"]
     assert statuses(lossless) == {"": "not run", PUBLIC: "reproduced", LITERAL: "not reproduced"}
@@ -54,7 +54,7 @@ def test_a_claim_is_reproduced_for_each_variant_that_it_holds_everywhere_for(
 
 def test_the_papers_own_table_is_put_to_the_same_test(claims: dict[str, ClaimResult]) -> None:
     (outcome,) = claims["normalization-helps"].contradicted
-    assert outcome.text == "DPSGD (LN-LeNet-5) − DPSGD (LeNet-5) at ε = 0.05: −3.20, to be above 0"
+    assert outcome.text == "DPSGD (LN-LeNet-5) − DPSGD (LeNet-5) at ε = 0.05: −3.20, required: above 0"
     assert not claims["large-gains"].contradicted
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_reproduction_supports_no_claim(
             assert assessment.status == ("not judged" if assessment.variant else "not run")
             caveats = {outcome.caveat for outcome in assessment.outcomes if outcome.verdict != "not run"}
             assert caveats <= {caveat}
-            assert not assessment.variant or assessment.tally.endswith(f"don't count ({caveat})")
+            assert not assessment.variant or assessment.tally.endswith(f", not counted ({caveat})")
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_convergence_is_tested_over_all_seeds(tmp_path: Path) -> None:
         "LeNet-300-100 at σ = 1": "not run",
     }
     assert {title: outcomes[title].verdict for title in expected} == expected
-    said = "0 of 3 seeds converged, accuracy 9.85 ± 0.12 (n = 3), not to converge"
+    said = "0 of 3 seeds converged, accuracy 9.85 ± 0.12 (n = 3), required: no convergence"
     assert said in outcomes["LeNet-5 at σ = 1"].text
     # the paper's words and numbers are put to the same test
     assert (len(result.printed), result.contradicted) == (10, ())
@@ -158,7 +158,7 @@ def test_full_and_reduced_rows_are_never_compared_with_each_other(tmp_path: Path
     # seed by seed: seeds spread by 0.05, their differences not at all
     for budget, sigma in (("reduced", 2), ("full", 1)):
         lines = [outcome.text for outcome in on(claims["no-change"], budget).outcomes]
-        said = f"BN-LeNet-5, σ = {sigma} − σ = 0: +0.00 ± 0.00 (n = 3), to be above -0.5 and below 0.5"
+        said = f"BN-LeNet-5, σ = {sigma} − σ = 0: +0.00 ± 0.00 (n = 3), required: above -0.5 and below 0.5"
         assert said in lines
     # a slow-down on a reduced budget does not count
     first = on(claims["seven-times-slower"], "reduced").outcomes[0]
@@ -186,4 +186,4 @@ def test_a_factor_of_order_seven_lies_between_half_and_twice(
     assert (first.verdict, first.caveat) == (verdict, None)
     said = "BN-LeNet-5, epochs at σ = 10 ÷ epochs at σ = 1, to reach a validation accuracy"
     assert first.text.startswith(said)
-    assert first.text.endswith("to be above 3.5 and below 14")
+    assert first.text.endswith(", required: above 3.5 and below 14")

@@ -40,9 +40,10 @@ def pair(left: str, right: str | float, *at: str, kind: str = "difference", **sa
 
 
 GAP = "One − Two at σ = 1: +12.00 ± 0.4"
-RATIO = "One ÷ Two at σ = 1: 1.14, to be"
+RATIO = "One ÷ Two at σ = 1: 1.14, required: "
 MEAN = "One − Two, mean over σ = 0, σ = 1: +7.00 ± 0.4"
-CHANGE = "One − 0.5 × Two at σ = 1, both as changes from σ = 0: +4.00 ± 0.0"
+OWN = "One at σ = 1: 96.00 ± 0.50 (n = 3)"
+CHANGE = "One − 0.5 × Two, change from σ = 0 to σ = 1: +4.00 ± 0.0"
 BOTH = ("sigma=0", "sigma=1")
 
 
@@ -60,9 +61,15 @@ BOTH = ("sigma=0", "sigma=1")
         # levels of one row are compared seed by seed, as are metrics
         (pair(ONE, ONE, right_at="sigma=0", below=-1.9), "holds", "One, σ = 1 − σ = 0: −2.00 ± 0.00 (n = 3)"),
         (pair(LOUD, ONE, above=0.4), "holds", "One, louder − One at σ = 1: +0.50 ± 0.00 (n = 3)"),
-        # numbers
-        (pair(ONE, 10.0, times=5, above=40), "holds", "One − 5 × 10 at σ = 1: +46.00 ± 0.5"),
-        (pair(ONE, 10.0, times=5, above=60), "fails", "One − 5 × 10 at σ = 1: +46.00"),
+        (
+            pair(ONE, ONE, kind="ratio", right_at="sigma=0", above=0.9),
+            "holds",
+            "One, ratio of σ = 1 to σ = 0: 0.98, required: above 0.9",
+        ),
+        # numbers: the line's own value, between the bounds that its difference from the number has
+        (pair(ONE, 10.0, times=5, above=40), "holds", f"{OWN}, required: above 90"),
+        (pair(ONE, 10.0, times=5, above=60), "fails", f"{OWN}, required: above 110"),
+        (pair(ONE, 90.0, above=-5, below=7), "holds", f"{OWN}, required: above 85 and below 97"),
         (pair(ONE, 10.0, kind="ratio", above=9), "holds", "One ÷ 10 at σ = 1: 9.6"),
         (pair(ONE, 0.0, kind="ratio", above=9), "undecided", "One ÷ 0 at σ = 1: unknown"),
         # averages over levels, and changes from one

@@ -70,7 +70,7 @@ def test_a_fair_verdict_counts(tmp_path: Path) -> None:
 def test_fewer_epochs_than_another_line_are_an_unequal_budget(tmp_path: Path) -> None:
     longer = {"settings": {"batch": 100, "epochs": 80, "learning_rate": 0.1}}
     value = judged(tmp_path, other=longer)
-    assert (value.status, value.words) == ("not judged", "below, but unequal budget")
+    assert (value.status, value.words) == ("not judged", "not judged (below): unequal budget")
     assert value.unfair == ("unequal budget: at most 50 epochs, where another line has up to 80",)
     # a search that tried as many has them within reach
     tried = {"own": search(0.1, 0.01, 0.1, 1.0, epochs=80)}
@@ -93,13 +93,14 @@ def test_a_winner_at_an_edge_is_not_fair_in_either_direction(
 
 def test_a_level_without_a_search_and_a_rising_curve_are_not_fair(tmp_path: Path) -> None:
     other_level = search(0.1, 0.01, 0.1, 1.0, level="sigma=1")
-    assert judged(tmp_path, searches={"own": other_level}).words == "below, but not searched"
+    value = judged(tmp_path, searches={"own": other_level})
+    assert value.words == "not judged (below): no search at this level"
     value = judged(tmp_path, curve=RISING)
-    assert value.words == "below, but still learning"
+    assert value.words == (learning := "not judged (below): still learning")
     # .6 points in the last tenth: as long again would gain six times the margin
     assert value.unfair == ("still learning: 0.6 points of validation accuracy in its last tenth",)
-    assert judged(tmp_path, curve=RISING, margin=2.0, margin_why="toys").words == "below, but still learning"
-    assert judged(tmp_path, curve=(0.9,)).words == "below, but still learning"
+    assert judged(tmp_path, curve=RISING, margin=2.0, margin_why="toys").words == learning
+    assert judged(tmp_path, curve=(0.9,)).words == learning
 
 
 def test_what_agrees_needs_no_fairness(tmp_path: Path) -> None:

@@ -59,12 +59,19 @@ def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:
 @pytest.mark.parametrize(
     ("left", "right", "seeds", "bounds", "verdict", "text"),
     [
-        ("one", "two", 3, {"below": 7}, "holds", "after 6.0 ± 0.0 (n = 3) epochs, to be below 7"),
-        ("one", "two", 3, {"below": 5}, "fails", "after 6.0 ± 0.0 (n = 3) epochs, to be below 5"),
+        ("one", "two", 3, {"below": 7}, "holds", "after 6.0 ± 0.0 (n = 3) epochs, required: below 7"),
+        ("one", "two", 3, {"below": 5}, "fails", "after 6.0 ± 0.0 (n = 3) epochs, required: below 5"),
         ("two", "one", 3, {"below": 7}, "fails", "in 0 of 3 seeds"),
         # a single seed decides nothing, whichever way it went
         ("two", "one", 1, {"below": 7}, "undecided", "in 0 of 1 seeds"),
-        ("one", "two", 1, {"below": 7}, "undecided", "after 6.0 (n = 1: no interval) epochs, to be below 7"),
+        (
+            "one",
+            "two",
+            1,
+            {"below": 7},
+            "undecided",
+            "after 6.0 (n = 1: no interval) epochs, required: below 7",
+        ),
     ],
 )
 def test_curves_cross_where_the_claim_says(

@@ -51,10 +51,22 @@ def test_what_a_ledger_is_worth(
     assert (seeded.state, seeded.within_claim) == ("none" if state == "none" else "none_proven", False)
 
 
-@pytest.mark.parametrize(("shown", "state"), [(None, "weaker"), (0.99, "weaker"), (1.01, "exceeds")])
-def test_more_than_is_claimed_is_said_only_where_it_is_shown(shown: float | None, state: str) -> None:
+@pytest.mark.parametrize(
+    ("epsilon_upper", "shown", "state"),
+    [
+        (1.2, None, "weaker"),
+        (1.2, 0.99, "weaker"),
+        (1.2, 1.01, "exceeds"),
+        # also where the bound is vacuous
+        (90.0, 0.99, "vacuous"),
+        (90.0, 1.01, "exceeds"),
+    ],
+)
+def test_more_than_is_claimed_is_said_only_where_it_is_shown(
+    epsilon_upper: float, shown: float | None, state: str
+) -> None:
     named = statement("turns_around")
-    judged = worth(ledger(1.0, 1.2, epsilon_lower=shown, epsilon_lower_by=named))
+    judged = worth(ledger(1.0, epsilon_upper, epsilon_lower=shown, epsilon_lower_by=named))
     assert (judged.state, judged.within_claim) == (state, False)
     assert (words(named) in (judged.reason or "")) == (state == "exceeds")
 
@@ -74,7 +86,9 @@ def test_a_vacuous_bound_allows_both_errors_to_be_below_one_in_a_million() -> No
         (15.0, [15 / 784] * 784, "holds", True),
         # one coordinate tells all there is to tell
         (15.0, [15.0], "vacuous", True),
-        (1.0, [40 / 784] * 784 + [20.0], "vacuous", False),
+        (60.0, [40 / 784] * 784 + [20.0], "vacuous", True),
+        # which is more than is claimed, and worse than a bound that says little
+        (1.0, [40 / 784] * 784 + [20.0], "exceeds", False),
     ],
 )
 def test_a_pure_bound_is_vacuous_where_none_at_a_delta_is_smaller(

@@ -96,7 +96,8 @@ def test_a_bound_passed_with_less_training_is_passed_and_says_so() -> None:
     result = judged(rows={"row": (90.0, REDUCED)})
     assert result.status == "reproduced"
     (outcome,) = result.assessments[-1].outcomes
-    assert outcome.text.endswith("to be above 0; holds in spite of less training (reduced budget: 50 epochs)")
+    holds = "holds in spite of less training (reduced budget: 50 epochs)"
+    assert outcome.text.endswith(f"required: above 50; {holds}")
     # what less data confirms is no confirmation
     assert judged(rows={"row": (90.0, REDUCED)}, table={"examples": 100_000}).status == "not judged"
 
@@ -181,9 +182,11 @@ def test_a_larger_bound_is_not_said_to_be_spent(tmp_path: Path) -> None:
     (fact,) = (fact for fact in result.facts if fact.level == "epsilon=1" and fact.cell)
     assert fact.cell
     assert fact.cell.guarantee.state == "weaker"
-    reason = "the proven ε of the mechanism as it ran is above the claimed ε"
+    reason = "the upper bound on ε is above the claimed ε"
     assert fact.cell.guarantee.reason == reason
-    assert "optimistic: proven ε is larger by 1" in render("ledger.html", facts=[fact], up="")
+    assert "NOT PROVEN AS CLAIMED: the upper bound is larger by 1" in render(
+        "ledger.html", facts=[fact], up=""
+    )
 
 
 @pytest.mark.parametrize(("isolation", "tried"), [(None, True), ("tried", True), ("by_construction", False)])

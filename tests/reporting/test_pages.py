@@ -85,8 +85,14 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
     assert lines[1] == f"Training agrees with {agreeing} of {len(judged)} judged values"
-    claiming, within = re.search(r"(\d+) results .*? (\d+) of them have", counts.privacy([result])).groups()
-    assert lines[-1] == f"The claimed ε is proven for {within} of {claiming} results"
+    found = re.search(
+        r"(\d+) results .*? (\d+) of them have .*? (\d+) of these bounds are at most ε = 13\.8",
+        counts.privacy([result]),
+    )
+    assert found
+    claiming, within, small = found.groups()
+    told = f"{within} of {claiming} results have an upper bound within the claimed ε; {small} of these bounds"
+    assert lines[-1] == f"{told} are at most 13.8"
     listed = "".join(f"<li>{line}</li>" for line in lines)
     assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))
     assert "".join(f"  - {line}\n" for line in lines) in read(written.index.parent / "README.md")
@@ -96,7 +102,7 @@ def test_a_row_and_the_whole_report_say_how_to_cite_them(written: Report) -> Non
     digest = digest_file(written.index.parent / "summary.csv")
     assert f"by the digest of its table: summary.csv , {digest}" in words(read(written.index))
     (record,) = (record for record in written.papers[0].records if record.row == dpsgd.PLAIN)
-    cited = f"cite as row {dpsgd.PLAIN} , digest of its joined records {record.digest()[:19]} , command"
+    cited = f"cite as row {dpsgd.PLAIN} , digest of its records {record.digest()[:19]} , command"
     assert f"{cited} dprepro train {dpsgd.PLAIN} ; dprepro verify" in lookup.text(written)
 
 

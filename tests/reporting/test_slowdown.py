@@ -38,7 +38,7 @@ def measured(root: Path, **converged: Any) -> Outcome:
 def test_the_ratio_is_of_epochs_to_the_threshold_between_epochs(tmp_path: Path) -> None:
     noisy.history(noisy.CURVES, tmp_path)
     # straight lines: both reach the same share of their way, and seeds need 25, 26 and 27 epochs for 5
-    said = "to reach a validation accuracy of 98.50 %: 5.20 ± 0.50 (n = 3), to be below 9"
+    said = "to reach a validation accuracy of 98.50 %: 5.20 ± 0.50 (n = 3), required: below 9"
     assert measured(tmp_path) == Outcome("holds", f"{TITLE}, {said}")
 
 
@@ -58,7 +58,7 @@ def test_a_first_epoch_that_reaches_it_resolves_nothing(tmp_path: Path) -> None:
         (None, (True,) * 3, "there are no training curves"),
         (1.0, (True, False, True), "only 2 of 3 seeds converged at σ = 10"),
         # the others are above the mean of all, and the threshold half a point below it is above the slow one
-        (0.98, (True,) * 3, "only 2 of 3 seeds came so far"),
+        (0.98, (True,) * 3, "only 2 of 3 seeds reached this accuracy"),
     ],
 )
 def test_without_all_seeds_curves_there_is_no_ratio(

@@ -35,4 +35,8 @@ def test_rows_that_fail_for_the_same_reason_are_named_together(tmp_path: Path) -
     for key in (dpsgd.PLAIN, dpsgd.LAYER, dpsgd.LITERAL):
         dpsgd.put(dpsgd.record(key, declared), tmp_path)
     alike = [rows for rows, _ in alarms(lookup.table(declared, tmp_path))]
-    assert alike == [[dpsgd.PLAIN, dpsgd.LAYER], [dpsgd.LITERAL]]
+    levels = ", ".join(f"ε = {epsilon}" for epsilon in ("7", "3", "1", "0.5", "0.1", "0.05"))
+    assert alike == [
+        [f"{dpsgd.PLAIN} ({levels})", f"{dpsgd.LAYER} ({levels})"],
+        [f"{dpsgd.LITERAL} ({levels})"],
+    ]

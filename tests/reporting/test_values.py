@@ -40,14 +40,14 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
         (90.0, (90.5, 90.5, 90.5), ("agrees", "agrees, 0.5 above")),
         (90.0, (92.7, 92.9, 93.1), ("above", "above")),
         (90.0, (86.9, 87.1, 87.3), ("below", "below")),
-        (90.0, (89.0, 90.0, 91.0), ("inconclusive", "inconclusive, about 7 seeds would decide")),
-        (90.0, (89.0, 91.0, 93.0), ("inconclusive", "inconclusive, 100 seeds would not decide")),
-        ("90.0 ± 1.0", SURE, ("inconclusive", "inconclusive, 100 seeds would not decide")),
+        (90.0, (89.0, 90.0, 91.0), ("inconclusive", "inconclusive (about 7 seeds would decide it)")),
+        (90.0, (89.0, 91.0, 93.0), ("inconclusive", "inconclusive (not even 100 seeds would decide it)")),
+        ("90.0 ± 1.0", SURE, ("inconclusive", "inconclusive (not even 100 seeds would decide it)")),
         ("No-convergence", (90.0, 90.0, 90.0), ("above", "above (3 of 3 seeds converge)")),
         (
             90.0,
             (90.0, 90.0, 10.0),
-            ("inconclusive", "inconclusive, about 11 seeds would decide (2 of 3 seeds converge)"),
+            ("inconclusive", "inconclusive (about 11 seeds would decide it) (2 of 3 seeds converge)"),
         ),
         ("No-convergence", (10.0, 10.0, 10.0), ("not judged", "too few step sizes tried")),
         (90.0, (90.0,), ("not judged", "one seed")),
@@ -71,7 +71,7 @@ def test_on_part_of_the_data_neither_above_nor_below_is_judged() -> None:
     fewer = {"examples": 100_000}
     assert of(90.0, *(90.1,) * 3, table=fewer)[0] == "agrees"
     for side, accuracy in (("above", 93.0), ("below", 85.0)):
-        said = f"{side}, but on too small a part of the data"
+        said = f"not judged ({side}): too small a part of the data"
         assert of(90.0, *(accuracy,) * 3, table=fewer) == ("not judged", said)
     # more training would not help
     said = "too small a part of the data"
@@ -99,8 +99,8 @@ def test_value_and_claim_name_the_same_row() -> None:
     ]
     plain = next(each for each in result.claims[0].assessments if not each.variant and not each.reduced)
     assert [outcome.verdict for outcome in plain.outcomes] == ["holds", "fails"]
-    assert plain.outcomes[0].text.startswith("One − 0 at σ = 0: +90.20 ± ")
-    assert plain.outcomes[1].text.startswith("One − 0 at σ = 1: +50.10 ± ")
+    assert plain.outcomes[0].text.startswith("One at σ = 0: 90.20 ± ")
+    assert plain.outcomes[1].text.startswith("One at σ = 1: 50.10 ± ")
     # and the tables show the same
     deciding, _, others = lookup.shown(result.tables[0]).partition("Without effect on a verdict")
     assert re.search(r"agrees 90\.20 ± 0\.25 \(3\).* first .*below 50\.10 ± 0\.25 \(3\).* second ", deciding)
@@ -180,9 +180,9 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
-    assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of it are declared")
+    assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of the line are declared")
     ran = judged({"row": SURE}, changed)
-    assert verdict(ran) == ("not run", "only variants of it were run")
+    assert verdict(ran) == ("not run", "only variants of the line were run")
     # the value has a line of its own on the page of all results
     (fact,) = (fact for fact in ran.facts if fact.row is None)
     assert (fact.status, fact.level) == ("not run", "sigma=0")
@@ -230,16 +230,20 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     low = (80.0,) * 3
     rows = {"one": (90.0,) * 3, "two": low, "three-reduced": low, "four": None, "five": None}
     assert counts.value_counts([toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})]) == [
-        ("printed values", 6, "7 more are out of scope, for reasons at the foot of each paper's page"),
+        ("printed values", 6, "7 more are out of scope, for reasons on the papers' pages"),
         (
             "agree",
             1,
-            "by size: 1 equal within error, 0 only within the margin; 0 informative; by budget: "
+            "1 equal within error, 0 only within the margin; 0 informative; "
             "1 at the paper's settings (1 exploratory)",
         ),
         ("below the paper", 1, "1 at the paper's settings (1 exploratory)"),
         ("not judged", 1, "too small a budget"),
-        ("wait for a GPU", 2, "about 2.5 GPU hours, estimated from operations, 1 row not counted"),
+        (
+            "wait for a GPU",
+            2,
+            "about 2.5 GPU hours, estimated from the number of operations, 1 row not counted",
+        ),
         ("not run", 1, "no row is declared"),
     ]
 
@@ -264,10 +268,12 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     whole = {"budget": {"epochs": 50}}
-    own, fewer = "a training budget of our own", ", 1 of them on a part of the paper's data"
+    own, fewer = "a training budget of our own", "; 1 of the 1 on less than 90 % of the paper's examples"
     for table, said in (
         ({"budget": {}}, f"{own} (1 exploratory)"),
         (whole, "the paper's settings (1 exploratory)"),
         ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
-        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(f": 1 at {said}")
+        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(
+            f"0 informative; 1 at {said}"
+        )

@@ -117,8 +117,11 @@ class Contrast(Bounded):
             verdict = verdict if below > 0 else "undecided"
         else:
             verdict = less(self.times).where(self.above, self.below)
-            shown = with_interval(less(self.times), paper.decimals_of(self.left), sign=True)
-        text = f"{title}: {shown}, {self.needs}"
+            # of a line and a number, the line's own value is shown
+            alone = not isinstance(self.right, str)
+            decimals = paper.decimals_of(self.left)
+            shown = with_interval(less(0.0 if alone else self.times), decimals, sign=not alone)
+        text = f"{title}: {shown}, {self._needed(constant)}"
         if isinstance(self.right, float) and self.below is None:
             return at_least(verdict, text, next(iter(cells.values())))
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
@@ -127,13 +130,13 @@ class Contrast(Bounded):
         """Title of each contrast, weights of ``left``, and weights of ``right`` before ``times``."""
         pairs = list(self._pairs(rows))
         if self.mean:
-            title = f"{self._lines(paper)}, mean over {', '.join(map(level_words, self.at))}"
+            title = f"{self._lines(paper, rows)}, mean over {', '.join(map(level_words, self.at))}"
             lefts, rights = zip(*pairs, strict=True)
             yield title, self._terms(self.left, *lefts), self._terms(self.right, *rights)
             return
         for level, other in pairs:
             left, right = self._terms(self.left, level), self._terms(self.right, other)
-            yield self._title(paper, level, other), left, right
+            yield self._title(paper, rows, level, other), left, right
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[str, str]]:
         """The levels of ``left`` and ``right`` that are compared."""
@@ -150,19 +153,42 @@ class Contrast(Bounded):
         since = {(side, self.since): -1.0} if self.since else {}
         return {(side, level): 1 / len(levels) for level in levels} | since
 
-    def _lines(self, paper: PrintedTables) -> str:
-        sign = "÷" if self.kind == "ratio" else "−" if self.times == 1 else f"− {number(self.times)} ×"
-        other = paper.lines[self.right].label if isinstance(self.right, str) else number(self.right)
-        return f"{paper.lines[self.left].label} {sign} {other}"
+    def _label(self, reference: str, paper: PrintedTables, rows: Rows) -> str:
+        """Label of a line, with the variant of its chosen rows."""
+        label, chosen = paper.lines[reference].label, rows.get(reference)
+        return f"{label} ({chosen.variant})" if chosen and chosen.variant else label
 
-    def _title(self, paper: PrintedTables, level: str, other: str) -> str:
+    def _lines(self, paper: PrintedTables, rows: Rows) -> str:
+        sign = "÷" if self.kind == "ratio" else "−" if self.times == 1 else f"− {number(self.times)} ×"
+        left = self._label(self.left, paper, rows)
+        if not isinstance(self.right, str):
+            return f"{left} {sign} {number(self.right)}" if self.kind == "ratio" else left
+        right = self._label(self.right, paper, rows)
+        if left == right and self.left != self.right:  # of two tables
+            left, right = (f"{left} ({paper.table_of(name).name})" for name in (self.left, self.right))
+        return f"{left} {sign} {right}"
+
+    def _needed(self, constant: float) -> str:
+        """The bounds in words, of a line's own value where it is compared with a number."""
+        if self.kind == "ratio" or not constant:
+            return self.needs
+        shift = self.times * constant
+        limits = {"above": self.above, "below": self.below}
+        return self.model_copy(
+            update={name: limit + shift for name, limit in limits.items() if limit is not None}
+        ).needs
+
+    def _title(self, paper: PrintedTables, rows: Rows, level: str, other: str) -> str:
         """``LEFT − RIGHT at LEVEL``, shorter where both are one line."""
-        sign = "÷" if self.kind == "ratio" else "−"
         if self.left == self.right:
-            return f"{paper.lines[self.left].label}, {level_words(level)} {sign} {level_words(other)}"
+            label = self._label(self.left, paper, rows)
+            if self.kind == "ratio":
+                return f"{label}, ratio of {level_words(level)} to {level_words(other)}"
+            return f"{label}, {level_words(level)} − {level_words(other)}"
         where = level_words(level) if level == other else f"{level_words(level)} and {level_words(other)}"
-        since = f", both as changes from {level_words(self.since)}" if self.since else ""
-        return f"{self._lines(paper)} at {where}{since}"
+        if self.since:
+            return f"{self._lines(paper, rows)}, change from {level_words(self.since)} to {where}"
+        return f"{self._lines(paper, rows)} at {where}"
 
 
 def _level(level: str, reference: str, rows: Rows) -> str:

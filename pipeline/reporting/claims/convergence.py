@@ -39,4 +39,4 @@ class Convergence(AtLevels):
 
     @property
     def _needs(self) -> str:
-        return "to converge" if self.converges else "not to converge"
+        return "required: convergence" if self.converges else "required: no convergence"

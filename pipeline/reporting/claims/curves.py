@@ -55,7 +55,7 @@ class Slower(Bounded):
         epochs = [[_reached(curve[seed], threshold) for seed in seeds] for curve in both]
         pairs = [(first, second) for first, second in zip(*epochs, strict=True) if first and second]
         if len(pairs) < len(seeds):
-            problem = f"only {len(pairs)} of {len(seeds)} seeds came so far"
+            problem = f"only {len(pairs)} of {len(seeds)} seeds reached this accuracy"
             return Outcome("undecided", f"{title}: unknown, {problem}", caveat)
         # nothing is recorded before the first epoch's end
         early = [

@@ -24,7 +24,7 @@ class Guaranteed(AtLevels):
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """Judge by the claimed and the proven epsilon of the level's worst replica."""
         guarantee = rows[0].cells[level].guarantee
-        text = f"{title}: claimed ε {claim(guarantee.ledger)}, proven {bound(guarantee.ledger)}"
+        text = f"{title}: claimed ε {claim(guarantee.ledger)}, {bound(guarantee.ledger)}"
         if guarantee.reason:
             text += f" ({guarantee.reason})"
         return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
@@ -77,5 +77,5 @@ class ProvenCurve(AtLevels):
         away = max((beta - gaussian_error(alpha, mu) for alpha, beta in curve), key=abs)
         side = "above" if away > 0 else "below"
         within = number(self.near_gaussian)
-        text = f"{title}: up to {number(abs(away))} {side} G_{mu:.3g}, to be within {within}"
+        text = f"{title}: up to {number(abs(away))} {side} G_{mu:.3g}, required: within {within}"
         return Outcome("holds" if abs(away) <= self.near_gaussian else "fails", text, caveat)

@@ -130,7 +130,7 @@ def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
         axes.plot(*columns(anchor["points"]), marker=anchor["marker"], label=anchor["source"], **look)
     axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
-    axes.text(VACUOUS * 1.1, 12, "no privacy to speak of", fontsize=8.5)
+    axes.text(VACUOUS * 1.1, 12, "no useful bound", fontsize=8.5)
     axes.set_xscale("log")
     axes.set_xlim(0.1, LARGEST * 1.3)
     axes.set_ylim(0, 101)

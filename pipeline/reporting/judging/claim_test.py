@@ -99,9 +99,9 @@ class Bounded(ClaimTest):
 
     @property
     def needs(self) -> str:
-        """The bounds in words: ``to be above -2 and below 2``."""
+        """The bounds in words: ``required: above -2 and below 2``."""
         limits = {"above": self.above, "below": self.below}.items()
-        return "to be " + " and ".join(
+        return "required: " + " and ".join(
             f"{word} {number(limit)}" for word, limit in limits if limit is not None
         )
 

@@ -17,7 +17,11 @@ from pipeline.reporting.wording import number
 from pipeline.results.schema import SearchRecord
 
 Kind = Literal[
-    "unequal budget", "edge of the grid", "not searched", "still learning", "one pretrained network"
+    "unequal budget",
+    "edge of the grid",
+    "no search at this level",
+    "still learning",
+    "one pretrained network for all seeds",
 ]
 TENTH = 0.1  # of a training, its last, in which validation accuracy must be flat
 # Flat: at this rate as long a training again would gain less than the margin.
@@ -46,7 +50,10 @@ def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: floa
     found = (*_budget(row, level, others), *_edges(row, level), *_learning(row, level, margin))
     if row.start is None:
         return found
-    return (*found, Unfair("one pretrained network", f"all seeds start from the first of {row.start}"))
+    return (
+        *found,
+        Unfair("one pretrained network for all seeds", f"all seeds start from the first of {row.start}"),
+    )
 
 
 def epochs(row: RowResult, level: str) -> float:
@@ -90,7 +97,7 @@ def _budget(row: RowResult, level: str, others: Sequence[RowResult]) -> Iterator
 def _edges(row: RowResult, level: str) -> Iterator[Unfair]:
     tried, chosen = _candidates(row.search, level), row.search.chosen.get(level) if row.search else None
     if chosen is None or not tried:
-        yield Unfair("not searched", "no search at this level")
+        yield Unfair("no search at this level", "its settings come from another level or from elsewhere")
         return
     for name, value in chosen.items():
         values = {each[name] for each in tried if isinstance(each.get(name), int | float)}

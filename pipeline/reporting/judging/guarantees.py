@@ -25,7 +25,7 @@ VACUOUS_REASON = (
     f"a bound above ε = {VACUOUS:.1f} does not rule out an attacker who distinguishes two neighbouring "
     "data sets with both kinds of error below one in a million"
 )
-WEAKER_REASON = "the proven ε of the mechanism as it ran is above the claimed ε"
+WEAKER_REASON = "the upper bound on ε is above the claimed ε"
 EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε: {}"
 
 NORMAL = NormalDist()
@@ -75,13 +75,13 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
             "none_proven", "the noise is seeded, and an attacker with the seed can subtract it", ledger
         )
     within = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
+    if exceeds(ledger):
+        why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
+        return Guarantee("exceeds", why, ledger, within)
     if _least(ledger, ledger.epsilon_upper) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, within)
     if within:
         return Guarantee("holds", None, ledger, within)
-    if exceeds(ledger):
-        why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
-        return Guarantee("exceeds", why, ledger, within)
     return Guarantee("weaker", WEAKER_REASON, ledger, within)
 
 

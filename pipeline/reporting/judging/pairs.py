@@ -51,7 +51,7 @@ def why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
     if any(cell.failed for cell in cells):
         return "some seeds did not converge"
     if one.key != two.key and at == other and (one.start or two.start):
-        return "one pretrained network a line"
+        return "one pretrained network for all seeds"
     examples = {replica for row in (one, two) if row.record for replica in [row.record.provenance.examples]}
     if len(examples) > 1:
         return "unequal data"

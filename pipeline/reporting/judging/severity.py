@@ -12,7 +12,7 @@ from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting import wording
 from pipeline.reporting.judging.verdicts import floats_tell
 from pipeline.reporting.results import Cell
-from pipeline.reporting.vocabulary import SEVERITIES, words
+from pipeline.reporting.vocabulary import SEVERITIES, WORDS, words
 from pipeline.results.schema import Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]
@@ -41,9 +41,11 @@ COMMON = frozenset(
         *("timing", "other_choices", "floating_point", "floating_point_grid"),
     }
 )
+ACCOUNTED = frozenset({"informed_relevance"})  # uses that the proven epsilon includes
 OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
 # further trainings on the same examples, which are weighed by what all spend together
 TRAININGS = ("search", "unlinked_search", "all_replicas")
+ALL = "All trainings of the row and its search"
 
 
 @dataclass(frozen=True)
@@ -83,18 +85,17 @@ def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
 
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
-    """Uses beyond `COMMON`; all of them where the data are the laboratory's own."""
-    if any(use.key in OWN_DATA for use in uses):
-        return list(uses)
-    return [use for use in uses if use.key not in COMMON]
+    """Uses beyond `COMMON` and `ACCOUNTED`; those of `COMMON` too if the data are the laboratory's own."""
+    common = frozenset() if any(use.key in OWN_DATA for use in uses) else COMMON
+    return [use for use in uses if use.key not in common | ACCOUNTED]
 
 
 def at_worst(uses: Sequence[NotCovered]) -> str:
-    """``breaks the claim: curves, vocabulary``: the worst grade, and all that has it."""
+    """``breaks the claim: exact training curves``: the worst grade, and all uses that have it."""
     if not uses:
         return "–"
-    keys = [use.key.replace("_", " ") for use in uses if use.severity == uses[0].severity]
-    return f"{SEVERITIES[uses[0].severity].text}: {', '.join(keys)}"
+    names = [WORDS.uses[use.key] for use in uses if use.severity == uses[0].severity]
+    return f"{SEVERITIES[uses[0].severity].text}: {', '.join(dict.fromkeys(names))}"
 
 
 def sentence(uses: Sequence[NotCovered]) -> str:
@@ -106,6 +107,6 @@ def _graded(use: Statement, composition: Composition | None) -> NotCovered:
     if use.key not in TRAININGS:
         return NotCovered(use.key, SEVERITY[use.key], words(use))
     if composition is None or composition.left_out:
-        return NotCovered(use.key, "critical", f"{words(use)}; for some of these nothing is proven")
-    spent = f"together with this one they have at most ε = {wording.upwards(composition.epsilon)}"
-    return NotCovered(use.key, "weakening", f"{words(use)}; {spent}")
+        return NotCovered(use.key, "critical", f"{words(use)}. {ALL} have no common bound")
+    spent = f"{ALL} have at most ε = {wording.upwards(composition.epsilon)} together"
+    return NotCovered(use.key, "weakening", f"{words(use)}. {spent}")

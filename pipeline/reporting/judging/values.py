@@ -102,13 +102,16 @@ def _compared(
     )
     if verdict.name not in ("above", "below"):
         return value
-    if any(caveat.fewer_data for caveat in row.caveats):
-        words = f"{verdict.name}, but on too small a part of the data"
-        return replace(value, status="not judged", words=words)
+    if fewer := [caveat.words for caveat in row.caveats if caveat.fewer_data]:
+        why = "too small a part of the data"
+        words = f"not judged ({verdict.name}): {why}"
+        return replace(value, status="not judged", words=words, unfair=(f"{why}: {fewer[0]}",))
     if found := unfair(row, level, others, margin):
-        kinds = " and ".join(dict.fromkeys(reason.kind for reason in found))
+        kinds = ", ".join(dict.fromkeys(reason.kind for reason in found))
         reasons = tuple(f"{reason.kind}: {reason.words}" for reason in found)
-        return replace(value, status="not judged", words=f"{verdict.name}, but {kinds}", unfair=reasons)
+        return replace(
+            value, status="not judged", words=f"not judged ({verdict.name}): {kinds}", unfair=reasons
+        )
     return value
 
 
@@ -172,4 +175,7 @@ def _missing(line: Line, result: LineResult, row: RowResult | None, level: str) 
     if not result.rows:
         return "not run", "no row is declared"
     ran = any(level in other.cells for other in result.rows)
-    return "not run", "only variants of it were run" if ran else "only variants of it are declared"
+    return (
+        "not run",
+        "only changed methods were run" if ran else "params.yaml has only changed methods",
+    )

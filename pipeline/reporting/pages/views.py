@@ -71,14 +71,16 @@ def row_settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, An
 
 
 def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
-    """(rows, (verdict, reason)) of cells whose bound is missing, too large or useless."""
-    rows: dict[tuple[str, str], dict[str, None]] = {}
+    """(rows with levels, (verdict, reason)) of cells whose bound is missing, too large or useless."""
+    levels: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in result.cells:
         guarantee = cell.guarantee
         if guarantee.state not in ("holds", "none"):
             alarm = PRIVACY[guarantee.state].text, guarantee.reason or ""
-            rows.setdefault(alarm, {})[cell.row] = None
-    return [(list(keys), alarm) for alarm, keys in rows.items()]
+            levels.setdefault(alarm, {}).setdefault(cell.row, []).append(level_words(cell.level))
+    return [
+        ([f"{row} ({', '.join(at)})" for row, at in rows.items()], alarm) for alarm, rows in levels.items()
+    ]
 
 
 def difference(line: LineResult, levels: Sequence[str]) -> str:

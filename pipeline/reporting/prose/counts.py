@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.reporting import wording
+from pipeline.reporting.caveats import ENOUGH_EXAMPLES
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult
 from pipeline.reporting.judging.claim_test import Outcome
@@ -46,7 +47,7 @@ def value_counts(results: Results) -> list[Count]:
     for value in _values(results):
         by_status[value.status].append(value)
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
-    more = f"{scope} more are out of scope, for reasons at the foot of each paper's page" if scope else ""
+    more = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
     kinds: tuple[tuple[str, str, Callable[[list[Value]], str]], ...] = (
         ("agrees", "agree", _strengths),
         ("above", "above the paper", _grounds),
@@ -68,7 +69,7 @@ def contrast_counts(results: Results) -> list[Count]:
     found = _contrasts(results)
     if not found:
         return []
-    lines = [("contrasts", found, "differences of a table's lines, and of a line from column to column")]
+    lines = [("contrasts", found, "differences between two lines of a table, or two columns of a line")]
     for status, word in CONTRASTS.items():
         if some := [contrast for contrast in found if contrast.status == status]:
             why = Counter(contrast.why for contrast in some if contrast.why)
@@ -98,7 +99,7 @@ def verdict(result: PaperResult) -> list[str]:
             if value.row and (value.row.strength == "accounting") == (subject == "accounting")
         ]
         if agrees:
-            parts.append(f"{subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
+            parts.append(f"our {subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
         parts.append(f"{waiting} printed values wait for a GPU")
     claims = Counter(_claims([result]))
@@ -108,7 +109,11 @@ def verdict(result: PaperResult) -> list[str]:
             "claims are not decided"
         )
     if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
-        parts.append(f"the claimed ε is proven for {sum(within)} of {len(within)} results")
+        small = sum(guarantee.state == "holds" for _, guarantee in _claiming([result]))
+        parts.append(
+            f"{sum(within)} of all {len(within)} results have an upper bound within the claimed ε; {small} "
+            f"of these bounds are at most {VACUOUS:.1f}"
+        )
     return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
 
 
@@ -118,11 +123,12 @@ def claim_words(result: ClaimResult) -> str:
     as_in_paper = [assessment for assessment in result.assessments if not assessment.variant]
     for assessment in as_in_paper:
         if assessment.status == result.status and result.status in ("not judged", "undecided"):
-            return f"{text}: {tally(assessment.outcomes)}"
+            caveats = dict.fromkeys(outcome.caveat for outcome in assessment.outcomes if outcome.caveat)
+            return f"{text} ({'; '.join([tally(assessment.outcomes), *list(caveats)[:1]])})"
     if result.status == "only differently":
         statuses = [assessment.status for assessment in result.assessments]
         held, failed = statuses.count("reproduced"), statuses.count("not reproduced")
-        text += f": holds for {held} of {held + failed}"
+        text += f" (holds for {held} of {held + failed})"
     return text
 
 
@@ -143,10 +149,10 @@ def by_chance(results: Results) -> str:
     ours = [value for value in known if value.status == "agrees"]
     informative = sum(bool(value.informative) for value in ours)
     return (
-        f"A simple baseline predicts a printed value by the mean of the column's other lines. It agrees with "
-        f"{null} of {len(known)} judged values, ours with {len(ours)}; {informative} of ours are values on "
-        "which the baseline fails. The intervals are not corrected for multiple comparisons: by chance, "
-        f"one in twenty does not contain the true value."
+        f"A simple baseline predicts a printed value by the mean of the column's other lines. {len(known)} "
+        f"judged values have such lines. The baseline agrees with {null} of them, and our results "
+        f"with {len(ours)}. For {informative} of our {len(ours)} the baseline fails. The intervals are not "
+        "corrected for multiple comparisons: on average, one in twenty misses the true value."
     )
 
 
@@ -167,15 +173,18 @@ def privacy(results: Results) -> str:
     listed = f"{', '.join(first)} and {last}" if first else last
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
-    tried = sum(guarantee.rests_on_trials for row, guarantee in claiming if row.trained)
+    tried = sum(
+        guarantee.within_claim and guarantee.rests_on_trials for row, guarantee in claiming if row.trained
+    )
     trials = (
-        f" {tried} bounds rest on trials, not on a proof, that each clipped gradient depends on one example."
+        f" For {tried} of the {within} it is tested, not proven, that each clipped gradient depends on one "
+        "example."
         if tried
         else ""
     )
     return (
         f"{len(claiming)} results have a claimed ε, by the paper's accounting: {listed}. {within} of them "
-        f"have a proven bound within the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. "
+        f"have an upper bound within the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. "
         f"A larger bound hardly limits an attacker.{trials}"
     )
 
@@ -214,8 +223,12 @@ def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
     """Numbers of contrasts that the paper argues, and that have planned seeds on both sides."""
     argued, planned = (sum(contrast.argued for contrast in some), sum(contrast.planned for contrast in some))
-    parts = (f"{argued} argued" if argued else "", f"{planned} planned" if planned else "", more)
-    return ", ".join(filter(None, parts))
+    parts = (
+        more,
+        f"{argued} argued by the paper" if argued else "",
+        f"{planned} planned" if planned else "",
+    )
+    return "; ".join(filter(None, parts))
 
 
 def _numbered(reasons: Counter[str]) -> str:
@@ -227,18 +240,18 @@ def _undecided(open_values: Sequence[Value]) -> str:
     would = sum(bool(value.verdict and value.verdict.seeds) for value in open_values)
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
-        f"{would} would be decided by at most {MOST_SEEDS} seeds" if would else "",
-        f"{repeated} were already repeated, which is allowed once" if repeated else "",
+        f"{would} can be decided with at most {MOST_SEEDS} seeds" if would else "",
+        f"{repeated} were already repeated once, the most that our rules allow" if repeated else "",
     )
-    return ", ".join(filter(None, parts))
+    return "; ".join(filter(None, parts))
 
 
 def _strengths(agreeing: Sequence[Value]) -> str:
     """Strengths and grounds of the agreements."""
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
-    strong = f"by size: {equal} equal within error, {len(agreeing) - equal} only within the margin"
-    return f"{strong}; {informative} informative; by budget: {_grounds(agreeing)}"
+    strong = f"Size: {equal} equal within error, {len(agreeing) - equal} only within the margin"
+    return f"{strong}. Informative: {informative}. Source: {_grounds(agreeing)}."
 
 
 def _grounds(values: Sequence[Value]) -> str:
@@ -252,8 +265,8 @@ def _grounds(values: Sequence[Value]) -> str:
             planned = f" ({', '.join(counts)})" if strength != "accounting" else ""
             parts.append(f"{kinds.total()} {words}{planned}")
     if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
-        parts.append(f"{fewer} of them on a part of the paper's data")
-    return ", ".join(parts)
+        parts.append(f"on less than {100 * ENOUGH_EXAMPLES:.0f} % of the paper's examples: {fewer}")
+    return "; ".join(parts)
 
 
 def _reasons(values: Sequence[Value]) -> str:
@@ -273,7 +286,11 @@ def _hours(values: Sequence[Value]) -> str:
     """GPU hours of the rows that values wait for."""
     rows = {value.row.key: value.row for value in values if value.row}
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
-    parts = [f"about {roughly(sum(counted))} GPU hours, estimated from operations"] if counted else []
+    parts = (
+        [f"about {roughly(sum(counted))} GPU hours, estimated from the number of operations"]
+        if counted
+        else []
+    )
     if lacking := len(rows) - len(counted):
         parts.append(f"{row_count(lacking)} not counted")
     return ", ".join(parts)
