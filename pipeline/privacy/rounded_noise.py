@@ -37,7 +37,7 @@ TICKET = 1 << 10  # units of a ticket in the draw of the rest
 # Largest error of float64 in a difference of heights, in units: heights are below 2^25, and an exponential of
 # -18 to 0 has a relative error below 2^-46
 HEIGHT_ERROR = 2.0**-20
-BLOCK = 2**15  # numbers at once, whose buffers (0.6 MB) fit into the second cache of a core
+BLOCK = 2**15  # numbers at once: few enough for a core's cache of 1 MB
 
 # Largest error of Laplace numbers at scale 1 by float64 and missing bits, for uniform numbers above LOW
 UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18

@@ -96,7 +96,7 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
     full_row = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
     if full_row is None and row.simulates:
         full_row = settings.rows[row.simulates]
-    whose = "our " if full_row else ""
+    whose = "the full row's " if full_row else ""
     for name, values in _lengths(row.resolved).items():
         full = _values(full_row.resolved, name) if full_row else [table.budget.get(name, 0.0)]
         if any(full) and full != values:

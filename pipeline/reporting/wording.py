@@ -165,7 +165,9 @@ def composition(spent: Composition) -> str:
     left = ""
     if spent.left_out:
         left = f"All trainings together have no bound, because {spent.left_out} have none. Without these, "
-    together = f"{'together, ' if left else 'Together, '}{' and '.join(of)}"
+    *first, last = of
+    listed = f"{', '.join(first)} and {last}" if first else last
+    together = f"{'together, ' if left else 'Together, '}{listed}"
     return f"{left}{together} {spend}{GRID if spent.searched else ''}"
 
 
@@ -282,11 +284,11 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """``ε ≥ 0.038 (a perfect attack shows ...)``: bound of an attack on a final model; '' without one."""
+    """``ε ≥ 0.038 (these trials could show at most 1.02)``, of a final model; '' without an attack."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return f"ε ≥ {downwards(attack.largest)} (a perfect attack shows {downwards(most)} with as many trials)"
+    return f"ε ≥ {downwards(attack.largest)} (these trials could show at most {downwards(most)})"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from tests.reporting import lookup
 from tests.reporting.lookup import drawn, shown
 from tests.reporting.made_up import dpsgd, noisy
 
-UNDECIDED = "inconclusive (about 36 seeds would decide it) (0 of 3 seeds converge)"
+UNDECIDED = "inconclusive (0 of 3 seeds converge; about 36 seeds would decide it)"
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
 TOO_FEW = "no convergence, but too few step sizes searched here: {}"
 
@@ -46,7 +46,7 @@ def test_where_the_paper_saw_no_convergence_ours_lies_above_if_enough_seeds_conv
     assert verdicts == [
         # by a search of one candidate, and without curves
         "not judged (above): edge of the grid, still learning",
-        "inconclusive (about 4 seeds would decide it) (2 of 3 seeds converge)",
+        "inconclusive (2 of 3 seeds converge; about 4 seeds would decide it)",
         UNDECIDED,
     ]
     # some seeds are counted

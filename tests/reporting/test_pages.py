@@ -73,7 +73,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     point = rf'href="papers/davody2020.html#row-{dpsgd.PUBLIC}"><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at'
     assert re.search(point, read(written.index))
     overview = read(written.index.parent / "README.md")
-    assert "Batch norm is sound" in overview
+    assert "Batch norm keeps the guarantee of DP-SGD" in overview
     assert "](papers/davody2020.html#davody2020-t5)" in overview
 
 
@@ -84,14 +84,14 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     lines = counts.verdict(result)
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
-    assert lines[1] == f"Training agrees with {agreeing} of {len(judged)} judged values"
+    assert lines[1] == f"Our training agrees with {agreeing} of {len(judged)} judged values"
     found = re.search(
         r"(\d+) results .*? (\d+) of them have .*? (\d+) of these bounds are at most ε = 13\.8",
         counts.privacy([result]),
     )
     assert found
     claiming, within, small = found.groups()
-    told = f"{within} of {claiming} results have an upper bound within the claimed ε; {small} of these bounds"
+    told = f"{within} of all {claiming} results have an upper bound within the claimed ε; {small} of these bounds"
     assert lines[-1] == f"{told} are at most 13.8"
     listed = "".join(f"<li>{line}</li>" for line in lines)
     assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))

@@ -47,7 +47,7 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
         (
             90.0,
             (90.0, 90.0, 10.0),
-            ("inconclusive", "inconclusive (about 11 seeds would decide it) (2 of 3 seeds converge)"),
+            ("inconclusive", "inconclusive (2 of 3 seeds converge; about 11 seeds would decide it)"),
         ),
         ("No-convergence", (10.0, 10.0, 10.0), ("not judged", "too few step sizes tried")),
         (90.0, (90.0,), ("not judged", "one seed")),
@@ -180,9 +180,9 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
-    assert verdict(judged({"row": None}, changed)) == ("not run", "only variants of the line are declared")
+    assert verdict(judged({"row": None}, changed)) == ("not run", "params.yaml has only changed methods")
     ran = judged({"row": SURE}, changed)
-    assert verdict(ran) == ("not run", "only variants of the line were run")
+    assert verdict(ran) == ("not run", "only changed methods were run")
     # the value has a line of its own on the page of all results
     (fact,) = (fact for fact in ran.facts if fact.row is None)
     assert (fact.status, fact.level) == ("not run", "sigma=0")
@@ -234,8 +234,8 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
         (
             "agree",
             1,
-            "1 equal within error, 0 only within the margin; 0 informative; "
-            "1 at the paper's settings (1 exploratory)",
+            "Size: 1 equal within error, 0 only within the margin. Informative: 0. Source: "
+            "1 at the paper's settings (1 exploratory).",
         ),
         ("below the paper", 1, "1 at the paper's settings (1 exploratory)"),
         ("not judged", 1, "too small a budget"),
@@ -268,12 +268,12 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     whole = {"budget": {"epochs": 50}}
-    own, fewer = "a training budget of our own", "; 1 of the 1 on less than 90 % of the paper's examples"
+    own, fewer = "a training budget of our own", "; on less than 90 % of the paper's examples: 1"
     for table, said in (
         ({"budget": {}}, f"{own} (1 exploratory)"),
         (whole, "the paper's settings (1 exploratory)"),
         ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
         assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(
-            f"0 informative; 1 at {said}"
+            f"Informative: 0. Source: 1 at {said}."
         )

@@ -72,5 +72,5 @@ def test_the_closest_attack_is_named() -> None:
     judged = verdict(ledger(1.0, 1.25), [attack(1.0, 4.0), attack(3.0, 4.0)], reproducible=False)
     assert judged.attack == attack(3.0, 4.0)
     assert closeness(attack(3.0, None)) == 0
-    assert attack_words(judged.attack).endswith(": ε ≥ 3 (error counts; accounted ε 4)")
+    assert attack_words(judged.attack).endswith(": ε ≥ 3 (from counted errors; accounted ε 4)")
     assert attack_words(None) == "not audited"

@@ -70,12 +70,16 @@ class ProvenCurve(AtLevels):
             # straight lines join the points of a trade-off curve
             type_1, type_2 = zip(*sorted(curve), strict=True)
             beta = downwards(float(interp(ERROR, type_1, type_2)))
-            text = f"{title}: proven, a type II error of {beta} at type I {number(ERROR)}"
+            text = (
+                f"{title}: proven: the type II error is at least {beta} at a type I error of {number(ERROR)}"
+            )
             return Outcome("holds", text, caveat)
         if mu is None:
             return Outcome("undecided", f"{title}: no μ to compare", caveat)
         away = max((beta - gaussian_error(alpha, mu) for alpha, beta in curve), key=abs)
         side = "above" if away > 0 else "below"
         within = number(self.near_gaussian)
-        text = f"{title}: up to {number(abs(away))} {side} G_{mu:.3g}, required: within {within}"
+        text = (
+            f"{title}: differs from G_{mu:.3g} by up to {number(abs(away))} ({side} it), required: {within}"
+        )
         return Outcome("holds" if abs(away) <= self.near_gaussian else "fails", text, caveat)

@@ -15,11 +15,11 @@ from pipeline.results.schema import Ledger
 
 TITLE = "Trade-off curves of {}"  # for screen readers, of the table
 CAPTION = (
-    "The errors of the best attack that distinguishes two neighbouring data sets: an attacker with type I "
-    "error α can't have less type II error than the solid curve. It is proven for the training as it ran, at "
-    "the curve's points; straight lines join them. Near 1 − α (dotted) the attack is a guess; along the axes "
-    "it never errs. G<sub>μ</sub> (dashed) is the central limit's approximation, and no bound. Rows with the "
-    "same curve are drawn once."
+    "Bound on the errors of every attack that distinguishes two neighbouring data sets. At a type I error α "
+    "the type II error is at least that of the solid curve. This is proven at the curve's points for the "
+    "mechanism of the row; straight lines join the points. Near 1 − α (dotted) the attack is a guess; along "
+    "the axes it never errs. G<sub>μ</sub> (dashed) is the central limit's approximation, not a bound. Rows "
+    "with the same curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels in a line; inches of a panel and of its title

@@ -25,8 +25,8 @@ VACUOUS_REASON = (
     f"a bound above ε = {VACUOUS:.1f} does not rule out an attacker who distinguishes two neighbouring "
     "data sets with both kinds of error below one in a million"
 )
-WEAKER_REASON = "the upper bound on ε is above the claimed ε"
-EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε: {}"
+WEAKER_REASON = "the upper bound on ε is above the claimed ε, but the computed lower bound is not"
+EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε; {}"
 
 NORMAL = NormalDist()
 

@@ -185,7 +185,8 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε, by the paper's accounting: {listed}. {within} of them "
         f"have an upper bound within the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. "
-        f"A larger bound hardly limits an attacker.{trials}"
+        f"A larger bound hardly limits an attacker.{trials} Each ε holds at its row's δ and for its row's "
+        "kind of neighbouring data sets."
     )
 
 
