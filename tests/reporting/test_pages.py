@@ -91,8 +91,8 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     )
     assert found
     claiming, within, small = found.groups()
-    told = f"{within} of all {claiming} results have an upper bound within the claimed ε; {small} of these bounds"
-    assert lines[-1] == f"{told} are at most 13.8"
+    told = f"{within} of all {claiming} results have an upper bound within the claimed ε"
+    assert lines[-1] == f"{told}; {small} of these bounds are at most 13.8"
     listed = "".join(f"<li>{line}</li>" for line in lines)
     assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))
     assert "".join(f"  - {line}\n" for line in lines) in read(written.index.parent / "README.md")

@@ -68,7 +68,7 @@ def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(
 def test_the_worst_comes_first_with_how_much_it_takes() -> None:
     uses = not_covered(ledger(statement("timing"), REPLICAS, VOCABULARY), [], composition())
     assert [use.key for use in uses] == ["vocabulary", "all_replicas", "timing", "floating_point"]
-    assert "at most ε = 7.21" in uses[1].words  # rounded up
+    assert "ε ≤ 7.21" in uses[1].words  # rounded up
     assert sentence(uses).startswith(
         "The worst use that no ε covers breaks the claim for an observer: the voc"
     )

@@ -180,7 +180,7 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
-    assert verdict(judged({"row": None}, changed)) == ("not run", "params.yaml has only changed methods")
+    assert verdict(judged({"row": None}, changed)) == ("not run", "params.yaml declares only changed methods")
     ran = judged({"row": SURE}, changed)
     assert verdict(ran) == ("not run", "only changed methods were run")
     # the value has a line of its own on the page of all results
@@ -235,9 +235,9 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
             "agree",
             1,
             "Size: 1 equal within error, 0 only within the margin. Informative: 0. Source: "
-            "1 at the paper's settings (1 exploratory).",
+            "1 at the paper's settings, up to 10 % of the data held out (1 exploratory).",
         ),
-        ("below the paper", 1, "1 at the paper's settings (1 exploratory)"),
+        ("below the paper", 1, "1 at the paper's settings, up to 10 % of the data held out (1 exploratory)"),
         ("not judged", 1, "too small a budget"),
         (
             "wait for a GPU",
@@ -271,7 +271,7 @@ def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     own, fewer = "a training budget of our own", "; on less than 90 % of the paper's examples: 1"
     for table, said in (
         ({"budget": {}}, f"{own} (1 exploratory)"),
-        (whole, "the paper's settings (1 exploratory)"),
+        (whole, "the paper's settings, up to 10 % of the data held out (1 exploratory)"),
         ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
         assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(
