@@ -86,7 +86,7 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
 
 
 def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
-    """Words of a budget: ``10 epochs instead of 50``, ``own budget: 8 epochs``.
+    """Words of a budget: ``10 epochs instead of the full row's 50``, ``own budget: 8 epochs``.
 
     A reduced row is a part of the full row of its key, else of the row that it simulates, else of the
     training that the paper prints.
@@ -103,7 +103,7 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
             return f"{_counted(values, name)} instead of {whose}{_range(full)}"
     batches, full = _values(row.resolved, "batch"), _values(full_row.resolved, "batch") if full_row else []
     if full and batches != full:
-        return f"batch size {_range(batches)} instead of {_range(full)}"
+        return f"batch size {_range(batches)} instead of {whose}{_range(full)}"
     return f"reduced budget: {_trained(row.resolved)}"
 
 

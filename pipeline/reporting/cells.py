@@ -109,8 +109,10 @@ def _untried(search: SearchRecord | None, level: str) -> str | None:
     # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
     if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
         return None
-    tried = ", ".join(f"{rate:g}" for rate in sorted(rates)) or "none"
-    return f"no convergence, but too few step sizes searched here: {tried}"
+    if not rates:
+        return "no convergence, but no search of step sizes at this level"
+    tried = ", ".join(f"{rate:g}" for rate in sorted(rates))
+    return f"no convergence, but too narrow a search of step sizes: {tried}"
 
 
 def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:

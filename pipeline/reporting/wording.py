@@ -158,17 +158,17 @@ def composition(spent: Composition) -> str:
         of.append(f"{spent.searched} trainings of its search")
     if spent.replaced:
         of.append(f"{spent.replaced} earlier trainings, since replaced")
-    delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    spend = (
-        f"have at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})."
-    )
-    left = ""
-    if spent.left_out:
-        left = f"All trainings together have no bound, because {spent.left_out} have none. Without these, "
     *first, last = of
     listed = f"{', '.join(first)} and {last}" if first else last
-    together = f"{'together, ' if left else 'Together, '}{listed}"
-    return f"{left}{together} {spend}{GRID if spent.searched else ''}"
+    delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})"
+    text = f"Together, {listed} have {most}."
+    if spent.left_out:
+        text = (
+            f"{spent.left_out} trainings have no bound, so all trainings together have none. The others "
+            f"({listed}) have {most} together."
+        )
+    return f"{text}{GRID if spent.searched else ''}"
 
 
 def data_budget(budget: "DataBudget") -> str:
@@ -245,7 +245,7 @@ def privacy_words(cell: Cell) -> str:
     shown = max(lower if ledger.epsilon_lower is None else [*lower, ledger.epsilon_lower], default=None)
     proven = "none" if ledger.epsilon_upper is None else upwards(ledger.epsilon_upper)
     epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
-    refuted = guarantee.state == "none_proven" and (shown or 0.0) > (ledger.claimed or inf)
+    refuted = guarantee.state == "none_proven" and max(lower, default=0.0) > (ledger.claimed or inf)
     if guarantee.state == "holds":
         return epsilons
     return f"{epsilons} {PRIVACY[guarantee.state].text}{', REFUTED BY AN ATTACK' if refuted else ''}"

@@ -46,7 +46,10 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
     declared, key = load(Path(__file__).parents[2] / "params.yaml"), "sander-f5-relu-norm-b8-reduced"
     row = declared.rows[key]
     assert row.simulates == "sander-f5-relu-norm"
-    assert caveats.budget_words(key, row, declared, TABLE, row.budget) == "batch size 8 instead of 4,096"
+    assert (
+        caveats.budget_words(key, row, declared, TABLE, row.budget)
+        == "batch size 8 instead of the full row's 4,096"
+    )
 
 
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:

@@ -6,6 +6,7 @@ import pytest
 from pipeline.params import Settings
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult
+from pipeline.reporting.judging.claim_test import Outcome, not_run
 from pipeline.reporting.report import Report
 from tests.keeping import keep
 from tests.reporting import lookup
@@ -137,7 +138,7 @@ def test_no_convergence_after_a_narrow_search_does_not_count(tmp_path: Path) -> 
     tested = on(assessed(tmp_path, declared)["tolerant-to-noise"], "full").outcomes
     failed = [outcome for outcome in tested if outcome.text.startswith("LeNet-5 at")]
     assert len(failed) == 2
-    assert all("too few step sizes" in (outcome.caveat or "") for outcome in failed)
+    assert all("too narrow a search" in (outcome.caveat or "") for outcome in failed)
     assert not any(outcome.caveat for outcome in tested if outcome.text.startswith("BN-LeNet-5"))
 
 
@@ -187,3 +188,14 @@ def test_a_factor_of_order_seven_lies_between_half_and_twice(
     said = "BN-LeNet-5, epochs at σ = 10 ÷ epochs at σ = 1, to reach a validation accuracy"
     assert first.text.startswith(said)
     assert first.text.endswith(", required: above 3.5 and below 14")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ((Outcome("holds", "one"), not_run("two")), "partly run"),
+        ((not_run("one"), not_run("two")), "not run"),
+    ],
+)
+def test_comparisons_of_which_some_ran_are_partly_run(outcomes: tuple[Outcome, ...], words: str) -> None:
+    assert Assessment("", False, "not run", outcomes).words == words

@@ -143,3 +143,11 @@ def test_one_seed_decides_nothing(result: PaperResult) -> None:
     (related,) = test.ours({ONE: chosen(single.rows[1])}, result.paper)
     assert related.verdict == "undecided"
     assert "n = 1: no interval" in related.text
+
+
+def test_a_line_of_a_contrast_has_its_variant_beside_its_label(result: PaperResult) -> None:
+    lines = plain(result, ONE, TWO)
+    varied = [replace(row, variant="another way") for row in lines[ONE].rows]
+    said = Contrast.model_validate(pair(ONE, TWO, above=0))
+    (related,) = said.ours({**lines, ONE: chosen(*varied)}, result.paper)
+    assert related.text.startswith("One (another way) − Two at ")

@@ -18,7 +18,8 @@ from tests.reporting.made_up import dpsgd, noisy
 
 UNDECIDED = "inconclusive (0 of 3 seeds converge; about 36 seeds would decide it)"
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
-TOO_FEW = "no convergence, but too few step sizes searched here: {}"
+TOO_FEW = "no convergence, but too narrow a search of step sizes: {}"
+UNSEARCHED = "no convergence, but no search of step sizes at this level"
 
 
 def row_of(root: Path, declared: Settings, key: str = noisy.PLAIN) -> RowResult:
@@ -71,7 +72,7 @@ def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
         ((0.1, 1.0, 10.0, 3.0), None),
         ((0.001, 0.1), TOO_FEW.format("0.001, 0.1")),
         ((0.01, 0.1, 0.5), TOO_FEW.format("0.01, 0.1, 0.5")),
-        ((), TOO_FEW.format("none")),
+        ((), UNSEARCHED),
         (None, "no convergence, without a search for step sizes"),
     ],
 )
@@ -82,7 +83,7 @@ def test_failing_is_a_finding_only_after_a_wide_search(
         noisy.search(tmp_path, rates)
     cell = cell_of(tmp_path)
     assert cell.caveat == caveat
-    assert judged_words(tmp_path) == ("too few step sizes tried" if caveat else UNDECIDED)
+    assert judged_words(tmp_path) == ("too narrow a search of step sizes" if caveat else UNDECIDED)
     # where training succeeds nobody asks for a search
     assert row_of(tmp_path, noisy.settings()).cells["sigma=0"].caveat is None
     assert caveat is None or caveat in shown(lookup.table(noisy.settings(), tmp_path))
@@ -92,7 +93,7 @@ def test_a_search_at_another_level_does_not_count(tmp_path: Path) -> None:
     noisy.search(tmp_path)
     path = records.search_path(noisy.PLAIN, tmp_path)
     path.write_text(path.read_text().replace('"sigma=1"', '"sigma=3"'))
-    assert cell_of(tmp_path).caveat == TOO_FEW.format("none")
+    assert cell_of(tmp_path).caveat == UNSEARCHED
     assert row_of(tmp_path, noisy.settings()).cells["sigma=2"].caveat is None
 
 

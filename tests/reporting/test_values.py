@@ -49,9 +49,9 @@ def of(printed: Any, *accuracies: float, table: Any = None, **row: Any) -> tuple
             (90.0, 90.0, 10.0),
             ("inconclusive", "inconclusive (2 of 3 seeds converge; about 11 seeds would decide it)"),
         ),
-        ("No-convergence", (10.0, 10.0, 10.0), ("not judged", "too few step sizes tried")),
+        ("No-convergence", (10.0, 10.0, 10.0), ("not judged", "too narrow a search of step sizes")),
         (90.0, (90.0,), ("not judged", "one seed")),
-        (90.0, (10.0,), ("not judged", "too few step sizes tried")),
+        (90.0, (10.0,), ("not judged", "too narrow a search of step sizes")),
         (90.0, (90.0, 90.0), ("not judged", "2 seeds")),
         ("n/a", SURE, ("not judged", "the paper prints 'n/a' there")),
     ],
@@ -180,7 +180,7 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
-    assert verdict(judged({"row": None}, changed)) == ("not run", "params.yaml declares only changed methods")
+    assert verdict(judged({"row": None}, changed)) == ("not run", "only changed methods are declared")
     ran = judged({"row": SURE}, changed)
     assert verdict(ran) == ("not run", "only changed methods were run")
     # the value has a line of its own on the page of all results
@@ -230,7 +230,7 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
     low = (80.0,) * 3
     rows = {"one": (90.0,) * 3, "two": low, "three-reduced": low, "four": None, "five": None}
     assert counts.value_counts([toys.ran(rows, changes, paper, gpu_hours={"four": 2.5})]) == [
-        ("printed values", 6, "7 more are out of scope, for reasons on the papers' pages"),
+        ("printed values", 6, "7 more are out of scope, for stated reasons"),
         (
             "agree",
             1,

@@ -173,10 +173,10 @@ class Contrast(Bounded):
         if self.kind == "ratio" or not constant:
             return self.needs
         shift = self.times * constant
-        limits = {"above": self.above, "below": self.below}
-        return self.model_copy(
-            update={name: limit + shift for name, limit in limits.items() if limit is not None}
-        ).needs
+        limits = {"above": self.above, "below": self.below}.items()
+        return "required: " + " and ".join(
+            f"{word} {limit + shift:.6g}" for word, limit in limits if limit is not None
+        )
 
     def _title(self, paper: PrintedTables, rows: Rows, level: str, other: str) -> str:
         """``LEFT − RIGHT at LEVEL``, shorter where both are one line."""

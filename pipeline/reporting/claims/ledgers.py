@@ -10,7 +10,7 @@ from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, 
 from pipeline.reporting.judging.guarantees import SAME, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import bound, claim, downwards, number
+from pipeline.reporting.wording import bound, claim, downwards, number, upwards
 
 ERROR = 0.1  # type I error at which a curve is quoted
 
@@ -27,6 +27,9 @@ class Guaranteed(AtLevels):
         text = f"{title}: claimed ε {claim(guarantee.ledger)}, {bound(guarantee.ledger)}"
         if guarantee.reason:
             text += f" ({guarantee.reason})"
+        claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
+        if guarantee.state == "weaker" and claimed is not None and upper is not None:
+            text += f", larger by {upwards(upper - claimed)}"
         return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
 
 

@@ -18,7 +18,7 @@ Status = Literal[
     "reproduced",
     "not reproduced",
     "undecided",
-    "not judged",  # run, but on too small a budget, on less data or after too few step sizes
+    "not judged",  # run, but on too small a budget, on less data or after too narrow a search
     "waits for a GPU",
     "only differently",  # decided by rows that do something differently, and not as in the paper
     "not tested",
@@ -36,6 +36,12 @@ class Assessment:
     reduced: bool  # the rows have less than the paper's training
     status: Status
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def words(self) -> str:
+        """Status; 'partly run' if some of its comparisons ran."""
+        ran = any(outcome.verdict != "not run" for outcome in self.outcomes)
+        return "partly run" if ran and self.status in ("not run", "waits for a GPU") else self.status
 
     @property
     def tally(self) -> str:

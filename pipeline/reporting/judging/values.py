@@ -158,7 +158,7 @@ def _why_not(row: RowResult, cell: Cell) -> str:
         if not caveat.fewer_data:
             return caveat.words
     if cell.untried:
-        return "too few step sizes tried"
+        return "too narrow a search of step sizes"
     n = len(cell.values)
     if n < FEWEST_SEEDS and row.trained:
         return "one seed" if n == 1 else f"{n} seeds"
@@ -177,5 +177,5 @@ def _missing(line: Line, result: LineResult, row: RowResult | None, level: str) 
     ran = any(level in other.cells for other in result.rows)
     return (
         "not run",
-        "only changed methods were run" if ran else "params.yaml declares only changed methods",
+        "only changed methods were run" if ran else "only changed methods are declared",
     )

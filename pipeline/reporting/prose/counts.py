@@ -47,7 +47,7 @@ def value_counts(results: Results) -> list[Count]:
     for value in _values(results):
         by_status[value.status].append(value)
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
-    more = f"{scope} more are out of scope, for reasons on the papers' pages" if scope else ""
+    more = f"{scope} more are out of scope, for stated reasons" if scope else ""
     kinds: tuple[tuple[str, str, Callable[[list[Value]], str]], ...] = (
         ("agrees", "agree", _strengths),
         ("above", "above the paper", _grounds),
@@ -241,7 +241,7 @@ def _undecided(open_values: Sequence[Value]) -> str:
     would = sum(bool(value.verdict and value.verdict.seeds) for value in open_values)
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
-        f"{would} can be decided with at most {MOST_SEEDS} seeds" if would else "",
+        f"by estimate, {would} need at most {MOST_SEEDS} seeds" if would else "",
         f"{repeated} were already repeated once, the most that our rules allow" if repeated else "",
     )
     return "; ".join(filter(None, parts))
