@@ -279,7 +279,9 @@ def attack_words(attack: Attack | None) -> str:
     accounted = "no accounted ε"
     if attack.epsilon_upper is not None:
         accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
-    by = WORDS.bounds[best.by] + (", assuming Gaussian scores" if best.assumes_gaussian else "")
+    by = WORDS.bounds[best.by]
+    if best.assumes_gaussian:
+        by += f", assuming Gaussian scores; without this assumption {downwards(attack.epsilon)}"
     return f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(best.epsilon)} ({by}; {accounted})"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
@@ -65,9 +66,13 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
     (made,) = contrasts(2.0, [value + 2 for value in ONE], longer, **own)
     assert (made.status, made.why) == ("not judged", "unequal budgets")
     other = {"line": "two", "variant": "at One's budget", "budget": "own", "budget_of": "one"}
-    (made,) = contrasts(2.0, [value + 2 for value in ONE], longer, **own, equal=other)
+    result = filled(2.0, [value + 2 for value in ONE], longer, **own, equal=other)
+    (made,) = result.contrasts
     assert made.left.row is not None
     assert (made.status, made.left.row.key) == ("agrees", "equal")
+    said = {"kind": "difference", "left": "t/two", "right": "t/one", "at": ["sigma=0"], "above": 0}
+    (claimed,) = Contrast.model_validate(said).ours(result.lines, result.paper)
+    assert claimed.text.endswith("; at equal training budgets, with equal")
 
 
 def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:

@@ -84,14 +84,16 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     lines = counts.verdict(result)
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
-    assert lines[1] == f"Our training agrees with {agreeing} of {len(judged)} judged values"
+    unsure = sum(value.status == "inconclusive" for value in judged)
+    told = f"Our training agrees with {agreeing} of {len(judged)} judged values"
+    assert lines[1] == told + (f"; {unsure} are inconclusive" if unsure else "")
     found = re.search(
         r"(\d+) results .*? (\d+) of them have .*? (\d+) of these bounds are at most ε = 13\.8",
         counts.privacy([result]),
     )
     assert found
     claiming, within, small = found.groups()
-    told = f"{within} of all {claiming} results have an upper bound within the claimed ε"
+    told = f"{within} of {claiming} results with a claimed ε have an upper bound within it"
     assert lines[-1] == f"{told}; {small} of these bounds are at most 13.8"
     listed = "".join(f"<li>{line}</li>" for line in lines)
     assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))

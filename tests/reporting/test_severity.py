@@ -54,7 +54,7 @@ def test_every_use_that_anything_says_has_one_grade() -> None:
         (composition(left_out=1), [], f"breaks the claim: {ALL}"),
         (None, [], f"breaks the claim: {ALL}"),
         (composition(), [floats(0.9)], f"weakens the claim: {ALL}"),
-        (composition(), [floats(9.0)], "breaks the claim: float32 noise, attacked with success"),
+        (composition(), [floats(9.0)], "breaks the claim: float32 noise, successfully attacked"),
     ],
 )
 def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(

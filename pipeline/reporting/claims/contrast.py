@@ -91,6 +91,8 @@ class Contrast(Bounded):
                 yield not_run(title)
                 continue
             outcome = self._judged(title, left, right, known, paper)
+            if paired := _paired(known, rows):
+                outcome = replace(outcome, text=f"{outcome.text}; at equal training budgets, with {paired}")
             yield outcome if caveat is None else replace(outcome, caveat=caveat)
 
     def _judged(
@@ -189,6 +191,14 @@ class Contrast(Bounded):
         if self.since:
             return f"{self._lines(paper, rows)}, change from {level_words(self.since)} to {where}"
         return f"{self._lines(paper, rows)} at {where}"
+
+
+def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:
+    """Rows that stand in for the deciding ones, because the training budgets of those differ."""
+    chosen = {place: rows[place[0]].cell(place[1]) for place in cells if place[0] in rows}
+    return " and ".join(
+        cells[place].row for place, cell in chosen.items() if cell and cell.row != cells[place].row
+    )
 
 
 def _level(level: str, reference: str, rows: Rows) -> str:

@@ -56,7 +56,11 @@ def value_counts(results: Results) -> list[Count]:
         ("not judged", "not judged", _reasons),
         ("waits for a GPU", "wait for a GPU", _hours),
         ("not run", "not run", _reasons),
-        ("not counted", "not counted", lambda values: "circular, or printed twice"),
+        (
+            "not counted",
+            "not counted",
+            lambda values: "computed from the printed value itself, or printed twice",
+        ),
     )
     lines = [
         (words, len(values), why(values)) for status, words, why in kinds if (values := by_status[status])
@@ -93,13 +97,16 @@ def verdict(result: PaperResult) -> list[str]:
     ]
     judged = [value for value in result.values if value.judged and value.row]
     for subject in ("accounting", "training"):
-        agrees = [
-            value.status == "agrees"
+        statuses = Counter(
+            value.status
             for value in judged
             if value.row and (value.row.strength == "accounting") == (subject == "accounting")
-        ]
-        if agrees:
-            parts.append(f"our {subject} agrees with {sum(agrees)} of {len(agrees)} judged values")
+        )
+        if statuses:
+            unsure = f"; {statuses['inconclusive']} are inconclusive" if statuses["inconclusive"] else ""
+            parts.append(
+                f"our {subject} agrees with {statuses['agrees']} of {statuses.total()} judged values{unsure}"
+            )
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
         parts.append(f"{waiting} printed values wait for a GPU")
     claims = Counter(_claims([result]))
@@ -111,7 +118,7 @@ def verdict(result: PaperResult) -> list[str]:
     if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
         small = sum(guarantee.state == "holds" for _, guarantee in _claiming([result]))
         parts.append(
-            f"{sum(within)} of all {len(within)} results have an upper bound within the claimed ε; {small} "
+            f"{sum(within)} of {len(within)} results with a claimed ε have an upper bound within it; {small} "
             f"of these bounds are at most {VACUOUS:.1f}"
         )
     return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
