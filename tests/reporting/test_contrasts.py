@@ -1,6 +1,7 @@
 """Differences that a table prints, beside ours at equal budgets."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,13 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
     said = {"kind": "difference", "left": "t/two", "right": "t/one", "at": ["sigma=0"], "above": 0}
     (claimed,) = Contrast.model_validate(said).ours(result.lines, result.paper)
     assert claimed.text.endswith("; at equal training budgets, with equal")
+    # a claim on a variant compares the variant's own rows
+    wider = {"line": "one", "variant": "wider", "budget": "own"}
+    result = filled(2.0, [value + 2 for value in ONE], longer, **own, equal=other, wide=wider)
+    lines = {**result.lines, "t/one": replace(result.lines["t/one"], variant="wider")}
+    (varied,) = Contrast.model_validate(said).ours(lines, result.paper)
+    assert varied.text.startswith("Two − One (wider) at σ = 0: +0.00")
+    assert (varied.caveat, "equal training budgets" in varied.text) == ("unequal budgets", False)
 
 
 def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:

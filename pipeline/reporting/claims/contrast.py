@@ -64,7 +64,9 @@ class Contrast(Bounded):
             if len(places) != 2 or len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
                 return [*cells], None
             (left, at), (right, other) = places
-            one, two = paired_rows(rows[left], at, rows[right], other)
+            one, two = rows[left].deciding(at), rows[right].deciding(other)
+            if not rows[left].variant and not rows[right].variant:  # a variant is compared as it is
+                one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
                 return [*cells], None
             return [one.cells[at], two.cells[other]], None if equal(one, at, two, other) else UNEQUAL
