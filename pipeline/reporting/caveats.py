@@ -80,7 +80,7 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         yield Caveat("trained by other code")
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
         order = ", and the order of plan and training is not verifiable" if row.plan else ""
-        yield Caveat(f"trained by a commit that is not in this repository{order}")
+        yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Caveat("measured by other code")
 

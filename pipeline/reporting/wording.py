@@ -279,10 +279,10 @@ def attack_words(attack: Attack | None) -> str:
     accounted = "no accounted ε"
     if attack.epsilon_upper is not None:
         accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
-    by = WORDS.bounds[best.by]
+    shown = downwards(best.epsilon)
     if best.assumes_gaussian:
-        by += f", assuming Gaussian scores; without this assumption {downwards(attack.epsilon)}"
-    return f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(best.epsilon)} ({by}; {accounted})"
+        shown = f"{downwards(attack.epsilon)}, or {shown} if the scores are Gaussian"
+    return f"{WORDS.attacks[attack.attack]}: ε ≥ {shown} ({WORDS.bounds[best.by]}; {accounted})"
 
 
 def final_model_words(attack: Attack | None) -> str:

@@ -82,7 +82,6 @@ class ProvenCurve(AtLevels):
         away = max((beta - gaussian_error(alpha, mu) for alpha, beta in curve), key=abs)
         side = "above" if away > 0 else "below"
         within = number(self.near_gaussian)
-        text = (
-            f"{title}: differs from G_{mu:.3g} by up to {number(abs(away))} ({side} it), required: {within}"
-        )
+        apart = f"{number(abs(away))} ({side} it)"
+        text = f"{title}: differs from G_{mu:.3g} by up to {apart}, required: at most {within}"
         return Outcome("holds" if abs(away) <= self.near_gaussian else "fails", text, caveat)

@@ -17,9 +17,9 @@ TITLE = "Trade-off curves of {}"  # for screen readers, of the table
 CAPTION = (
     "Bound on the errors of every attack that distinguishes two neighbouring data sets. At a type I error α "
     "the type II error is at least that of the solid curve. This is proven at the curve's points for the "
-    "mechanism of the row; straight lines join the points. Near 1 − α (dotted) the attack is a guess; along "
-    "the axes it never errs. G<sub>μ</sub> (dashed) is the central limit's approximation, not a bound. Rows "
-    "with the same curve are drawn once."
+    "mechanism of the row; straight lines join the points. If the curve is near 1 − α (dotted), every attack "
+    "is little better than a guess; along the axes the curve rules out no attack. G<sub>μ</sub> (dashed) is "
+    "the central limit's approximation, not a bound. Rows with the same curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels in a line; inches of a panel and of its title
@@ -40,7 +40,7 @@ def draw(result: TableResult) -> str | None:
     names = dict.fromkeys(name for _, ledgers in shown for name, _ in ledgers)
     colours = dict(zip(names, cycle(COLOURS), strict=False))
     legend = {name: Line2D([], [], color=colour, lw=1.6) for name, colour in colours.items()}
-    styles = {"what ran": "-", "G_μ, an approximation": "--", "1 − α, perfect privacy": ":"}
+    styles = {"proven bound": "-", "G_μ, an approximation": "--", "1 − α, perfect privacy": ":"}
     legend |= {words: Line2D([], [], color=INK, ls=style, lw=1.2) for words, style in styles.items()}
     across = min(ACROSS, len(shown))
     down = -(-len(shown) // across)
