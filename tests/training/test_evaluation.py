@@ -130,7 +130,7 @@ def behind(informed: bool, seen: int) -> dict[str, Any]:
         ({"public": {}, "raw": raw("MNIST")}, False, ["the public split: 8 examples of the same data set"]),
         ({"public": {}, "raw": raw("MNIST", "KMNIST")}, False, []),
         (behind(True, 3), True, ["without privacy on these private images", "3 test examples"]),
-        (behind(False, 0), True, ["taken as public"]),
+        (behind(False, 0), True, ["We take it as public"]),
         (behind(True, 3), False, []),  # a method that doesn't look at relevances
     ],
 )
