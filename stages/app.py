@@ -14,8 +14,11 @@ from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 
 # Actively waiting threads take the processor from other processes: on a busy machine a row took nine times as
-# long. It must be set before torch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# long. Threads that sleep at once make a step of two threads on an idle machine up to a third longer, so they
+# wait for some microseconds first. Both must be set before torch is imported.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 app = typer.Typer(
     no_args_is_help=True,
