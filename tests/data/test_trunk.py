@@ -79,7 +79,7 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         patch.chdir("lab")
         torch.save(resnet.state_dict(), "net.pth")
         run(f"new data mine --images ../images {WEIGHTS}")
-        run("new row probe --data mine --model logistic --method dpsgd --epsilon 8 --epochs 8")
+        run("new row probe --data mine --model logistic --method dpsgd --epsilon 64 --epochs 8")
         for stage in ("train", "evaluate", "ledger"):
             run(f"{stage} probe")
         run("export probe out")
