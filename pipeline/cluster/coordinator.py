@@ -132,8 +132,8 @@ class _Grid:
     def sign(self) -> None:
         """Have DVC sign finished results, many stages at once; refused stages wait for the next call."""
         try:
-            if self.unsigned and dvclock.sign(self.settings, self.unsigned):
-                names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned)
+            if self.unsigned and (signed := dvclock.sign(self.settings, self.unsigned)):
+                names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned if stage in signed)
                 print(f"signed: {', '.join(names)}", flush=True)
             self.unsigned = []
         except UserError as problem:  # usually another DVC process

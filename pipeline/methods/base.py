@@ -315,4 +315,4 @@ def as_input(stored: Tensor) -> Tensor:
     Returns:
         The inputs.
     """
-    return stored / 255 if stored.dtype == torch.uint8 else stored
+    return stored.float().div_(255) if stored.dtype == torch.uint8 else stored

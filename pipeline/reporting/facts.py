@@ -80,6 +80,12 @@ class Fact:
         """Attack on a final model that was trained for the audit."""
         return verdicts.on_final_model(self.cell.replicas[0].attacks) if self.cell else None
 
+    @property
+    def attacks(self) -> list[Attack]:
+        """Attacks on the mechanism, without those on rounding and on the final model."""
+        attacks = verdicts.on_mechanism(self.cell.replicas[0].attacks) if self.cell else []
+        return [attack for attack in attacks if attack is not self.final_model]
+
     @cached_property
     def special_uses(self) -> list[NotCovered]:
         """The row's special uses of private data that no epsilon covers, the worst first."""

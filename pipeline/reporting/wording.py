@@ -1,5 +1,6 @@
 """Text of numbers, levels and ledgers, the same in every table and on every page."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,12 @@ GRID = (
 )
 
 
+def enumerated(parts: Sequence[str]) -> str:
+    """``one``, ``one and two``, ``one, two and three``."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def composition(spent: Composition) -> str:
     """Epsilon of all trainings of a row and its search together, in a sentence."""
     of = [f"{spent.trainings} private training{'s' if spent.trainings > 1 else ''} of the row"]
@@ -158,8 +165,7 @@ def composition(spent: Composition) -> str:
         of.append(f"{spent.searched} trainings of its search")
     if spent.replaced:
         of.append(f"{spent.replaced} earlier trainings, since replaced")
-    *first, last = of
-    listed = f"{', '.join(first)} and {last}" if first else last
+    listed = enumerated(of)
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})"
     text = f"Together, {listed} have {most}."
@@ -272,7 +278,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def attack_words(attack: Attack | None) -> str:
-    """``one record against all others: ε ≥ 3.26 (error counts; accounted ε 6.02)``."""
+    """``one record against all others: ε ≥ 3.26 (from counted errors; accounted ε 6.02)``."""
     if attack is None:
         return "not audited"
     best = max(attack.bounds, key=lambda bound: bound.epsilon)

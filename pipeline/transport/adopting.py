@@ -278,9 +278,10 @@ def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, we
     elif not whole:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
     elif not signed.issuperset(dvclock.stages_of(row)):
+        folder = (prepared.PREPARED / name).as_posix()
         yield (
-            f"{dvclock.LOCK} has no hash of data/prepared/{name}: it is not signed, and `dvc repro` will "
-            "train it again; prepare the data and adopt it again"
+            f"{dvclock.LOCK} has no hash of {folder}: it is not signed, and `dvc repro` will train it again; "
+            "prepare the data and adopt it again"
         )
     if not weights:
         yield "came without weights: it can't be evaluated again until it is trained again"

@@ -45,7 +45,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
     anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that aren't
     here keep their recorded hash; weights that were never kept get the hash of an empty folder.
 
-    Returns the signed stages. A stage whose data have no hash, here or in the lock, stays unsigned.
+    Returns ``stages`` without those that stay unsigned, because their data have no hash, here or in the lock.
 
     Raises:
         UserError: DVC fails; the message has its reason.
@@ -74,12 +74,12 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
                 if name in declared:  # the demo has no audits
                     stage = declared[name]
                     absent = _fill_absent(stage, signed)
-                    if any(not part.hash_info for part in absent):
+                    if all(part.hash_info for part in absent):
+                        stage.save(allow_missing=bool(absent), run_cache=not absent)
+                        stage.commit(allow_missing=bool(absent))
+                        signed |= to_lockfile(stage)
+                    else:
                         unsigned.add(name)
-                        continue
-                    stage.save(allow_missing=bool(absent), run_cache=not absent)
-                    stage.commit(allow_missing=bool(absent))
-                    signed |= to_lockfile(stage)
             write_text(LOCK, dumps_yaml(lock))
     except DvcException as problem:
         raise UserError(f"dvc.lock: not signed: {shown(str(problem))}") from problem

@@ -64,9 +64,7 @@ class Contrast(Bounded):
             if len(places) != 2 or len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
                 return [*cells], None
             (left, at), (right, other) = places
-            one, two = rows[left].deciding(at), rows[right].deciding(other)
-            if not rows[left].variant and not rows[right].variant:  # a variant is compared as it is
-                one, two = paired_rows(rows[left], at, rows[right], other)
+            one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
                 return [*cells], None
             return [one.cells[at], two.cells[other]], None if equal(one, at, two, other) else UNEQUAL
@@ -125,7 +123,7 @@ class Contrast(Bounded):
             alone = not isinstance(self.right, str)
             decimals = paper.decimals_of(self.left)
             shown = with_interval(less(0.0 if alone else self.times), decimals, sign=not alone)
-        text = f"{title}: {shown}, {self._needed(constant)}"
+        text = f"{title}: {shown}, {self.required(0.0 if self.kind == 'ratio' else self.times * constant)}"
         if isinstance(self.right, float) and self.below is None:
             return at_least(verdict, text, next(iter(cells.values())))
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
@@ -171,16 +169,6 @@ class Contrast(Bounded):
         if left == right and self.left != self.right:  # of two tables
             left, right = (f"{left} ({paper.table_of(name).name})" for name in (self.left, self.right))
         return f"{left} {sign} {right}"
-
-    def _needed(self, constant: float) -> str:
-        """The bounds in words, of a line's own value where it is compared with a number."""
-        if self.kind == "ratio" or not constant:
-            return self.needs
-        shift = self.times * constant
-        limits = {"above": self.above, "below": self.below}.items()
-        return "required: " + " and ".join(
-            f"{word} {limit + shift:.6g}" for word, limit in limits if limit is not None
-        )
 
     def _title(self, paper: PrintedTables, rows: Rows, level: str, other: str) -> str:
         """``LEFT − RIGHT at LEVEL``, shorter where both are one line."""

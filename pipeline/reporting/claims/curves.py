@@ -69,7 +69,7 @@ class Slower(Bounded):
             caveat = f"reached within the first epoch at {' and at '.join(early)}"
         ratio = mean([second / first for first, second in pairs])
         reached = f"to reach a validation accuracy of {100 * threshold:.2f} %"
-        text = f"{title}, {reached}: {with_interval(ratio, 2)}, {self.needs}"
+        text = f"{title}, {reached}: {with_interval(ratio, 2)}, {self.required()}"
         return Outcome(ratio.where(self.above, self.below), text, caveat)
 
 
@@ -102,7 +102,7 @@ class Overtakes(Bounded, AtLevels):
             fails = not reached and len(epochs) >= FEWEST_SEEDS
             return Outcome("fails" if fails else "undecided", text, caveat)
         when = mean(reached)
-        text = f"{title}: after {with_interval(when, 1)} epochs, {self.needs}"
+        text = f"{title}: after {with_interval(when, 1)} epochs, {self.required()}"
         return Outcome(when.where(self.above, self.below), text, caveat)
 
 

@@ -97,12 +97,13 @@ class Bounded(ClaimTest):
             raise ValueError("needs 'above', 'below' or both")
         return self
 
-    @property
-    def needs(self) -> str:
-        """The bounds in words: ``required: above -2 and below 2``."""
+    def required(self, shift: float = 0.0) -> str:
+        """The bounds in words, ``shift`` further: ``required: above -2 and below 2``."""
         limits = {"above": self.above, "below": self.below}.items()
         return "required: " + " and ".join(
-            f"{word} {number(limit)}" for word, limit in limits if limit is not None
+            f"{word} {f'{limit + shift:.6g}' if shift else number(limit)}"
+            for word, limit in limits
+            if limit is not None
         )
 
 

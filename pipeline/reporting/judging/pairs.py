@@ -8,9 +8,12 @@ from pipeline.reporting.results import LineResult, RowResult
 def paired_rows(
     left: LineResult, at: str, right: LineResult, other: str
 ) -> tuple[RowResult | None, RowResult | None]:
-    """The rows that are compared: those that decide, if of one budget; else the first two that are."""
+    """The rows that are compared: those that decide, if of one budget; else the first two that are.
+
+    A variant's rows have no others in their place.
+    """
     deciding = left.deciding(at), right.deciding(other)
-    if None in deciding:
+    if None in deciding or left.variant or right.variant:
         return deciding
     pairs = [
         (one, two)

@@ -115,10 +115,11 @@ def verdict(result: PaperResult) -> list[str]:
             f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} "
             "claims are not decided"
         )
-    if within := [guarantee.within_claim for _, guarantee in _claiming([result])]:
-        small = sum(guarantee.state == "holds" for _, guarantee in _claiming([result]))
+    if claiming := [guarantee for _, guarantee in _claiming([result])]:
+        within = sum(guarantee.within_claim for guarantee in claiming)
+        small = sum(guarantee.state == "holds" for guarantee in claiming)
         parts.append(
-            f"{sum(within)} of {len(within)} results with a claimed ε have an upper bound within it; {small} "
+            f"{within} of {len(claiming)} results with a claimed ε have an upper bound within it; {small} "
             f"of these bounds are at most {VACUOUS:.1f}"
         )
     return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
@@ -176,8 +177,7 @@ def privacy(results: Results) -> str:
         else "on a reduced training budget"
         for row, _ in claiming
     )
-    *first, last = [f"{kinds[kind]} {kind}" for kind in sorted(kinds)]
-    listed = f"{', '.join(first)} and {last}" if first else last
+    listed = wording.enumerated([f"{kinds[kind]} {kind}" for kind in sorted(kinds)])
     within = sum(guarantee.within_claim for _, guarantee in claiming)
     small = sum(guarantee.state == "holds" for _, guarantee in claiming)
     tried = sum(
