@@ -21,23 +21,23 @@ from pipeline.privacy.worst_instance import worst_epsilon
 from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
 
 CLOSED = "closed form"
-EXACT = "exactly Gaussian, epoch by epoch"
-KNOWN_STEPS = "taken as if it were known in which steps an example was drawn"
-SHUFFLED = "exact where it is known in which batch of an epoch an example is; order is taken to hide nothing"
-LIMIT = "a central limit theorem: an approximation, and no bound"
-INTEGRAL = "divergences at fractional orders integrated here, where that library only bounds them"
+EXACT = "exact for Gaussian noise, composed over epochs"
+KNOWN_STEPS = "for an attacker who knows in which steps an example was drawn"
+SHUFFLED = "exact for an attacker who knows in which batch of each epoch an example is"
+LIMIT = "an approximation by the central limit theorem, not a bound"
+INTEGRAL = "divergences at fractional orders are integrated here; the library only bounds them"
 ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the convex order"
 IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
 NO_RENYI_ALLOCATION = "not computed for random allocation"
-NO_RENYI = "no bound is known for draws with replacement"
-NO_GRID = f"not computed at an epsilon beyond {LARGEST_EPSILON:g}, where sampling saves little"
-NO_FINER_GRID = f"not computed at an epsilon below {LEAST_EPSILON:g}"
-NO_SUCH_DELTA = "not computed: so small a delta is lost in the rounding of so many steps"
-NO_LOSSES = "not computed: steps of an epoch depend on each other"
+NO_RENYI = "no bound is known for sampling with replacement"
+NO_GRID = f"not computed above an epsilon of {LARGEST_EPSILON:g}, where sampling hardly lowers epsilon"
+NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
+NO_SUCH_DELTA = "not computed: the rounding error of all steps is larger than delta"
+NO_LOSSES = "not computed: the steps of an epoch are not independent"
 BASIC = "basic composition (closed form)"
 # delta of further bounds for Laplace noise, which may be far below the pure epsilon
 DELTA = 1e-5
-AT_DELTA = "a bound too, at delta 1e-5"
+AT_DELTA = "an upper bound at delta 1e-5"
 # largest pure epsilon for dp-accounting's losses of Laplace noise
 LAPLACE_LARGEST = 700
 
@@ -265,7 +265,7 @@ def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     )
     name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:
-        reason = f"not computed beyond a pure epsilon of {LAPLACE_LARGEST:g}"
+        reason = f"not computed above a pure epsilon of {LAPLACE_LARGEST:g}"
         return renyi, AccountantEpsilon(accountant=name, epsilon=None, note=reason)
     pld = pld_epsilon(releases.coarse_event(), DELTA, interval=1e-5 * pure)
     return renyi, AccountantEpsilon(accountant=name, epsilon=pld, note=AT_DELTA)
@@ -319,5 +319,5 @@ def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
     return AccountantEpsilon(
         accountant=f"clt ({CLOSED})",
         epsilon=epsilon if finite else None,
-        note=note if finite else f"{note}; mu is too large to tell",
+        note=note if finite else f"{note}; not computed, because mu is too large",
     )

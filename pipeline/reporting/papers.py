@@ -111,6 +111,9 @@ class Paper(PrintedTables):
     year: int | None = None
     venue: str | None = None
     link: str | None = None
+    words: dict[str, str] = Field(
+        default_factory=dict
+    )  # the paper's own terms and endings of its rows' names
     assumptions: tuple[Assumption, ...] = ()
     findings: tuple[Finding, ...] = ()  # the most important first
     claims: tuple[Claim, ...] = ()

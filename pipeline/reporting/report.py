@@ -61,22 +61,23 @@ def _files(papers: Sequence[PaperResult], picture: str | None) -> Iterator[tuple
     facts = [fact for paper in papers for fact in paper.facts]
     ran = [fact for fact in facts if fact.cell]
     summary = summary_csv(ran)
+    terms = {word: meaning for paper in papers for word, meaning in paper.paper.words.items()}
     panels = forest.panels([paper for paper in papers if paper.paper.published])
     if picture is not None:
         yield f"figures/{accuracy_privacy.NAME}.svg", picture
     if panels:
         yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=panels) + "\n"
     for paper in papers:
-        page = render("paper.html", result=paper, panels=forest.panels([paper]), up="../")
-        yield f"papers/{paper.key}.html", page
+        own = {"panels": forest.panels([paper]), "terms": paper.paper.words}
+        yield f"papers/{paper.key}.html", render("paper.html", result=paper, **own, up="../")
         yield f"metrics/{paper.key}.json", _json(counts.metrics(paper))
     shown = {"papers": papers, "panels": panels, "picture": picture, "digest": digest(summary.encode())}
-    yield "index.html", render("index.html", **shown, up="")
+    yield "index.html", render("index.html", **shown, terms=terms, up="")
     yield "README.md", render("index.md", papers=papers) + "\n"
     told = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
-    yield "results.html", render("results.html", facts=told, up="")
-    private = [fact for fact in ran if fact.cell and fact.cell.guarantee.state != "none"]
-    yield "ledger.html", render("ledger.html", facts=private, up="")
+    yield "results.html", render("results.html", facts=told, terms=terms, up="")
+    private = [fact for fact in ran if fact.cell and fact.cell.guarantee.ledger.claimed_by]
+    yield "ledger.html", render("ledger.html", facts=private, terms=terms, up="")
     yield "summary.csv", summary
     yield "contrasts.csv", contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
     for fact in ran:

@@ -73,7 +73,7 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
     assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
     known = {accountant.accountant.split()[0]: accountant for accountant in ledger.accountants}
     assert set(known) == {"rdp", "pld", "unamplified", "clt"}
-    assert "no bound" in str(known["clt"].note)
+    assert "not a bound" in str(known["clt"].note)
     assert ledger.epsilon_upper == known["pld"].epsilon < known["rdp"].epsilon < known["unamplified"].epsilon
     assert str(ledger.accountant).startswith("pld")
     assert ledger.tradeoff[0][0] == 0
@@ -139,7 +139,7 @@ def test_sanders_reckoning_stands_beside_the_bounds_and_is_never_accounted() -> 
     assert epsilons == sorted(epsilons)
     assert 0 < epsilons[0] < epsilons[1]
     assert (entry.epsilon_upper, entry.claimed) == (epsilons[1], epsilons[2])
-    assert "no bound" in str(accountants["tan"].note)
+    assert "not a bound" in str(accountants["tan"].note)
 
 
 TAN: dict[str, Any] = {

@@ -85,7 +85,7 @@ def test_bounds_at_a_delta_agree_and_are_below_the_pure_one(pure: float) -> None
     scales = FEATURES / (shares() * pure)
     ledger = release_ledger(Releases(laplace=(release(scales.tolist()),)), 5)
     renyi, fine = (result.epsilon for result in ledger.accountants)
-    assert [result.note for result in ledger.accountants] == [f"a bound too, at delta {number(DELTA)}"] * 2
+    assert [result.note for result in ledger.accountants] == [f"an upper bound at delta {number(DELTA)}"] * 2
     assert renyi is not None
     assert fine is not None
     assert 0.9 * renyi < fine < 1.01 * renyi < pure
@@ -153,7 +153,7 @@ def test_losses_too_large_for_a_grid_are_left_to_renyi() -> None:
     renyi, grid = actual.accountants
     assert renyi.epsilon is not None
     assert renyi.epsilon < pure
-    assert (grid.epsilon, grid.note) == (None, f"not computed beyond a pure epsilon of {LAPLACE_LARGEST}")
+    assert (grid.epsilon, grid.note) == (None, f"not computed above a pure epsilon of {LAPLACE_LARGEST}")
 
 
 def test_noise_that_drawn_relevances_divide_is_known_by_its_epsilon() -> None:

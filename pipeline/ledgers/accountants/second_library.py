@@ -29,7 +29,7 @@ def epsilons(
         limit = f"{PRV_MOST_STEPS:,} steps or a delta of {PRV_LEAST_DELTA:g}"
         if least > PRV_LARGEST:
             limit = f"an epsilon of {PRV_LARGEST:g}"
-        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed beyond {limit}")
+        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed above {limit}")
         return
     try:
         epsilon, error = opacus_prv(*numbers)
@@ -37,5 +37,7 @@ def epsilons(
         yield AccountantEpsilon(accountant=name, epsilon=None, note=str(problem))
     else:
         yield AccountantEpsilon(
-            accountant=name, epsilon=max(0.0, epsilon), note=f"upper end; error bound {error}"
+            accountant=name,
+            epsilon=max(0.0, epsilon),
+            note=f"upper end of an interval; its error is at most {error}",
         )

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from numpy import interp
 from pydantic import Field
 
 from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, guarantee_caveat
 from pipeline.reporting.judging.guarantees import SAME, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import bound, claim, downwards, number, upwards
-
-ERROR = 0.1  # type I error at which a curve is quoted
+from pipeline.reporting.wording import bound, claim, number, upwards
 
 
 class Guaranteed(AtLevels):
@@ -30,6 +27,8 @@ class Guaranteed(AtLevels):
         claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
             text += f", larger by {upwards(upper - claimed)}"
+        if not guarantee.claims:
+            return Outcome("undecided", text, guarantee_caveat(*rows))
         return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
 
 
@@ -54,14 +53,14 @@ class SameGuarantee(AtLevels):
 
 
 class ProvenCurve(AtLevels):
-    """The least type II error of any attack on what ran is proven at every type I error, at each level.
+    """The proven trade-off curve is at every point within ``near_gaussian`` of G_mu, up or down.
 
-    With ``near_gaussian`` the curve must also be nowhere further than that from G_mu, up or down.
+    The curve bounds the type II error of any attack from below, at each type I error.
     """
 
     kind: Literal["proven_curve"]
     of: Reference
-    near_gaussian: Annotated[float, Field(gt=0)] | None = None  # type II error
+    near_gaussian: Annotated[float, Field(gt=0)]  # type II error
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """Judge by the points of the curve of the level's worst replica."""
@@ -69,14 +68,6 @@ class ProvenCurve(AtLevels):
         curve, mu = guarantee.ledger.tradeoff, guarantee.ledger.mu
         if not curve or guarantee.state == "none_proven":
             return Outcome("fails", f"{title}: no curve is proven ({guarantee.reason})", caveat)
-        if self.near_gaussian is None:
-            # straight lines join the points of a trade-off curve
-            type_1, type_2 = zip(*sorted(curve), strict=True)
-            beta = downwards(float(interp(ERROR, type_1, type_2)))
-            text = (
-                f"{title}: proven: the type II error is at least {beta} at a type I error of {number(ERROR)}"
-            )
-            return Outcome("holds", text, caveat)
         if mu is None:
             return Outcome("undecided", f"{title}: no μ to compare", caveat)
         away = max((beta - gaussian_error(alpha, mu) for alpha, beta in curve), key=abs)

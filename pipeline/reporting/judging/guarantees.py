@@ -44,9 +44,8 @@ class Guarantee:
 
     @property
     def claims(self) -> bool:
-        """Return True if an epsilon is claimed, which may be infinite."""
-        claimed = self.ledger.claimed is not None or self.ledger.claimed_by is not None
-        return claimed and self.state != "none"
+        """Return True if a finite epsilon is claimed."""
+        return self.ledger.claimed is not None
 
     @property
     def rests_on_trials(self) -> bool:
@@ -60,21 +59,23 @@ class Guarantee:
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """Verdict on a level, by its worst replica.
 
-    ``none``: no epsilon is claimed and none proven. ``holds``: the proven epsilon is at most the claimed one.
+    ``none``: no finite epsilon is claimed. ``holds``: the proven epsilon is at most the claimed one.
     ``weaker``: the proven epsilon is above the claimed one, which may hold or not. ``exceeds``: the lower
     bound for a named pair of data sets is above the claimed epsilon. ``vacuous``: the proven epsilon is too
     large to protect a record. ``none_proven``: a claim without a bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
-    if ledger.claimed is None and ledger.epsilon_upper is None:
-        return Guarantee("none", joined(ledger.reasons), ledger)
+    if ledger.claimed is None:
+        return Guarantee(
+            "none", joined(ledger.reasons) or "the accounting of the claim gives no finite ε", ledger
+        )
     if ledger.epsilon_upper is None:
         return Guarantee("none_proven", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:
         return Guarantee(
             "none_proven", "the noise is seeded, and an attacker with the seed can subtract it", ledger
         )
-    within = ledger.claimed is None or ledger.epsilon_upper <= ROUNDING * ledger.claimed
+    within = ledger.epsilon_upper <= ROUNDING * ledger.claimed
     if exceeds(ledger):
         why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
         return Guarantee("exceeds", why, ledger, within)

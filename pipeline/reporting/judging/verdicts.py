@@ -75,10 +75,15 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
         return "broken", max(above, key=lambda attack: attack.epsilon)
     if epsilon_upper is None:
         certain = [attack for attack in attacks if attack.epsilon_upper is None and attack.epsilon > CERTAIN]
-        return ("broken", certain[0]) if certain else ("unproven", strongest)
+        if certain:
+            return "broken", certain[0]
+    if claimed is None:
+        return "none", strongest
+    if epsilon_upper is None:
+        return "unproven", strongest
     if exceeds(ledger):
         return "broken", strongest
-    if claimed is not None and epsilon_upper > ROUNDING * claimed:
+    if epsilon_upper > ROUNDING * claimed:
         return "optimistic", strongest
     return "sound", strongest
 
