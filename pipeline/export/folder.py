@@ -126,6 +126,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     # with the words of the report, for which predictions don't wait
     from pipeline.export.model_card import model_card
     from pipeline.export.privacy_statement import html, privacy_statement
+    from pipeline.reporting.wording import level_words
 
     if folder.exists() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
@@ -187,7 +188,8 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         card = model_card(record, replica, data, raw, statement, columns, row.purpose)
         write_text(building / CARD, card)
         write_text(
-            building / f"{STATEMENT}.html", html(statement, f"{key}, {trained.level}, seed {trained.seed}")
+            building / f"{STATEMENT}.html",
+            html(statement, f"'{key}' ({level_words(trained.level)}, seed {trained.seed})"),
         )
         write_text(building / f"{STATEMENT}.json", statement.model_dump_json(indent=1) + "\n")
         write_text(building / CONFIG, config)

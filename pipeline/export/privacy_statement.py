@@ -33,9 +33,12 @@ STRONG = "AES in counter mode; its key was entropy of the operating system and w
 STATISTICAL = "a statistical generator, not a cryptographic one, seeded with entropy of the operating system"
 # Further uses outside every epsilon, besides those of `severity.not_covered`
 BEYOND = (
-    "not protected: test examples; the model card (README.md) has their exact scores",
-    "not covered: side channels of the machine, and its other users' access to its files and to the data",
-    "not covered: the collection of the data; the training had access to all of them (the central model)",
+    "not protected: test examples; the model card (README.md) has exact scores on all of them together",
+)
+OUTSIDE = (
+    "side channels of the machine, and its other users' access to its files and to the data",
+    "the collection of the data: the training program saw all raw data (central, not local, differential "
+    "privacy)",
 )
 # Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
@@ -44,18 +47,24 @@ OF_RECORDS = frozenset(
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
 PER_PERSON = (
-    "A person with k examples has a weaker guarantee: ε is more than k times as large if δ stays the same."
+    "They do not hold for a person with several examples: with k examples ε is more than k times as large at "
+    "the same δ."
 )
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
-GRADES = "; ".join(f"*{word.text}*: {word.means}" for word in SEVERITIES.values())
+GRADES = (
+    f"*{SEVERITIES['critical'].text}*: no ε is proven against an observer of this item; "
+    f"*{SEVERITIES['weakening'].text}*: the item has a larger ε, or no ε for some examples; "
+    f"*{SEVERITIES['theoretical'].text}*: {SEVERITIES['theoretical'].means}"
+)
 SIGNERS = {
-    "Data owner": "facts about the data: examples per person, public data; decides on the release",
+    "Data owner": "largest number of examples per person: ____; names, classes and ranges were not taken "
+    "from the data; public data; decides on the release",
     "Data-protection officer": "was consulted on the first part",
-    "Engineer": "both parts",
+    "Engineer": "both parts, without the data owner's facts",
 }
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Privacy statement of {title}</title>
+<title>Privacy statement of the model {title}</title>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem }}
 table {{ border-collapse: collapse; width: 100% }}
@@ -116,11 +125,11 @@ def privacy_statement(
         steps=ledger.steps,
         protects=words(ledger.protects) if ledger.protects else None,
         covered=(
-            "the data that were released once with noise, and everything computed from them alone: the "
-            "weights and all predictions"
+            "the data that were released once with noise, and everything computed from them without private "
+            "data: the weights, and predictions for other inputs"
             if ledger.releases
-            else "the noisy gradient sums of all steps, and everything computed from them alone: the weights "
-            "after each step and all predictions"
+            else "the noisy gradient sums of all steps, and everything computed from them without private "
+            "data: the weights after each step, and predictions for other inputs"
         ),
         not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *BEYOND) if private else (),
         not_covered_of_records=_graded(use for use in uses if use.key in OF_RECORDS),
@@ -147,21 +156,24 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
     source = "a public seed" if reproducible else f"{STRONG if strong else STATISTICAL}"
     kind = "float32 numbers"
     if ledger.noise == "grid":
-        kind = "rounded to integers on a grid; its standard deviation is raised to cover this rounding"
+        kind = (
+            "Gaussian, rounded to multiples of a grid's spacing. The added noise is slightly larger than the "
+            "accounted multiplier, to cover this rounding"
+        )
     sampled = SAMPLING.get(ledger.sampling or "")
     return (
-        f"for a guarantee per person: each person has {ledger.unit}. {PER_PERSON}",
+        f"for a guarantee per person: each person has {ledger.unit}",
         *([f"sampling: {sampled}"] if sampled else []),
         f"noise: {kind}",
-        f"randomness of noise and samples: {source} (device: {device}). A row's seed sets only the initial "
-        "weights",
+        f"randomness of noise and samples: {source} (device: {device}). The seed in the "
+        "title sets only the initial weights",
         *(
             []
             if ledger.epsilon_upper is None or ledger.releases
             else [f"independent gradients: {wording.isolation(ledger)}"]
         ),
-        "the code implements the accounted mechanism. Tests compare it with a slow reference "
-        "implementation, and audits attack it; neither is a proof",
+        "the code implements the accounted mechanism. Tests compare the code with a slow reference "
+        "implementation, which is no proof",
     )
 
 
@@ -202,7 +214,9 @@ def markdown(statement: PrivacyStatement) -> str:
 def html(statement: PrivacyStatement, title: str) -> str:
     """Statement as one page to print and sign, without links to other files."""
     rendered = MarkdownIt("commonmark").enable("table").render(markdown(statement))
-    return PAGE.format(title=escape(title), body=f"<h1>Privacy statement of {escape(title)}</h1>\n{rendered}")
+    return PAGE.format(
+        title=escape(title), body=f"<h1>Privacy statement of the model {escape(title)}</h1>\n{rendered}"
+    )
 
 
 def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
@@ -216,16 +230,20 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     else:
         yield (
             "**Guarantee.** An attacker has this folder and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} The model keeps to these "
-            "bounds even if the attacker knows all other training examples. The bounds do not cover the "
-            "total number of training examples, which this folder states: an attacker who knows all others "
-            "can count them and see whether one is missing. The bounds hold under the assumptions of the "
+            f"data, was among the training examples. {statement.attack_risk} These bounds cover the model, "
+            "even if the attacker knows all other training examples. They do not cover the number of "
+            "training examples, which this folder also states: with this number, an attacker who knows all "
+            "others learns whether the example was included. The bounds hold under the assumptions of the "
             "second part."
         )
-    model = f"**Model.** Weights `{statement.weights}`. Data: {statement.data}."
+    model = (
+        f"**Model.** The statement is for the file of weights with the digest `{statement.weights}` only. "
+        f"Data: {statement.data}. The train examples trained the model, the validation examples checked it "
+        "during development, and the test examples measured its scores."
+    )
     unit = (
-        f"**Protected unit.** The figures above are for {statement.unit} on its own. {PER_PERSON} The data "
-        "owner confirms the number of examples per person."
+        f"**Protected unit.** The figures above are for {statement.unit} on its own. {PER_PERSON} Before the "
+        "release the data owner states the largest number of examples per person."
     )
     worse = "".join(
         f"{use[0].upper()}{use[1:]}. "
@@ -233,25 +251,24 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         if use.startswith((CRITICAL, WEAKENING))
     )
     outside = (
-        f"**Not covered, although in this folder.** {worse}Validation and test examples have no "
-        "protection; the model card has exact scores on all test examples together. The number of training "
-        "examples, which this folder states, and the declared names, classes and ranges count as public. The "
-        "guarantee does not cover conclusions about a person that hold without "
-        "this person's data. The bounds are no legal finding of anonymity."
+        f"**Not covered, although in this folder.** {worse}The guarantee does not protect validation and "
+        "test examples. The model card has exact scores on all test examples together. The guarantee assumes "
+        "that the number of training examples and the declared names, classes and ranges reveal nothing "
+        "about a person. It does not prevent conclusions about a person that the model would also allow "
+        "without this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (
         "**Files to keep inside.** The guarantee is only for the files of this folder, with the exceptions "
-        "above. The laboratory's other files (the folder reports/, the file dvc.lock and the MLflow store) "
-        "have exact numbers of the data. Pass on none of them. The second part lists which of their contents "
-        "break the guarantee."
+        "above. Pass on no other file of the laboratory. The folder reports/, the file dvc.lock and the "
+        "MLflow store have exact numbers that were computed from the data. The second part lists them."
     )
     public = (
-        "**Declared public.** Besides names, classes and ranges, params.yaml declares as public: "
+        "**Declared public** in the settings file params.yaml: names, classes and ranges; "
         f"{'; '.join(statement.declared_public) or 'no data'}."
     )
     budget = None
     if statement.data_budget:
-        budget = f"**All trainings on these data** in the laboratory. {statement.data_budget}"
+        budget = f"**All trainings on these data** by the laboratory's records. {statement.data_budget}"
     for paragraph in (model, unit, outside, recipients, public, budget):
         if paragraph:
             yield from ("", paragraph)
@@ -268,7 +285,7 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "ε, upper bound": _upper(statement),
         "δ": _delta(statement.delta),
         "Gaussian DP": statement.gaussian_dp,
-        "claimed ε": _claim(statement),
+        "ε by the claim's accountant": _claim(statement),
         "ε, computed lower bound": _lower(statement.at_least, statement.at_least_on),
         "ε, lower bound by attacks": _lower(
             statement.audited, "on the whole mechanism, without an assumption on the scores"
@@ -288,16 +305,22 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     yield from ("### For engineers", "", headline(statement), "", "| | |", "| --- | --- |")
     yield from (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in items.items() if value)
     for title, lines in (
-        (f"In this folder, not covered by ε ({GRADES})", statement.not_covered),
+        (f"In this folder, not covered by ε. {GRADES}.", statement.not_covered),
         ("In the laboratory's records, not covered by ε", statement.not_covered_of_records),
+        ("Outside the threat model", OUTSIDE if statement.mechanism else ()),
         ("Assumptions", statement.assumptions),
         ("Attacks on the code", statement.audits),
     ):
         if lines:
             yield from ("", f"**{title}**", "", *(f"- {line}" for line in lines))
     if statement.mechanism and not statement.audits:
-        yield from ("", "**Attacks on the code**: none was run (`dprepro audit`).")
-    yield from ("", "An upper bound is not the privacy loss itself. A lower bound proves no safety.", "")
+        yield from ("", "**Attacks on the code**: none was run for this model. `dprepro audit` runs them.")
+    yield from (
+        "",
+        "The true ε may be smaller than the upper bound. A lower bound shows only how tight the upper bound "
+        "is; it proves no safety.",
+        "",
+    )
 
 
 def _delta(delta: float | None) -> str | None:

@@ -75,12 +75,13 @@ def independent_samples(
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
     """Samples of different sizes, padded to the longest, of at least one example."""
     longest = max(1, max(len(sample) for sample in samples))
-    index = torch.zeros(len(samples), longest, dtype=torch.long)
-    mask = torch.zeros(index.shape)
+    index = np.zeros((len(samples), longest), np.int64)
+    mask = np.zeros(index.shape, np.float32)
     for row, sample in enumerate(samples):
-        index[row, : len(sample)] = torch.from_numpy(sample)
+        index[row, : len(sample)] = sample
         mask[row, : len(sample)] = 1
-    return Sample(index.to(device), mask.to(device))
+    mask_type = torch.get_default_dtype()
+    return Sample(torch.from_numpy(index).to(device), torch.from_numpy(mask).to(device, mask_type))
 
 
 class BatchSum(NamedTuple):

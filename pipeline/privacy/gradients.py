@@ -479,8 +479,11 @@ class BookKeeping:
             {name: [next(of_all) for _ in layer_uses] for name, layer_uses in recorded.items()}
             for recorded in (uses, outputs)
         )
-        losses = loss_of(logits, labels.repeat_interleave(self.copies), reduction="none")
-        losses = losses.unflatten(0, (-1, self.copies)).mean(1)
+        if self.copies == 1:
+            losses = loss_of(logits, labels, reduction="none")
+        else:
+            losses = loss_of(logits, labels.repeat_interleave(self.copies), reduction="none")
+            losses = losses.unflatten(0, (-1, self.copies)).mean(1)
         return losses.sum(), (losses, uses, outputs)
 
 

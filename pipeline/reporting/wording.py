@@ -77,6 +77,11 @@ def level_words(level: str) -> str:
     return f"{_SYMBOLS.get(name, _spelled(name))} = {level_value(level)}" if value else level
 
 
+def anchor(row: str, level: str) -> str:
+    """``row-ROW-epsilon-3``: id of a level's entry on the paper's page."""
+    return f"row-{row}-{level.replace('=', '-')}"
+
+
 def _spelled(name: str) -> str:
     return name.replace("_", " ")
 
@@ -117,7 +122,7 @@ def claim(ledger: Ledger) -> str:
     """Claimed epsilon; an accountant's may be too large for a number."""
     if ledger.claimed is not None:
         return upwards(ledger.claimed)
-    return "∞" if ledger.claimed_by else "none"
+    return "above 1e308" if ledger.claimed_by else "none"
 
 
 def delta(ledger: Ledger) -> str:
@@ -191,20 +196,21 @@ def data_budget(budget: "DataBudget") -> str:
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     trainings = "training" if spent.total == 1 else "trainings"
     return (
-        f"Data set {budget.data}: {spent.total} private {trainings} in {' and '.join(where)} of params.yaml, "
-        f"in total at most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
+        f"Data set {budget.data}: {spent.total} recorded private {trainings} ({' and '.join(where)} of "
+        f"params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
         f"{RELATION_WORDS[spent.neighbouring]}){left}{unlinked}."
     )
 
 
 def attack_risk(risk: Risk) -> str:
-    """Attack risk for a data-protection officer, in four sentences."""
+    """Attack risk for a data-protection officer."""
     return (
-        "If an attack wrongly reports 1 of 100 other examples as training examples, it finds on average at "
-        f"most {upwards(100 * risk.tpr_at_1_percent)} of 100 training examples. If it wrongly reports 1 of "
-        f"1,000, it finds at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. Guessing finds 1. Every "
-        "attack reports some percentage of the training examples and some percentage of other examples. The "
-        f"first is at most {upwards(100 * risk.advantage)} percentage points above the second."
+        "An attack that wrongly reports 1 of 100 other examples as training examples correctly reports, on "
+        f"average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 training examples. With 1 wrong "
+        f"report in 1,000 it is at most {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. A blind guess "
+        "reports 1 of 100, or 1 of 1,000, of both kinds. For every attack, the reported share of the "
+        f"training examples is at most {upwards(100 * risk.advantage)} percentage points above the reported "
+        "share of other examples."
     )
 
 
@@ -213,8 +219,9 @@ def gaussian_dp(risk: Risk) -> str | None:
     if risk.mu is None or risk.regret is None:
         return None
     return (
-        f"μ ≤ {upwards(risk.mu)} at false-positive rates from {number(risk.least_rate)} on; this "
-        f"approximation is wrong by at most {upwards(risk.regret)} in an attack's two error rates (regret)"
+        f"μ ≤ {upwards(risk.mu)}, an upper bound for attacks with a false-positive rate of at least "
+        f"{number(risk.least_rate)}. The exact trade-off curve differs from this bound by at most "
+        f"{upwards(risk.regret)} in both error rates (regret)"
     )
 
 
@@ -292,11 +299,13 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """``ε ≥ 0.038 (these trials could show at most 1.02)``, of a final model; '' without an attack."""
+    """``ε ≥ 0.038 (with this number of trials at most 1.02 can be shown)``; '' without an attack."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return f"ε ≥ {downwards(attack.largest)} (these trials could show at most {downwards(most)})"
+    return (
+        f"ε ≥ {downwards(attack.largest)} (with this number of trials at most {downwards(most)} can be shown)"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -109,9 +109,11 @@ def test_nothing_is_cut_off_and_every_letter_can_be_read(
 
 
 def test_a_link_to_a_row_opens_it_and_the_console_is_silent(written: Report) -> None:
-    shown, complaints = opened(f"{page_of(written).as_uri()}#row-davody-t5-lenet5")
+    shown, complaints = opened(f"{page_of(written).as_uri()}#row-davody-t5-lenet5-epsilon-7")
     assert complaints == []
-    assert re.search(r'<details open="">(?:(?!<details).)*id="row-davody-t5-lenet5"', shown, re.DOTALL)
+    assert re.search(
+        r'<details[^>]* open="">(?:(?!<details).)*id="row-davody-t5-lenet5-epsilon-7"', shown, re.DOTALL
+    )
 
 
 def test_the_address_of_a_sorted_and_filtered_table_shows_it_again(written: Report) -> None:
@@ -184,7 +186,7 @@ def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_pa
     # what does a number really buy? how is its row run again?
     assert "results.html" in links
     results = (REPORTS / "results.html").read_text(encoding="utf-8")
-    assert f'href="papers/davody2020.html#row-{row}"' in results
+    assert f'href="papers/davody2020.html#row-{row}-epsilon-3"' in results
     assert re.search(r"proven ε", said["results"]["words"])
     assert re.search(r"ε claimed [\d.]+, at most [\d.]+", said["row"]["words"])
     assert f"dprepro repro {row}" in said["row"]["words"]

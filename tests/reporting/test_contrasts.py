@@ -87,7 +87,7 @@ def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:
     result = filled(2.0, [value + 5 for value in ONE])
     drawn = render("forest.svg", panels=forest.panels([result]))
     assert drawn.count('<g class="point ') == 3 + 8  # a contrast, two values, and the key's
-    assert 'href="../papers/toys.html#row-two"' in drawn
+    assert 'href="../papers/toys.html#row-two-sigma-0"' in drawn
     panels, key, _ = drawn.partition(">Key</text>")
     assert key
     assert "larger than" not in panels

@@ -35,11 +35,11 @@ def worth(*ledgers: Ledger, reproducible: bool = False) -> Guarantee:
         (71234.0, 71234.0, "vacuous", True),
         (100.0, 90.0, "vacuous", True),
         (80.0, 90.0, "vacuous", False),
-        # an infinite claim claims nothing
-        (None, 4e6, "none", False),
+        # a claim above the largest float
+        (None, 4e6, "huge", False),
         (1.0, None, "none_proven", False),
-        (None, 2.0, "none", False),
-        (None, None, "none", False),
+        (None, 2.0, "huge", False),
+        (None, None, "huge", False),
     ],
 )
 def test_what_a_ledger_is_worth(
@@ -47,9 +47,10 @@ def test_what_a_ledger_is_worth(
 ) -> None:
     judged = worth(ledger(claimed, epsilon_upper))
     assert (judged.state, judged.within_claim) == (state, kept)
-    # seeded noise voids a bound, but not the absence of a claim
+    # seeded noise voids a bound
     seeded = worth(ledger(claimed, epsilon_upper), reproducible=True)
-    assert (seeded.state, seeded.within_claim) == ("none" if state == "none" else "none_proven", False)
+    assert (seeded.state, seeded.within_claim) == ("huge" if state == "huge" else "none_proven", False)
+    assert worth(ledger(None, None, claimed_by=None), reproducible=True).state == "none"
 
 
 @pytest.mark.parametrize(

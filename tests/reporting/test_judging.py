@@ -79,10 +79,10 @@ def test_a_claim_without_a_test_says_why() -> None:
     ("verdicts", "words"),
     [
         (["holds", "holds"], "2 of 2 comparisons hold"),
-        (["holds", "undecided", "undecided", "not run"], "1 of 3 comparisons hold"),
-        (["holds", "fails", "undecided"], "1 of 3 comparisons hold, 1 fails"),
+        (["holds", "undecided", "undecided", "not run"], "1 of 3 comparisons hold, 2 undecided"),
+        (["holds", "fails", "undecided"], "1 of 3 comparisons hold, 1 fails, 1 undecided"),
         (["fails", "not run"], "0 of 1 comparisons hold, 1 fails"),
-        (["undecided", "not run"], "0 of 1 comparisons hold"),
+        (["undecided", "not run"], "0 of 1 comparisons hold, 1 undecided"),
     ],
 )
 def test_undecided_comparisons_are_counted(verdicts: list[str], words: str) -> None:

@@ -50,11 +50,11 @@ def test_every_use_that_anything_says_has_one_grade() -> None:
 @pytest.mark.parametrize(
     ("whole", "attacks", "worst"),
     [
-        (composition(), [], f"weakens the claim: {ALL}"),
-        (composition(left_out=1), [], f"breaks the claim: {ALL}"),
-        (None, [], f"breaks the claim: {ALL}"),
-        (composition(), [floats(0.9)], f"weakens the claim: {ALL}"),
-        (composition(), [floats(9.0)], "breaks the claim: float32 noise, successfully attacked"),
+        (composition(), [], f"weakens ε: {ALL}"),
+        (composition(left_out=1), [], f"voids ε for an observer: {ALL}"),
+        (None, [], f"voids ε for an observer: {ALL}"),
+        (composition(), [floats(0.9)], f"weakens ε: {ALL}"),
+        (composition(), [floats(9.0)], "voids ε for an observer: float32 noise, successfully attacked"),
     ],
 )
 def test_other_trainings_weigh_what_they_spend_and_floats_what_was_shown(
@@ -69,9 +69,7 @@ def test_the_worst_comes_first_with_how_much_it_takes() -> None:
     uses = not_covered(ledger(statement("timing"), REPLICAS, VOCABULARY), [], composition())
     assert [use.key for use in uses] == ["vocabulary", "all_replicas", "timing", "floating_point"]
     assert "ε ≤ 7.21" in uses[1].words  # rounded up
-    assert sentence(uses).startswith(
-        "The worst use that no ε covers breaks the claim for an observer: the voc"
-    )
+    assert sentence(uses).startswith("The worst use that no ε covers voids ε for an observer: the voc")
 
 
 def test_what_was_never_trained_has_nothing_to_grade() -> None:
@@ -90,4 +88,4 @@ def test_common_uses_of_public_data_give_no_row_a_mark() -> None:
     own = not_covered(ledger(*common, statement("own_description")), [], None)
     assert severity.specific(own) == own
     names = "exact training curves, digests of the data, class names and shapes of the private data"
-    assert at_worst(own) == f"breaks the claim: {names}"
+    assert at_worst(own) == f"voids ε for an observer: {names}"

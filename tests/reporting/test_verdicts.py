@@ -18,18 +18,21 @@ from tests.reporting.made_up.dpsgd import bounds as ledger
     [
         (ledger(1.0, 0.9), [], "sound"),
         (ledger(1.0, 0.9), [attack(3.0, 3.2)], "sound"),
-        (ledger(1.0, 0.9), [attack(3.3, 3.2)], "broken"),
+        (ledger(1.0, 0.9), [attack(3.3, 3.2)], "exceeded"),
         # clipped sums of float32
         (ledger(1.0, 0.9), [attack(3.2001, 3.2)], "sound"),
         (ledger(1.0, 1.2), [attack(0.5, 1.2, whole=True)], "optimistic"),
-        (ledger(1.0, 1.2), [attack(1.1, 1.2, whole=True)], "broken"),
+        (ledger(1.0, 1.2), [attack(1.1, 1.2, whole=True)], "refuted"),
         (ledger(1.0, 1.2), [attack(1.1, 1.2, whole=True, gaussian=True)], "optimistic"),
-        (ledger(1.0, 1.2, epsilon_lower=1.1), [], "broken"),
+        (ledger(1.0, 1.2, epsilon_lower=1.1), [], "refuted"),
         (ledger(1.0, None), [attack(0.1, 3.0)], "unproven"),
-        (ledger(1.0, None), [attack(5.0, None)], "broken"),
+        (ledger(1.0, None), [attack(5.0, None)], "exceeded"),
         (ledger(8.0, None), [attack(1.0, None)], "unproven"),
         # what claims nothing and is not private has no verdict
-        (ledger(None, None, event=None), [], "none"),
+        (ledger(None, None, event=None, claimed_by=None), [], "none"),
+        # a claim above the largest float
+        (ledger(None, 4e6), [], "huge"),
+        (ledger(None, 4e6), [attack(3.3, 3.2)], "exceeded"),
     ],
 )
 def test_the_verdict_is_computed(spent: Ledger, attacks: list[Attack], name: str) -> None:
@@ -72,5 +75,7 @@ def test_the_closest_attack_is_named() -> None:
     judged = verdict(ledger(1.0, 1.25), [attack(1.0, 4.0), attack(3.0, 4.0)], reproducible=False)
     assert judged.attack == attack(3.0, 4.0)
     assert closeness(attack(3.0, None)) == 0
-    assert attack_words(judged.attack).endswith(": ε ≥ 3 (from counted errors; accounted ε 4)")
+    assert attack_words(judged.attack).endswith(
+        ": ε ≥ 3 (at 95 % confidence, from counted errors; accounted ε 4)"
+    )
     assert attack_words(None) == "not audited"

@@ -39,5 +39,5 @@ def epsilons(
         yield AccountantEpsilon(
             accountant=name,
             epsilon=max(0.0, epsilon),
-            note=f"upper end of an interval; its error is at most {error}",
+            note=f"upper end of an interval of half-width {error}",
         )

@@ -17,7 +17,7 @@ from pipeline.reporting import papers, vocabulary
 from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.wording import level_words, upwards
+from pipeline.reporting.wording import anchor, level_words, upwards
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
@@ -95,7 +95,12 @@ def draw(results: Sequence[PaperResult], external: Sequence[ExternalResult] = ()
 def _points(results: Sequence[PaperResult], key: str) -> list[Point]:
     """Points of the levels with a bound, of rows on the data set."""
     return [
-        (row.record.method, epsilon, cell.mean.value, f"../papers/{paper.key}.html#row-{row.key} {words}")
+        (
+            row.record.method,
+            epsilon,
+            cell.mean.value,
+            f"../papers/{paper.key}.html#{anchor(row.key, cell.level)} {words}",
+        )
         for paper in results
         for table in paper.tables
         if table.table.metric == "test_accuracy" and table.table.unit == "percent"
@@ -126,9 +131,9 @@ def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -
             at = [min(epsilon, LARGEST) for epsilon in epsilons]
             colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
             axes.scatter(at, values, s=25, color=colour, alpha=0.8, label=label, urls=links)
-    for anchor in ANCHORS[name]:
+    for known in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
-        axes.plot(*columns(anchor["points"]), marker=anchor["marker"], label=anchor["source"], **look)
+        axes.plot(*columns(known["points"]), marker=known["marker"], label=known["source"], **look)
     axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
     axes.text(VACUOUS * 1.1, 12, "no useful bound", fontsize=8.5)
     axes.set_xscale("log")

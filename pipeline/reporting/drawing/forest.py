@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.results import RowResult, Strength
 from pipeline.reporting.vocabulary import CONTRASTS, VALUES, Word
-from pipeline.reporting.wording import fixed, level_words, number, signed
+from pipeline.reporting.wording import anchor, fixed, level_words, number, signed
 
 NAME = "forest"
 LEFT, RIGHT = 152, 392  # of a panel's plot, in pixels
@@ -33,7 +33,7 @@ class Point:
     high: float
     shape: str  # path
     classes: str
-    row: str  # key, to which it links
+    entry: str  # id of the level's entry, to which it links
     paper: str
     title: str  # on hover
 
@@ -67,7 +67,14 @@ def x(margins: float) -> float:
 
 
 def _point(
-    row: RowResult, difference: float, half: float, margin: float, word: Word, planned: bool, title: str
+    row: RowResult,
+    level: str,
+    difference: float,
+    half: float,
+    margin: float,
+    word: Word,
+    planned: bool,
+    title: str,
 ) -> Point:
     """Point of ours less the paper's, with half its interval and the margin in one unit."""
     away, half = difference / (margin or 1.0), half / (margin or 1.0)
@@ -77,7 +84,7 @@ def _point(
         shape, at = f"M{-5 * side} -4L{2 * side} 0L{-5 * side} 4Z", REACH * side
     classes = f"{word.tone}{' dashed' if word.text in DASHED else ''}{'' if planned else ' hollow'}"
     low, high = x(max(-REACH, away - half)), x(min(REACH, away + half))
-    return Point(x(at), low, high, shape, classes, row.key, row.declared.paper, title)
+    return Point(x(at), low, high, shape, classes, anchor(row.key, level), row.declared.paper, title)
 
 
 def _values(paper: PaperResult) -> Iterator[Placed]:
@@ -97,7 +104,7 @@ def _values(paper: PaperResult) -> Iterator[Placed]:
                         f"n = {len(row.cells[level].values)}, {row.strength}, {value.evidence}"
                     )
                     word, planned = VALUES[value.status], value.planned or row.strength == "accounting"
-                    point = _point(row, value.away, value.half, value.margin, word, planned, title)
+                    point = _point(row, level, value.away, value.half, value.margin, word, planned, title)
                     yield table.name, group, point
 
 
@@ -116,8 +123,10 @@ def _contrasts(paper: PaperResult) -> Iterator[Placed]:
             f"{signed(contrast.theirs, decimals)}, ± {fixed(contrast.half, decimals)}, margin "
             f"{number(contrast.margin)}; {left.row.key} and {right.row.key}, n = {ours.n}, "
             f"{left.row.strength}, {'planned' if contrast.planned else 'exploratory'}"
-            f"{', argued by the paper' if contrast.argued else ''}"
+            f"{', discussed in the paper' if contrast.argued else ''}"
         )
         away = ours.value - contrast.theirs
-        point = _point(left.row, away, contrast.half, contrast.margin, word, contrast.planned, title)
+        point = _point(
+            left.row, left.level, away, contrast.half, contrast.margin, word, contrast.planned, title
+        )
         yield contrast.result.table.name, group, point

@@ -22,7 +22,7 @@ SAME = 1.01
 ERROR = 1e-6
 VACUOUS = log(1 / ERROR - 1)
 VACUOUS_REASON = (
-    f"a bound above ε = {VACUOUS:.1f} does not rule out an attacker who distinguishes two neighbouring "
+    f"a bound above ε = {VACUOUS:.1f} alone does not rule out an attacker who distinguishes two neighbouring "
     "data sets with both kinds of error below one in a million"
 )
 WEAKER_REASON = "the upper bound on ε is above the claimed ε, but the computed lower bound is not"
@@ -30,7 +30,7 @@ EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the 
 
 NORMAL = NormalDist()
 
-State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "none"]
+State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "huge", "none"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Guarantee:
 
     @property
     def claims(self) -> bool:
-        """Return True if a finite epsilon is claimed."""
+        """Return True if an epsilon is claimed that is not too large for a float."""
         return self.ledger.claimed is not None
 
     @property
@@ -59,16 +59,18 @@ class Guarantee:
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
     """Verdict on a level, by its worst replica.
 
-    ``none``: no finite epsilon is claimed. ``holds``: the proven epsilon is at most the claimed one.
-    ``weaker``: the proven epsilon is above the claimed one, which may hold or not. ``exceeds``: the lower
-    bound for a named pair of data sets is above the claimed epsilon. ``vacuous``: the proven epsilon is too
-    large to protect a record. ``none_proven``: a claim without a bound, or seeded noise.
+    ``none``: no epsilon is claimed. ``huge``: the claimed epsilon is too large for a float. ``holds``: the
+    proven epsilon is at most the claimed one. ``weaker``: the proven epsilon is above the claimed one, which
+    may hold or not. ``exceeds``: the lower bound for a named pair of data sets is above the claimed epsilon.
+    ``vacuous``: the proven epsilon is too large to protect a record. ``none_proven``: a claim without a
+    bound, or seeded noise.
     """
     ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None:
-        return Guarantee(
-            "none", joined(ledger.reasons) or "the accounting of the claim gives no finite ε", ledger
-        )
+        reason = joined(ledger.reasons)
+        if ledger.claimed_by is None:
+            return Guarantee("none", reason, ledger)
+        return Guarantee("huge", reason or "the claimed ε is too large for a floating-point number", ledger)
     if ledger.epsilon_upper is None:
         return Guarantee("none_proven", joined(ledger.reasons) or "no bound is known", ledger)
     if reproducible:

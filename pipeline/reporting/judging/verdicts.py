@@ -10,7 +10,7 @@ from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
 from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Ledger, Record
 
-Name = Literal["sound", "optimistic", "broken", "unproven", "void", "none"]
+Name = Literal["sound", "optimistic", "refuted", "exceeded", "unproven", "void", "huge", "none"]
 # sums of float32 gradients are clipped to their bounds up to this
 FLOAT = 1 + 1e-3
 # an epsilon that thousands of trials show of an attack that hardly ever errs, where no bound stands beside it
@@ -64,25 +64,25 @@ def closeness(attack: Attack) -> float:
 def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[Name, Attack | None]:
     """The verdict if numbers were real, and the attack that says most."""
     claimed, epsilon_upper, strongest = ledger.claimed, ledger.epsilon_upper, closest(attacks)
-    if ledger.event is None and claimed is None:
+    if ledger.claimed_by is None and claimed is None:
         return "none", strongest
     if reproducible:
         return "void", strongest
-    if strongest and closeness(strongest) > FLOAT:
-        return "broken", strongest
     limit = inf if claimed is None else claimed
     if above := [attack for attack in attacks if attack.whole and attack.epsilon > limit]:
-        return "broken", max(above, key=lambda attack: attack.epsilon)
+        return "refuted", max(above, key=lambda attack: attack.epsilon)
+    if exceeds(ledger):
+        return "refuted", strongest
+    if strongest and closeness(strongest) > FLOAT:
+        return "exceeded", strongest
     if epsilon_upper is None:
         certain = [attack for attack in attacks if attack.epsilon_upper is None and attack.epsilon > CERTAIN]
         if certain:
-            return "broken", certain[0]
+            return "exceeded", certain[0]
     if claimed is None:
-        return "none", strongest
+        return "huge", strongest
     if epsilon_upper is None:
         return "unproven", strongest
-    if exceeds(ledger):
-        return "broken", strongest
     if epsilon_upper > ROUNDING * claimed:
         return "optimistic", strongest
     return "sound", strongest

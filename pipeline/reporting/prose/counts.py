@@ -18,7 +18,7 @@ Count = tuple[str, int, str]  # words, number, reasons
 Results = Sequence[PaperResult]
 METRICS = ("agree", "differ", "undecided", "not_judged", "wait", "not_run")
 # columns of `overview` after the name and the number of all
-GROUPS = ("as in the paper", "otherwise", "undecided", "not judged", "wait for a GPU", "not run")
+GROUPS = ("as in the paper", "different", "undecided", "not judged", "wait for a GPU", "not run")
 
 
 def overview(results: Results) -> list[tuple[str, ...]]:
@@ -59,7 +59,7 @@ def value_counts(results: Results) -> list[Count]:
         (
             "not counted",
             "not counted",
-            lambda values: "computed from the printed value itself, or printed twice",
+            lambda values: "our number uses the printed value as input, or the paper prints the value twice",
         ),
     )
     lines = [
@@ -113,14 +113,14 @@ def verdict(result: PaperResult) -> list[str]:
     if tested := claims["reproduced"] + claims["not reproduced"]:
         parts.append(
             f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} "
-            "claims are not decided"
+            "claims have no verdict yet"
         )
     if claiming := [guarantee for _, guarantee in _claiming([result])]:
         within = sum(guarantee.within_claim for guarantee in claiming)
         small = sum(guarantee.state == "holds" for guarantee in claiming)
         parts.append(
-            f"{within} of {len(claiming)} results with a claimed ε have an upper bound within it; {small} "
-            f"of these bounds are at most {VACUOUS:.1f}"
+            f"of {len(claiming)} results with a claimed ε, {within} have an upper bound of at most this ε; "
+            f"{small} of these {within} bounds are at most {VACUOUS:.1f}"
         )
     return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
 
@@ -143,9 +143,10 @@ def claim_words(result: ClaimResult) -> str:
 def tally(outcomes: Sequence[Outcome]) -> str:
     """``1 of 3 comparisons hold, 1 fails``: tally of the outcomes that ran."""
     ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
-    failed = ran.count("fails")
+    failed, undecided = ran.count("fails"), ran.count("undecided")
     fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
-    return f"{ran.count('holds')} of {len(ran)} comparisons hold{fails}"
+    open_ones = f", {undecided} undecided" if undecided else ""
+    return f"{ran.count('holds')} of {len(ran)} comparisons hold{fails}{open_ones}"
 
 
 def by_chance(results: Results) -> str:
@@ -170,11 +171,11 @@ def privacy(results: Results) -> str:
     if not claiming:
         return ""
     kinds = Counter(
-        "accountings"
+        "computed without training"
         if row.strength == "accounting"
-        else "full trainings"
+        else "from full trainings"
         if row.counts
-        else "on a reduced training budget"
+        else "from reduced trainings"
         for row, _ in claiming
     )
     listed = wording.enumerated([f"{kinds[kind]} {kind}" for kind in sorted(kinds)])
@@ -190,10 +191,10 @@ def privacy(results: Results) -> str:
         else ""
     )
     return (
-        f"{len(claiming)} results have a claimed ε, by the paper's accounting: {listed}. {within} of them "
-        f"have an upper bound within the claim, and {small} of these bounds are at most ε = {VACUOUS:.1f}. "
-        f"A larger bound hardly limits an attacker.{trials} Each ε holds at its row's δ and for its row's "
-        "kind of neighbouring data sets."
+        f"{len(claiming)} results have a claimed ε, the result of the paper's accounting: {listed}. "
+        f"For {within} of them our upper bound is at most the claimed ε, and {small} of these bounds are at "
+        f"most ε = {VACUOUS:.1f}. A larger bound hardly limits an attacker.{trials} Each ε holds at its "
+        "row's δ and for its row's kind of neighbours."
     )
 
 
@@ -233,7 +234,7 @@ def _argued(some: Sequence[PrintedContrast], more: str) -> str:
     argued, planned = (sum(contrast.argued for contrast in some), sum(contrast.planned for contrast in some))
     parts = (
         more,
-        f"{argued} argued by the paper" if argued else "",
+        f"{argued} discussed in the paper" if argued else "",
         f"{planned} planned" if planned else "",
     )
     return "; ".join(filter(None, parts))
@@ -248,7 +249,7 @@ def _undecided(open_values: Sequence[Value]) -> str:
     would = sum(bool(value.verdict and value.verdict.seeds) for value in open_values)
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
-        f"by estimate, {would} need at most {MOST_SEEDS} seeds" if would else "",
+        f"for {would}, an estimated {MOST_SEEDS} seeds or fewer would decide" if would else "",
         f"{repeated} were already repeated once, the most that our rules allow" if repeated else "",
     )
     return "; ".join(filter(None, parts))
@@ -258,8 +259,8 @@ def _strengths(agreeing: Sequence[Value]) -> str:
     """Strengths and grounds of the agreements."""
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
-    strong = f"Size: {equal} equal within error, {len(agreeing) - equal} only within the margin"
-    return f"{strong}. Informative: {informative}. Source: {_grounds(agreeing)}."
+    strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
+    return f"{strong}. {informative} informative. {_grounds(agreeing)}."
 
 
 def _grounds(values: Sequence[Value]) -> str:
@@ -273,7 +274,7 @@ def _grounds(values: Sequence[Value]) -> str:
             planned = f" ({', '.join(counts)})" if strength != "accounting" else ""
             parts.append(f"{kinds.total()} {words}{planned}")
     if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
-        parts.append(f"on less than {100 * ENOUGH_EXAMPLES:.0f} % of the paper's examples: {fewer}")
+        parts.append(f"{fewer} of these on less than {100 * ENOUGH_EXAMPLES:.0f} % of the paper's examples")
     return "; ".join(parts)
 
 
