@@ -46,19 +46,16 @@ OF_RECORDS = frozenset(
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
-PER_PERSON = (
-    "They do not hold for a person with several examples: with k examples ε is more than k times as large at "
-    "the same δ."
-)
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
 GRADES = (
     f"*{SEVERITIES['critical'].text}*: no ε is proven against an observer of this item; "
-    f"*{SEVERITIES['weakening'].text}*: the item has a larger ε, or no ε for some examples; "
-    f"*{SEVERITIES['theoretical'].text}*: {SEVERITIES['theoretical'].means}"
+    f"*{SEVERITIES['weakening'].text}*: against an observer of this item, only a larger ε or an ε for some "
+    f"of the examples is proven; *{SEVERITIES['theoretical'].text}*: the item reveals little, as far as we "
+    "know"
 )
 SIGNERS = {
-    "Data owner": "largest number of examples per person: ____; names, classes and ranges were not taken "
-    "from the data; public data; decides on the release",
+    "Data owner": "largest number of examples per person: ____; names of columns and classes and ranges of "
+    "values were not taken from the data; data declared public are public. Decides on the release",
     "Data-protection officer": "was consulted on the first part",
     "Engineer": "both parts, without the data owner's facts",
 }
@@ -162,7 +159,8 @@ def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str
         )
     sampled = SAMPLING.get(ledger.sampling or "")
     return (
-        f"for a guarantee per person: each person has {ledger.unit}",
+        f"for a guarantee per person: each person has {ledger.unit}. For a person with k examples, ε is more "
+        "than k times as large at the same δ",
         *([f"sampling: {sampled}"] if sampled else []),
         f"noise: {kind}",
         f"randomness of noise and samples: {source} (device: {device}). The seed in the "
@@ -229,21 +227,21 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         )
     else:
         yield (
-            "**Guarantee.** An attacker has this folder and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} These bounds cover the model, "
-            "even if the attacker knows all other training examples. They do not cover the number of "
-            "training examples, which this folder also states: with this number, an attacker who knows all "
-            "others learns whether the example was included. The bounds hold under the assumptions of the "
-            "second part."
+            "**Guarantee.** An attacker has the model and tests whether an example, such as a person's "
+            f"data, was among the training examples. {statement.attack_risk} These bounds hold even if "
+            "the attacker knows all other training examples, under the assumptions of the second part. This "
+            "folder also states the number of training examples. The bounds do not cover this number: it "
+            "shows an attacker who knows all others whether the example was included."
         )
     model = (
-        f"**Model.** The statement is for the file of weights with the digest `{statement.weights}` only. "
-        f"Data: {statement.data}. The train examples trained the model, the validation examples checked it "
-        "during development, and the test examples measured its scores."
+        f"**Model.** This folder, whose weights have the digest `{statement.weights}`. Data: "
+        f"{statement.data}. The train examples trained the model, the validation examples checked it during "
+        "development, the test examples measured its scores, and public examples are taken as public."
     )
     unit = (
-        f"**Protected unit.** The figures above are for {statement.unit} on its own. {PER_PERSON} Before the "
-        "release the data owner states the largest number of examples per person."
+        f"**Protected unit.** The bounds under 'Guarantee' are for {statement.unit} on its own. The "
+        "protection of a person with several examples is weaker, more than in proportion to their number. "
+        "Before the release the data owner states the largest number of examples per person."
     )
     worse = "".join(
         f"{use[0].upper()}{use[1:]}. "
@@ -251,24 +249,28 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         if use.startswith((CRITICAL, WEAKENING))
     )
     outside = (
-        f"**Not covered, although in this folder.** {worse}The guarantee does not protect validation and "
+        f"**Limits of the guarantee.** {worse}The guarantee does not protect validation and "
         "test examples. The model card has exact scores on all test examples together. The guarantee assumes "
-        "that the number of training examples and the declared names, classes and ranges reveal nothing "
-        "about a person. It does not prevent conclusions about a person that the model would also allow "
-        "without this person's data. The bounds are no legal finding of anonymity."
+        "that the number of training examples and the declared names of columns and classes and ranges of "
+        "values reveal nothing about a person. It does not prevent conclusions about a person that the model "
+        "would also allow without this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (
         "**Files to keep inside.** The guarantee is only for the files of this folder, with the exceptions "
         "above. Pass on no other file of the laboratory. The folder reports/, the file dvc.lock and the "
-        "MLflow store have exact numbers that were computed from the data. The second part lists them."
+        "MLflow store have exact numbers that were computed from the data. The second part lists these "
+        "numbers."
     )
     public = (
-        "**Declared public** in the settings file params.yaml: names, classes and ranges; "
-        f"{'; '.join(statement.declared_public) or 'no data'}."
+        "**Declared public** in the settings file params.yaml: names of columns and classes, ranges of "
+        f"values; {'; '.join(statement.declared_public) or 'no training example'}."
     )
     budget = None
     if statement.data_budget:
-        budget = f"**All trainings on these data** by the laboratory's records. {statement.data_budget}"
+        budget = (
+            "**Further trainings on these data.** The bounds under 'Guarantee' are for this training alone. "
+            "The second part has the ε of all recorded trainings together."
+        )
     for paragraph in (model, unit, outside, recipients, public, budget):
         if paragraph:
             yield from ("", paragraph)
@@ -284,7 +286,8 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "neighbouring data sets": statement.neighbouring,
         "ε, upper bound": _upper(statement),
         "δ": _delta(statement.delta),
-        "Gaussian DP": statement.gaussian_dp,
+        "Gaussian DP": statement.gaussian_dp
+        and f"{statement.gaussian_dp}. The first part uses the exact curve",
         "ε by the claim's accountant": _claim(statement),
         "ε, computed lower bound": _lower(statement.at_least, statement.at_least_on),
         "ε, lower bound by attacks": _lower(
@@ -298,6 +301,7 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "covered": statement.covered if statement.epsilon is not None else None,
         "remark on δ": statement.delta_remark,
         "all trainings together": statement.composition,
+        "all recorded trainings on the data": statement.data_budget,
         "versions at the accounting": ", ".join(
             f"{name} {version}" for name, version in statement.versions.items()
         ),
@@ -317,8 +321,8 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         yield from ("", "**Attacks on the code**: none was run for this model. `dprepro audit` runs them.")
     yield from (
         "",
-        "The true ε may be smaller than the upper bound. A lower bound shows only how tight the upper bound "
-        "is; it proves no safety.",
+        "For real data sets the actual leakage may be smaller than the upper bound. A lower bound shows only "
+        "how tight the upper bound is; it proves no safety.",
         "",
     )
 
@@ -338,6 +342,6 @@ def _lower(epsilon: float | None, on: str | None) -> str | None:
 
 
 def _claim(statement: PrivacyStatement) -> str | None:
-    if statement.claimed is None:
+    if statement.claimed is None or statement.claimed == statement.epsilon:
         return None
     return f"{wording.upwards(statement.claimed)}, by {statement.claimed_by}"

@@ -102,9 +102,8 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert budget_of("again", declared, tmp_path) == budget
     assert budget_of("digits", declared, tmp_path) is None
     words = data_budget(budget)
-    assert words.startswith(
-        "Data set mine: 6 recorded private trainings (3 rows and 2 searches of params.yaml), together at most ε ="
-    )
+    trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
+    assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
     assert words.endswith("; 2 more trainings have no bound. No row names these searches: lost.")
 
 

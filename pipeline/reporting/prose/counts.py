@@ -113,7 +113,7 @@ def verdict(result: PaperResult) -> list[str]:
     if tested := claims["reproduced"] + claims["not reproduced"]:
         parts.append(
             f"{claims['reproduced']} of {tested} decided claims are reproduced; {claims.total() - tested} "
-            "claims have no verdict yet"
+            "claims have no verdict"
         )
     if claiming := [guarantee for _, guarantee in _claiming([result])]:
         within = sum(guarantee.within_claim for guarantee in claiming)
@@ -193,8 +193,8 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε, the result of the paper's accounting: {listed}. "
         f"For {within} of them our upper bound is at most the claimed ε, and {small} of these bounds are at "
-        f"most ε = {VACUOUS:.1f}. A larger bound hardly limits an attacker.{trials} Each ε holds at its "
-        "row's δ and for its row's kind of neighbours."
+        f"most ε = {VACUOUS:.1f}. A larger bound alone hardly limits an attacker.{trials} Each ε holds at "
+        "its row's δ and for its row's kind of neighbours."
     )
 
 
