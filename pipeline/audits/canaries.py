@@ -33,6 +33,10 @@ class Directions:
         """Number of examples, N."""
         return len(self.directions)
 
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Inputs at ``index`` (B,), as a tensor's function of this name; ``dim`` is 0."""
+        return self[index]
+
     def __getitem__(self, index: Tensor | slice) -> Tensor:
         """Inputs at ``index``."""
         directions = self.directions[index]

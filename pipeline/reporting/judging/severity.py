@@ -45,7 +45,6 @@ ACCOUNTED = frozenset({"informed_relevance"})  # uses that the proven epsilon in
 OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
 # further trainings on the same examples, which are weighed by what all spend together
 TRAININGS = ("search", "unlinked_search", "all_replicas")
-ALL = "all trainings of the row and its search"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,10 @@ def sentence(uses: Sequence[NotCovered]) -> str:
 def _graded(use: Statement, composition: Composition | None) -> NotCovered:
     if use.key not in TRAININGS:
         return NotCovered(use.key, SEVERITY[use.key], words(use))
+    trainings = "all trainings of the row"
+    if composition is None or composition.searched:
+        trainings += " and its search"
     if composition is None or composition.left_out:
-        return NotCovered(use.key, "critical", f"{words(use)}. No bound is proven for {ALL} together")
-    spent = f"The bound for {ALL} together is ε ≤ {wording.upwards(composition.epsilon)}"
+        return NotCovered(use.key, "critical", f"{words(use)}. No bound is proven for {trainings} together")
+    spent = f"The bound for {trainings} together is ε ≤ {wording.upwards(composition.epsilon)}"
     return NotCovered(use.key, "weakening", f"{words(use)}. {spent}")
