@@ -286,17 +286,18 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def attack_words(attack: Attack | None) -> str:
-    """``one record against all others: ε ≥ 3.26 (from counted errors; accounted ε 6.02)``."""
+    """``one record against all others: ε ≥ 3.26 (from counted errors); accounted ε 6.02``."""
     if attack is None:
         return "not audited"
-    best = max(attack.bounds, key=lambda bound: bound.epsilon)
-    accounted = "no accounted ε"
-    if attack.epsilon_upper is not None:
-        accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
-    shown = downwards(best.epsilon)
-    if best.assumes_gaussian:
-        shown = f"{downwards(attack.epsilon)}, or {shown} if the scores are Gaussian"
-    return f"{WORDS.attacks[attack.attack]}: ε ≥ {shown} ({WORDS.bounds[best.by]}; {accounted})"
+    text = f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(attack.epsilon)}"
+    assured = [bound for bound in attack.bounds if not bound.assumes_gaussian]
+    if assured:
+        text += f" ({WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]})"
+    if attack.largest > attack.epsilon:
+        text += f", or {downwards(attack.largest)} if the scores are Gaussian"
+    if attack.epsilon_upper is None:
+        return f"{text}; no accounted ε"
+    return f"{text}; accounted ε {upwards(attack.epsilon_upper)}"
 
 
 def final_model_words(attack: Attack | None) -> str:

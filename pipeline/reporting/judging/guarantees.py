@@ -26,7 +26,7 @@ VACUOUS_REASON = (
     "data sets with both kinds of error below one in a million"
 )
 WEAKER_REASON = "the upper bound on ε is above the claimed ε, but the computed lower bound is not"
-EXCEEDS_REASON = "the lower bound computed for a pair of data sets is above the claimed ε; {}"
+EXCEEDS_REASON = "the computed lower bound is above the claimed ε; it is {}"
 
 NORMAL = NormalDist()
 
