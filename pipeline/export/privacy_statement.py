@@ -234,7 +234,7 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
             "shows an attacker who knows all others whether the example was included."
         )
     model = (
-        f"**Model.** This folder, whose weights have the digest `{statement.weights}`. Data: "
+        f"**Model.** The model in this folder; its weights have the digest `{statement.weights}`. Data: "
         f"{statement.data}. The train examples trained the model, the validation examples checked it during "
         "development, the test examples measured its scores, and public examples are taken as public."
     )
@@ -251,8 +251,8 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     outside = (
         f"**Limits of the guarantee.** {worse}The guarantee does not protect validation and "
         "test examples. The model card has exact scores on all test examples together. The guarantee assumes "
-        "that the number of training examples and the declared names of columns and classes and ranges of "
-        "values reveal nothing about a person. It does not prevent conclusions about a person that the model "
+        "that the declared names of columns and classes and the declared ranges of values reveal nothing "
+        "about a person. It does not prevent conclusions about a person that the model "
         "would also allow without this person's data. The bounds are no legal finding of anonymity."
     )
     recipients = (

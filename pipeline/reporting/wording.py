@@ -286,13 +286,14 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def attack_words(attack: Attack | None) -> str:
-    """``one record against all others: ε ≥ 3.26 (from counted errors); accounted ε 6.02``."""
+    """``one record against all others: ε ≥ 3.26 (from counted errors, at 95 % confidence); ...``."""
     if attack is None:
         return "not audited"
     text = f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(attack.epsilon)}"
     assured = [bound for bound in attack.bounds if not bound.assumes_gaussian]
     if assured:
-        text += f" ({WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]})"
+        by = WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]
+        text += f" ({by}, at {100 * attack.confidence:g} % confidence)"
     if attack.largest > attack.epsilon:
         text += f", or {downwards(attack.largest)} if the scores are Gaussian"
     if attack.epsilon_upper is None:

@@ -76,6 +76,6 @@ def test_the_closest_attack_is_named() -> None:
     assert judged.attack == attack(3.0, 4.0)
     assert closeness(attack(3.0, None)) == 0
     assert attack_words(judged.attack).endswith(
-        ": ε ≥ 3 (at 95 % confidence, from counted errors); accounted ε 4"
+        ": ε ≥ 3 (from counted errors, at 95 % confidence); accounted ε 4"
     )
     assert attack_words(None) == "not audited"
