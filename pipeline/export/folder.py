@@ -189,7 +189,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html",
-            html(statement, f"'{key}' ({level_words(trained.level)}, seed {trained.seed})"),
+            html(statement, f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"),
         )
         write_text(building / f"{STATEMENT}.json", statement.model_dump_json(indent=1) + "\n")
         write_text(building / CONFIG, config)

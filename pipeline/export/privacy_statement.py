@@ -228,15 +228,16 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     else:
         yield (
             "**Guarantee.** An attacker has the model and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} These bounds hold even if "
-            "the attacker knows all other training examples, under the assumptions of the second part. This "
-            "folder also states the number of training examples. The bounds do not cover this number: it "
-            "shows an attacker who knows all others whether the example was included."
+            f"data, was among the training examples. {statement.attack_risk} This folder also states the "
+            "number of training examples. An attacker who knows all other training examples learns from this "
+            "number whether the example was included. Apart from this number, the bounds hold even against "
+            "such an attacker, under the assumptions of the second part. There, one number stands for these "
+            "bounds, ε; a larger ε is a weaker protection."
         )
     model = (
-        f"**Model.** The model in this folder; its weights have the digest `{statement.weights}`. Data: "
-        f"{statement.data}. The train examples trained the model, the validation examples checked it during "
-        "development, the test examples measured its scores, and public examples are taken as public."
+        f"**Model.** The model in this folder; its file of weights has the checksum `{statement.weights}`. "
+        f"Data: {statement.data}. The train examples trained the model, the validation examples checked it "
+        "during development, the test examples measured its scores, and public examples are taken as public."
     )
     unit = (
         f"**Protected unit.** The bounds under 'Guarantee' are for {statement.unit} on its own. The "
@@ -257,9 +258,9 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
     )
     recipients = (
         "**Files to keep inside.** The guarantee is only for the files of this folder, with the exceptions "
-        "above. Pass on no other file of the laboratory. The folder reports/, the file dvc.lock and the "
-        "MLflow store have exact numbers that were computed from the data. The second part lists these "
-        "numbers."
+        "above and those of the second part. Pass on no other file of the project (the laboratory) that "
+        "trained the model. Its folder reports/, its file dvc.lock and its MLflow store have exact numbers "
+        "that were computed from the data. The second part lists what these numbers are."
     )
     public = (
         "**Declared public** in the settings file params.yaml: names of columns and classes, ranges of "
