@@ -246,7 +246,8 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert np.sort(labels) == pytest.approx(prices, abs=1e-6)
     wrong = "new row wrong --data houses --model logistic --method batch_clipping --sigma 4"
     assert "allowed for a numeric target: 'dpsgd'" in run(wrong, fails=True)
-    run("new row first --data houses --model logistic --method dpsgd --epsilon 8 --epochs 20")
+    # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
+    run("new row first --data houses --model logistic --method dpsgd --epsilon 64 --epochs 20")
     for stage in ("train", "evaluate", "ledger"):
         said = run(f"{stage} first")
     measured = there(records.read_evaluation("first")).replicas[0]

@@ -188,5 +188,5 @@ def test_a_readers_four_questions_are_answered_at_once_or_after_one_click(tmp_pa
     results = (REPORTS / "results.html").read_text(encoding="utf-8")
     assert f'href="papers/davody2020.html#row-{row}-epsilon-3"' in results
     assert re.search(r"proven ε", said["results"]["words"])
-    assert re.search(r"ε claimed [\d.]+, at most [\d.]+", said["row"]["words"])
+    assert re.search(r"claimed ε [\d.]+, proven ε ≤ [\d.]+", said["row"]["words"])
     assert f"dprepro repro {row}" in said["row"]["words"]

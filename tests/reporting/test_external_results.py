@@ -36,7 +36,7 @@ def summary(tmp_path: Path) -> Path:
     lines = [
         {**bound, "ours": 98.7},
         {**bound, "ours": 1.0, "decides": False},
-        {**bound, "ours": 2.0, "proven": "", "privacy": "no finite ε claimed"},
+        {**bound, "ours": 2.0, "proven": "", "privacy": "no ε claimed"},
         {**bound, "ours": 3.0, "metric": "auc"},
     ]
     common = {"paper": "second", "line": "features", "data": "mnist-of-theirs", "raw": "mnist"}

@@ -92,7 +92,7 @@ def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
     record = dpsgd.record(dpsgd.PLAIN, declared)
     later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
     record = record.model_copy(update={"origins": (record.provenance, later)})
-    said = "imported with its evaluation rows.tar.gz (sha256:ab)"
+    said = "trained elsewhere; imported with its test results from rows.tar.gz (sha256:ab)"
     assert said in page_with(tmp_path, record, declared)
 
 

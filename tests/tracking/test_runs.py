@@ -128,7 +128,7 @@ def test_a_run_says_what_it_is_and_what_its_privacy_is_worth(rows: Store) -> Non
     assert f"- {rows.named(f'{NAME}, ε = 3 (Table 5)').data.tags['mlflow.note.content']}" in row
     for run in rows.runs():
         holds, level = run.data.tags["row"] == example.LAYER, run.data.tags.get("level")
-        words = "no finite ε claimed" if level == "epsilon=inf" else "holds" if holds else "no proven bound"
+        words = "no ε claimed" if level == "epsilon=inf" else "holds" if holds else "no proven bound"
         assert run.data.tags["privacy"] == words
         assert ("epsilon_proven" in run.data.metrics) == (holds and level == "epsilon=3")
 
