@@ -111,9 +111,8 @@ class Paper(PrintedTables):
     year: int | None = None
     venue: str | None = None
     link: str | None = None
-    words: dict[str, str] = Field(
-        default_factory=dict
-    )  # the paper's own terms and endings of its rows' names
+    # the paper's own terms, and endings of its rows' names
+    words: dict[str, str] = Field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     findings: tuple[Finding, ...] = ()  # the most important first
     claims: tuple[Claim, ...] = ()

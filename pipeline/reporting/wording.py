@@ -208,7 +208,7 @@ def attack_risk(risk: Risk) -> str:
         "Suppose an attack wrongly reports 1 of 100 examples that were not used for the training. Then it "
         f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 training "
         "examples. With 1 wrong report in 1,000 it is at most "
-        f" {upwards(1000 * risk.tpr_at_01_percent)} of 1,000. A blind guess "
+        f"{upwards(1000 * risk.tpr_at_01_percent)} of 1,000. A blind guess "
         "reports 1 of 100, or 1 of 1,000, of both kinds. For every attack, the reported share of the "
         f"training examples is at most {upwards(100 * risk.advantage)} percentage points above the reported "
         "share of other examples."
