@@ -14,8 +14,9 @@ added value can be recovered (Mironov 2012).
 """
 
 import hashlib
+import os
 import secrets
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -253,10 +254,16 @@ def allocation(
 
 
 class Prefetcher:
-    """Numbers of the next step, drawn by a thread during this step; the numbers are the same."""
+    """Numbers of the next step, drawn by a thread during this step; the numbers are the same.
+
+    If torch's threads use all cores, each step draws its numbers itself: another thread would delay torch's.
+    """
 
     def __init__(self) -> None:
         """Start without a thread; it is needed only for consecutive steps."""
+        affinity: Callable[[int], Sized] | None = getattr(os, "sched_getaffinity", None)  # absent on macOS
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        self._has_idle_core = cores > torch.get_num_threads()
         self._next: dict[Hashable, tuple[int, Future[Tensor]]] = {}
         self._last: dict[Hashable, int] = {}
         self._thread: ThreadPoolExecutor | None = None
@@ -265,7 +272,7 @@ class Prefetcher:
         """Result of ``draw`` for a step. Draws of one kind differ by the step only."""
         early_step, future = self._next.pop(kind, (None, None))
         numbers = future.result() if future is not None and early_step == step else draw(step)
-        if self._last.get(kind) == step - 1:
+        if self._has_idle_core and self._last.get(kind) == step - 1:
             if self._thread is None:
                 self._thread = _undivided_thread()
             self._next[kind] = step + 1, self._thread.submit(draw, step + 1)
