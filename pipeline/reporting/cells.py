@@ -100,7 +100,7 @@ def has_converged(replica: Replica, above: float | None) -> bool:
 def _untried(search: SearchRecord | None, level: str) -> str | None:
     """Reason why another step size might converge at the level; None after a wide enough search."""
     if not search:
-        return "no convergence, without a search for step sizes"
+        return "no convergence (step sizes were not searched)"
     rates = {
         candidate.settings["learning_rate"]
         for candidate in search.candidates
@@ -110,9 +110,9 @@ def _untried(search: SearchRecord | None, level: str) -> str | None:
     if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
         return None
     if not rates:
-        return "no convergence, but no search of step sizes at this level"
+        return "no convergence (step sizes were not searched at this level)"
     tried = ", ".join(f"{rate:g}" for rate in sorted(rates))
-    return f"no convergence, but too narrow a search of step sizes: {tried}"
+    return f"no convergence after too narrow a search of step sizes: {tried}"
 
 
 def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:

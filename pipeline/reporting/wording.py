@@ -163,21 +163,26 @@ def enumerated(parts: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 training``, ``3 trainings``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def composition(spent: Composition) -> str:
     """Epsilon of all trainings of a row and its search together, in a sentence."""
-    of = [f"{spent.trainings} private training{'s' if spent.trainings > 1 else ''} of the row"]
+    of = [f"{counted(spent.trainings, 'private training')} of the row"]
     if spent.searched:
-        of.append(f"{spent.searched} trainings of its search")
+        of.append(f"{counted(spent.searched, 'training')} of its search")
     if spent.replaced:
-        of.append(f"{spent.replaced} earlier trainings, since replaced")
+        of.append(counted(spent.replaced, "earlier, replaced training"))
     listed = enumerated(of)
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})"
     text = f"Together, {listed} have {most}."
     if spent.left_out:
         text = (
-            f"{spent.left_out} trainings have no bound, so all trainings together have none. The others "
-            f"({listed}) have {most} together."
+            f"No bound exists for {counted(spent.left_out, 'training')}, so none exists for all trainings "
+            f"together. Together, the others ({listed}) have {most}."
         )
     return f"{text}{GRID if spent.searched else ''}"
 
@@ -188,17 +193,16 @@ def data_budget(budget: "DataBudget") -> str:
         (budget.rows, "row" if len(budget.rows) == 1 else "rows"),
         (budget.searches, "search" if len(budget.searches) == 1 else "searches"),
     ) if names]  # fmt: skip
-    left = f"; {budget.left_out} more trainings have no bound" if budget.left_out else ""
+    left = f"; no bound exists for {counted(budget.left_out, 'more training')}" if budget.left_out else ""
     unlinked = f". No row names these searches: {', '.join(budget.unlinked)}" if budget.unlinked else ""
     spent = budget.composition
     if spent is None:
         return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    trainings = "training" if spent.total == 1 else "trainings"
     return (
-        f"Data set {budget.data}: {spent.total} recorded private {trainings} ({' and '.join(where)} of "
-        f"params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} (neighbouring data sets: "
-        f"{RELATION_WORDS[spent.neighbouring]}){left}{unlinked}."
+        f"Data set {budget.data}: {counted(spent.total, 'recorded private training')} "
+        f"({' and '.join(where)} of params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} "
+        f"(neighbouring data sets: {RELATION_WORDS[spent.neighbouring]}){left}{unlinked}."
     )
 
 
@@ -231,15 +235,16 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
     if delta is None or not is_large_delta(delta, examples):
         return None
     return (
-        f"δ {number(delta)} is large for {examples:,} examples: δ N is {delta * examples:.3g}, and δ is the "
-        f"chance that the protection fails; at most 1 / (10 N) is advised."
+        f"δ {number(delta)} is large for {examples:,} examples. A bound with this δ allows a mechanism that "
+        f"publishes each example with probability δ, on average {delta * examples:.3g} examples. At most "
+        "1 / (10 N) is advised."
     )
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
     """The verdict in a cell: the proven bound, and whether something is wrong with it."""
     if guarantee.state == "holds":
-        return bound(guarantee.ledger)
+        return bound(guarantee.ledger) + (", independence tested" if guarantee.rests_on_trials else "")
     text = PRIVACY[guarantee.state].text
     return (
         f"{text}: {bound(guarantee.ledger)}" if guarantee.state in ("weaker", "exceeds", "vacuous") else text
@@ -302,13 +307,11 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """``ε ≥ 0.038 (with this number of trials at most 1.02 can be shown)``; '' without an attack."""
+    """``ε ≥ 0.038 (this number of trials can show at most 1.02)``; '' without an attack."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return (
-        f"ε ≥ {downwards(attack.largest)} (with this number of trials at most {downwards(most)} can be shown)"
-    )
+    return f"ε ≥ {downwards(attack.largest)} (this number of trials can show at most {downwards(most)})"
 
 
 def duration(seconds: float) -> str:

@@ -275,7 +275,7 @@ def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:
     assert "own data 'mine'" in body
     words_of = Path(f"out/{TEXTS}/README.md").read_text()
     assert "text-classification" in words_of
-    assert "the vocabulary: its words and their order are counted on the private training texts" in words_of
+    assert "the vocabulary: its words are ranked by their counts in the private training texts" in words_of
 
 
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.999])

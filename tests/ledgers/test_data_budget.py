@@ -104,7 +104,7 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     words = data_budget(budget)
     trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
     assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
-    assert words.endswith("; 2 more trainings have no bound. No row names these searches: lost.")
+    assert words.endswith("; no bound exists for 2 more trainings. No row names these searches: lost.")
 
 
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
@@ -130,5 +130,5 @@ def test_a_suggested_delta_is_at_most_a_tenth_of_one_in_n(examples: int) -> None
 
 
 def test_a_large_delta_has_a_remark() -> None:
-    assert str(delta_remark(1e-3, 900)).startswith("δ 0.001 is large for 900 examples: δ N is 0.9")
+    assert str(delta_remark(1e-3, 900)).startswith("δ 0.001 is large for 900 examples. A bound with this δ")
     assert delta_remark(None, 900) is delta_remark(0.0, 900) is None

@@ -18,8 +18,8 @@ from tests.reporting.made_up import dpsgd, noisy
 
 UNDECIDED = "inconclusive (0 of 3 seeds converge; about 36 seeds would decide it)"
 REDUCED_PLAIN = noisy.PLAIN + noisy.REDUCED
-TOO_FEW = "no convergence, but too narrow a search of step sizes: {}"
-UNSEARCHED = "no convergence, but no search of step sizes at this level"
+TOO_FEW = "no convergence after too narrow a search of step sizes: {}"
+UNSEARCHED = "no convergence (step sizes were not searched at this level)"
 
 
 def row_of(root: Path, declared: Settings, key: str = noisy.PLAIN) -> RowResult:
@@ -73,7 +73,7 @@ def test_records_without_the_metric_count_as_converged(tmp_path: Path) -> None:
         ((0.001, 0.1), TOO_FEW.format("0.001, 0.1")),
         ((0.01, 0.1, 0.5), TOO_FEW.format("0.01, 0.1, 0.5")),
         ((), UNSEARCHED),
-        (None, "no convergence, without a search for step sizes"),
+        (None, "no convergence (step sizes were not searched)"),
     ],
 )
 def test_failing_is_a_finding_only_after_a_wide_search(

@@ -66,7 +66,7 @@ def test_the_index_says_what_was_found_with_the_numbers_of_the_records(written: 
     assert "(Own budget: 8 epochs, exploratory.)" in text
     # a third of the findings speaks of rows that this example lacks
     assert "in spite of noise" not in text
-    assert re.search(r"accounting: \d+ from full trainings\. For \d+ of them our upper bound", text)
+    assert re.search(r"accounting: \d+ from full trainings\. For \d+ of the \d+ our upper bound", text)
     address = f'href="papers/davody2020.html#row-{dpsgd.PUBLIC}-epsilon-7"'
     point = rf"{address}><title>{dpsgd.PUBLIC}, ε = 7: \d\d\.\d\d % at"
     assert re.search(point, read(written.index))
@@ -83,16 +83,17 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
     unsure = sum(value.status == "inconclusive" for value in judged)
-    told = f"Our training agrees with {agreeing} of {len(judged)} judged values"
+    told = f"Our training agrees with {agreeing} of the {len(judged)} values that it judges"
     assert lines[1] == told + (f"; {unsure} are inconclusive" if unsure else "")
     found = re.search(
-        r"(\d+) results .*? (\d+) of them our .*? (\d+) of these bounds are at most ε = 13\.8",
+        r"(\d+) results .*? For (\d+) of .*? (\d+) of these bounds are at most ε = 13\.8",
         counts.privacy([result]),
     )
     assert found
     claiming, within, small = found.groups()
-    told = f"Of {claiming} results with a claimed ε, {within} have an upper bound of at most this ε"
-    assert lines[-1] == f"{told}; {small} of these {within} bounds are at most 13.8"
+    told = f"{claiming} results have a claimed ε; for {within} our upper bound is at most the claimed ε"
+    some = small if int(small) < int(within) else "all"
+    assert lines[-1] == f"{told}, and {some} of these bounds are at most 13.8"
     listed = "".join(f"<li>{line}</li>" for line in lines)
     assert f'<ul class="lead">{listed}</ul>' in read(lookup.page_of(written))
     assert "".join(f"  - {line}\n" for line in lines) in read(written.index.parent / "README.md")

@@ -234,10 +234,10 @@ def test_what_agrees_differs_waits_and_was_not_run_is_counted() -> None:
         (
             "agree",
             1,
-            "1 equal within error, 0 only within the margin. 0 informative. "
-            "1 at the paper's settings, up to 10 % of the data held out (1 exploratory).",
+            "1 equal within error, 0 only within the margin. 0 of the 1 are informative. "
+            "1 at the paper's settings, on at least 90 % of its data (1 exploratory).",
         ),
-        ("below the paper", 1, "1 at the paper's settings, up to 10 % of the data held out (1 exploratory)"),
+        ("below the paper", 1, "1 at the paper's settings, on at least 90 % of its data (1 exploratory)"),
         ("not judged", 1, "too small a budget"),
         (
             "wait for a GPU",
@@ -268,12 +268,12 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
 
 def test_verdicts_are_counted_by_what_they_stand_on() -> None:
     whole = {"budget": {"epochs": 50}}
-    own, fewer = "a training budget of our own", "; 1 of these on less than 90 % of the paper's examples"
+    own, fewer = "a training budget of our own", "; 1 of the 1 on less than 90 % of the paper's examples"
     for table, said in (
         ({"budget": {}}, f"{own} (1 exploratory)"),
-        (whole, "the paper's settings, up to 10 % of the data held out (1 exploratory)"),
+        (whole, "the paper's settings, on at least 90 % of its data (1 exploratory)"),
         ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
     ):
         assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(
-            f"0 informative. 1 at {said}."
+            f"0 of the 1 are informative. 1 at {said}."
         )

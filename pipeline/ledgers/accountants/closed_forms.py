@@ -8,8 +8,8 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
 from pipeline.results.schema import AccountantEpsilon
 
-CLASSIC = "a looser bound, by the formula in Sander et al."
-TAN = f"an approximation for noise multipliers above about {WALL:g}, not a bound"
+CLASSIC = "a looser bound, by the formula in Sander et al. 2022"
+TAN = f"Sander et al. 2022; an approximation for noise multipliers above about {WALL:g}, not a bound"
 
 
 def epsilons(

@@ -13,10 +13,15 @@ from pipeline.reporting.wording import bound, claim, number, upwards
 
 
 class Guaranteed(AtLevels):
-    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``."""
+    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``.
+
+    ``release`` names one of the quantities that a mechanism releases once. Then the accounted epsilon of this
+    quantity is compared with its share of the claimed one.
+    """
 
     kind: Literal["guarantee"]
     of: Reference
+    release: str | None = None
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """Judge by the claimed and the proven epsilon of the level's worst replica."""
@@ -29,6 +34,13 @@ class Guaranteed(AtLevels):
             text += f", larger by {upwards(upper - claimed)}"
         if not guarantee.claims:
             return Outcome("undecided", text, guarantee_caveat(*rows))
+        if self.release is not None:
+            (released,) = (part for part in guarantee.ledger.releases if part.quantity == self.release)
+            share, accounted = released.claimed, released.epsilon_upper
+            spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
+            text = f"{title}, {self.release} alone: claimed ε {upwards(share)}, {spent}"
+            within = guarantee.state != "none_proven" and accounted is not None and accounted <= share
+            return Outcome("holds" if within else "fails", text, guarantee_caveat(*rows))
         return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
 
 

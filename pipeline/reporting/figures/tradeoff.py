@@ -15,11 +15,11 @@ from pipeline.results.schema import Ledger
 
 TITLE = "Trade-off curves of {}"  # for screen readers, of the table
 CAPTION = (
-    "Bound on the errors of every attack that distinguishes two neighbouring data sets. At a type I error α "
-    "the type II error is at least that of the solid curve. This is proven at the curve's points for the "
-    "mechanism of the row; straight lines join the points. If the curve is near 1 − α (dotted), every attack "
-    "is little better than a guess; along the axes the curve rules out no attack. G<sub>μ</sub> (dashed) is "
-    "the central limit's approximation, not a bound. Rows with the same curve are drawn once."
+    "Bound on the errors of every attack that distinguishes two neighbouring data sets. At each point of the "
+    "solid curve, the type II error β is proven to be at least this large at the type I error α, for the "
+    "mechanism of the row. The lines between points are not proven. A curve near 1 − α (dotted) means that "
+    "no attack is much better than a guess. A curve that follows the axes rules out no attack. G<sub>μ</sub> "
+    "(dashed) is the central limit's approximation, not a bound. Rows with the same curve are drawn once."
 )
 GRID = 200  # intervals of the type I errors that G_mu is drawn at
 ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels in a line; inches of a panel and of its title

@@ -45,10 +45,10 @@ class Assessment:
 
     @property
     def tally(self) -> str:
-        """``6 hold, 6 not run``, ``3 hold but don't count (10 of 50 epochs)``: numbers of its outcomes."""
+        """``6 hold, 6 not run``, ``3 hold, not judged (10 of 50 epochs)``: numbers of its outcomes."""
         counts = Counter(
             _PLURAL.get(outcome.verdict, outcome.verdict)
-            + (f", not counted ({outcome.caveat})" if outcome.caveat else "")
+            + (f", not judged ({outcome.caveat})" if outcome.caveat else "")
             for outcome in self.outcomes
         )
         return "; ".join(f"{count} {words}" for words, count in counts.items())

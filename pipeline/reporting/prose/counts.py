@@ -105,7 +105,8 @@ def verdict(result: PaperResult) -> list[str]:
         if statuses:
             unsure = f"; {statuses['inconclusive']} are inconclusive" if statuses["inconclusive"] else ""
             parts.append(
-                f"our {subject} agrees with {statuses['agrees']} of {statuses.total()} judged values{unsure}"
+                f"our {subject} agrees with {statuses['agrees']} of the {statuses.total()} values that it "
+                f"judges{unsure}"
             )
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
         parts.append(f"{waiting} printed values wait for a GPU")
@@ -118,9 +119,10 @@ def verdict(result: PaperResult) -> list[str]:
     if claiming := [guarantee for _, guarantee in _claiming([result])]:
         within = sum(guarantee.within_claim for guarantee in claiming)
         small = sum(guarantee.state == "holds" for guarantee in claiming)
+        some = small if small < within else "all"
         parts.append(
-            f"of {len(claiming)} results with a claimed ε, {within} have an upper bound of at most this ε; "
-            f"{small} of these {within} bounds are at most {VACUOUS:.1f}"
+            f"{len(claiming)} results have a claimed ε; for {within} our upper bound is at most the claimed ε"
+            f", and {some} of these bounds are at most {VACUOUS:.1f}"
         )
     return [f"{part[0].upper()}{part[1:]}" for part in parts or ["nothing has been run yet"]]
 
@@ -160,8 +162,8 @@ def by_chance(results: Results) -> str:
     return (
         f"A simple baseline predicts a printed value by the mean of the column's other lines. {len(known)} "
         f"judged values have such lines. The baseline agrees with {null} of them, and our results "
-        f"with {len(ours)}. For {informative} of our {len(ours)} the baseline fails. The intervals are not "
-        "corrected for multiple comparisons: on average, one in twenty misses the true value."
+        f"with {len(ours)}. For {informative} of our {len(ours)} the baseline fails. On average, one "
+        "95 % interval in twenty misses the true value; nothing is corrected for multiple comparisons."
     )
 
 
@@ -184,17 +186,19 @@ def privacy(results: Results) -> str:
     tried = sum(
         guarantee.within_claim and guarantee.rests_on_trials for row, guarantee in claiming if row.trained
     )
+    huge = sum(guarantee.state == "huge" for _, guarantee in _guarantees(results))
+    more = f" {huge} more have a claimed ε above 1e308." if huge else ""
     trials = (
-        f" For {tried} of the {within} it is tested, not proven, that each clipped gradient depends on one "
-        "example."
+        f" For {tried} of the {within} it is tested, not proven, that each clipped gradient depends only on "
+        "its own example."
         if tried
         else ""
     )
     return (
-        f"{len(claiming)} results have a claimed ε, the result of the paper's accounting: {listed}. "
-        f"For {within} of them our upper bound is at most the claimed ε, and {small} of these bounds are at "
-        f"most ε = {VACUOUS:.1f}. A larger bound alone hardly limits an attacker.{trials} Each ε holds at "
-        "its row's δ and for its row's kind of neighbours."
+        f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
+        f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
+        f"at most ε = {VACUOUS:.1f}. By itself, a larger bound allows an attack that errs less than once in "
+        f"a million cases.{trials} Each ε is stated for its row's δ and its row's kind of neighbours."
     )
 
 
@@ -221,12 +225,15 @@ def _claims(results: Results) -> list[str]:
     return [claim.status for result in results for claim in result.claims if not claim.own]
 
 
-def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
+def _guarantees(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
     for result in results:
         for row in (row for table in result.tables for row in table.rows):
             for cell in row.cells.values():
-                if cell.guarantee.claims:
-                    yield row, cell.guarantee
+                yield row, cell.guarantee
+
+
+def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
+    return (found for found in _guarantees(results) if found[1].claims)
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
@@ -249,8 +256,8 @@ def _undecided(open_values: Sequence[Value]) -> str:
     would = sum(bool(value.verdict and value.verdict.seeds) for value in open_values)
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
-        f"for {would}, an estimated {MOST_SEEDS} seeds or fewer would decide" if would else "",
-        f"{repeated} were already repeated once, the most that our rules allow" if repeated else "",
+        f"by our estimate, at most {MOST_SEEDS} seeds would decide {would} of them" if would else "",
+        f"{repeated} were repeated once, and our rules allow no second repetition" if repeated else "",
     )
     return "; ".join(filter(None, parts))
 
@@ -260,7 +267,7 @@ def _strengths(agreeing: Sequence[Value]) -> str:
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
     strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
-    return f"{strong}. {informative} informative. {_grounds(agreeing)}."
+    return f"{strong}. {informative} of the {len(agreeing)} are informative. {_grounds(agreeing)}."
 
 
 def _grounds(values: Sequence[Value]) -> str:
@@ -274,7 +281,8 @@ def _grounds(values: Sequence[Value]) -> str:
             planned = f" ({', '.join(counts)})" if strength != "accounting" else ""
             parts.append(f"{kinds.total()} {words}{planned}")
     if fewer := sum(any(caveat.fewer_data for caveat in row.caveats) for row, _ in grounds):
-        parts.append(f"{fewer} of these on less than {100 * ENOUGH_EXAMPLES:.0f} % of the paper's examples")
+        share = f"{100 * ENOUGH_EXAMPLES:.0f} %"
+        parts.append(f"{fewer} of the {len(values)} on less than {share} of the paper's examples")
     return "; ".join(parts)
 
 

@@ -125,8 +125,13 @@ def render_findings(result: PaperResult) -> list[Sentence]:
         if not supported(finding, quotes, result.claims):
             continue
         text = finding.says.format(**quotes, **differences)
-        if conditions := "; ".join(dict.fromkeys(quote.conditions for quote in quotes.values())):
-            text += f" ({conditions[0].upper()}{conditions[1:]}.)"
+        conditions: dict[str, list[str]] = {}
+        for quote in quotes.values():
+            conditions.setdefault(quote.conditions, []).append(quote.fact.line.label)
+        for condition, labels in conditions.items():
+            lines = wording.enumerated(list(dict.fromkeys(labels)))
+            words = f"{lines}: {condition}" if len(conditions) > 1 else condition
+            text += f" ({words[0].upper()}{words[1:]}.)"
         first = next((quote.cell.guarantee for quote in quotes.values()), None)
         sentences.append(Sentence(text, first, result, names[finding.table]))
     return sentences
