@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: cost of a private training step beside plain SGD, Opacus and JAX-Privacy."""
+"""`python -m benchmarks`: cost of a private training step, compared with SGD, Opacus and JAX-Privacy."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from pipeline.files import write_text
 from pipeline.identity import provenance
 
 TABLE, PICTURE = Path("reports/benchmarks/steps.md"), Path("reports/benchmarks/steps.svg")
-DRAWN = ("lenet5", "lenet-300-100")  # cases of several batch sizes
+DRAWN = ("lenet5", "lenet-300-100")  # cases with several batch sizes
 HEAD = (
     "step",
     "batch",
@@ -75,7 +75,7 @@ def bench(
 def table(
     contenders: Iterable[Contender], threads: int, measured: Iterable[Measured | Exception]
 ) -> list[list[str]]:
-    """Lines of the table for one step by each contender; plain SGD comes first."""
+    """Lines of the table for one case and batch size, one per contender; plain SGD must come first."""
     lines, plain = [], None
     for contender, one in zip(contenders, measured, strict=True):
         setting = [contender.case, f"{contender.batch}", f"{threads}", contender.way]
@@ -96,7 +96,7 @@ def table(
 
 
 def picture(lines: list[list[str]]) -> str:
-    """SVG of time over plain SGD against batch size, at the fewest threads, in a panel per `DRAWN`."""
+    """SVG of time divided by plain SGD's against batch size; a panel per case of `DRAWN`, fewest threads."""
     threads = min((int(line[2]) for line in lines), default=1)
     with plt.rc_context({"svg.hashsalt": "steps", "svg.fonttype": "none"}):
         figure, panels = plt.subplots(1, len(DRAWN), figsize=(9, 3.6), layout="constrained")

@@ -17,7 +17,7 @@ NOISE, RATE, STEPS, DELTA = 1.18877474901233, 1024 / 55000, 1074, 1e-5
 
 
 def masses(pmf: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Losses and their masses, without the infinite one.
+    """Finite privacy losses and their probability masses.
 
     Args:
         pmf: probability mass function of dp-accounting.
@@ -30,14 +30,14 @@ def masses(pmf: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def true_positive_rate(pld: Any, false_positive_rate: float) -> float:
-    """Upper bound by lines of (epsilon, delta), in both directions.
+    """Upper bound on an attack's true-positive rate, by the lines of many (epsilon, delta).
 
     Args:
         pld: privacy loss distribution of dp-accounting.
-        false_positive_rate: of the attack.
+        false_positive_rate: false-positive rate of the attack.
 
     Returns:
-        The largest true-positive rate that the lines allow.
+        The largest true-positive rate that the lines allow, in both directions.
     """
     epsilons = np.linspace(0, 12, 2401)
     deltas = np.array([pld.get_delta_for_epsilon(epsilon) for epsilon in epsilons])
@@ -53,7 +53,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
     Args:
         mu: parameter of Gaussian DP.
-        epsilon: of the guarantee.
+        epsilon: epsilon of the guarantee.
 
     Returns:
         Delta.

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-COMMANDS = {  # with the most seconds and MB that are meant
+COMMANDS = {  # with the intended limits of seconds and MB
     "epsilon --examples 60000 --batch 256 --epochs 10 --sigma 1.1 --delta 1e-5": (2.0, 250),
     "plan": (2.0, 250),
     "status": (2.0, 250),
@@ -48,7 +48,7 @@ def main(
         commands[shlex.join(["predict", str(folder), str(inputs)])] = PREDICT
     print("| command | seconds | processor seconds | MB | meant |\n| --- | --- | --- | --- | --- |")
     for command, (most, memory) in commands.items():
-        measured(command, 1)  # compiles what was changed
+        measured(command, 1)  # compiles changed modules
         seconds, processor, used = measured(command, repeats)
         meant = f"{most:g} s" + (f", {memory} MB" if memory else "")
         print(f"| `{command}` | {seconds:.1f} | {processor:.1f} | {used:.0f} | {meant} |", flush=True)

@@ -1,4 +1,4 @@
-"""Measuring contenders in turn, each in a process of its own.
+"""Measurement of contenders in turns, each in a separate process.
 
 Separate processes share no memory and no settings. Turns spread the machine's other load evenly over the
 contenders, so ratios are reliable even if seconds are not.
@@ -19,28 +19,29 @@ import torch
 
 from benchmarks.steps import JAX, Contender, Step
 
-TURN_SECONDS = 0.3  # seconds of one contender's turn, at least one step
-FEWEST_STEPS = 5  # steps that a median is taken of
+TURN_SECONDS = 0.3  # seconds of one contender's turn, which has at least one step
+FEWEST_STEPS = 5  # least number of steps for a median
 
 
 class Measured(NamedTuple):
     """Time and memory of a contender's step."""
 
-    wall: float  # seconds, the median
-    processor: float  # seconds of all threads, the median: what can be compared on a busy machine
-    megabytes: float  # that the process grew by, at most
+    wall: float  # median seconds
+    processor: float  # median processor seconds of all threads, comparable even on a busy machine
+    megabytes: float  # largest growth of the process
 
 
 def compare(
     contenders: Sequence[Contender], threads: int, seconds: float, pinned: bool
 ) -> list[Measured | Exception]:
-    """Measure each contender for about ``seconds``, in their order; an error is a result too.
+    """Measure each contender for about ``seconds`` seconds; results are in the contenders' order.
 
-    ``pinned`` limits a contender, including its thread that draws noise ahead, to ``threads`` cores.
+    The result of a contender that can't train its case is the exception. ``pinned`` limits a contender,
+    including its thread that draws noise ahead, to ``threads`` cores.
     """
     with ExitStack() as stack:
         pools = [stack.enter_context(ProcessPoolExecutor(1, get_context("forkserver"))) for _ in contenders]
-        # a library's message that it can't do this
+        # exceptions of libraries that can't train the case
         problems = [
             pool.submit(_begin, contender, threads, pinned).exception()
             for pool, contender in zip(pools, contenders, strict=True)
@@ -63,8 +64,8 @@ _own: dict[str, tuple[Step, torch.device, float]] = {}  # in a contender's own p
 
 
 def _begin(contender: Contender, threads: int, pinned: bool) -> None:
-    warnings.simplefilter("ignore")  # Opacus has many
-    if pinned or contender.way == JAX:  # which takes as many threads as there are cores
+    warnings.simplefilter("ignore")  # Opacus warns often
+    if pinned or contender.way == JAX:  # JAX starts a thread for every core
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)
     device = torch.device(contender.device)
@@ -94,7 +95,7 @@ def _grown() -> float:
 
 
 def _peak(device: torch.device) -> float:
-    """Largest number of megabytes in use so far."""
+    """Largest memory use so far, in megabytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10  # kilobytes, on Linux

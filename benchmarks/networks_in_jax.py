@@ -11,10 +11,10 @@ Function = Callable[[Any, Any], Any]  # of a layer's weights and its inputs (B, 
 
 
 def in_jax(net: nn.Module) -> tuple[list[dict[str, Any]], Function]:
-    """Trained weights of a sequence of torch's layers, and outputs (B, K) as a function of these and inputs.
+    """Trained weights of a sequence of torch's layers, and a JAX function from weights and inputs to outputs.
 
     Raises:
-        NotImplementedError: a layer has no function here.
+        NotImplementedError: a layer has no JAX function here.
     """
     layers = list(_flat(net))
     weights = [
@@ -42,7 +42,7 @@ def _flat(net: nn.Module) -> Any:
 
 
 def _function(layer: nn.Module) -> Function:
-    """Function of a layer."""
+    """JAX function of a layer."""
     if isinstance(layer, nn.Conv2d):
         assert not isinstance(layer.padding, str)
         strides, padding = layer.stride, [(side, side) for side in layer.padding]

@@ -1,6 +1,6 @@
-"""LeNet-5 trained with DP-SGD by Opacus or JAX-Privacy; nothing of this project is imported.
+"""LeNet-5 trained with DP-SGD by Opacus or JAX-Privacy, without imports from this project.
 
-A script that `benchmarks.peers` runs. It reads one JSON object from standard input: ``peer`` ('opacus' or
+`benchmarks.peers` runs this script. It reads one JSON object from standard input: ``peer`` ('opacus' or
 'jax_privacy'), ``network`` ('lenet5' or 'ln-lenet5'), ``seeds``, ``batch``, ``steps``, ``learning_rate``,
 ``clip``, ``noise_multiplier``, ``raw`` (folder of MNIST's four files) and ``indices`` (file of the training
 examples' positions in the official training part). It writes a line of JSON for each seed.
@@ -19,24 +19,24 @@ from typing import Any
 
 import numpy as np
 
-CLASSES, PIXELS, EPSILON = 10, 28, 1e-5  # the last is of layer norm
+CLASSES, PIXELS, EPSILON = 10, 28, 1e-5  # `EPSILON` of layer norm
 VERSIONED = {"opacus": ("opacus", "torch"), "jax_privacy": ("jax_privacy", "jax")}
 Run = Callable[[int], float]  # seed -> test accuracy
 
 
 def idx(path: Path, header: int) -> np.ndarray:
-    """Bytes of a gzipped idx file behind its header."""
+    """Bytes of a gzipped idx file after a header of ``header`` bytes."""
     return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=header)
 
 
 def part(raw: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 1, 28, 28) in [0, 1] and labels (N,) of an official part."""
+    """Images (N, 1, 28, 28) in [0, 1] and labels (N,) of MNIST's official part 'train' or 't10k'."""
     images = idx(raw / f"{name}-images-idx3-ubyte.gz", 16).reshape(-1, 1, PIXELS, PIXELS)
     return images.astype(np.float32) / 255, idx(raw / f"{name}-labels-idx1-ubyte.gz", 8).astype(np.int32)
 
 
 def opacus(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> Run:
-    """Opacus: ghost clipping, its optimizer, and its Poisson sampler."""
+    """Training by Opacus, with its ghost clipping, optimizer and Poisson sampler."""
     import torch
     from opacus.grad_sample import GradSampleModuleFastGradientClipping
     from opacus.optimizers import DPOptimizerFastGradientClipping
@@ -85,7 +85,7 @@ def opacus(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, An
 
 
 def jax_privacy(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> Run:
-    """JAX-Privacy: its clipping, noise and Poisson sampler, around a network in plain JAX."""
+    """Training by JAX-Privacy, with its clipping, noise and Poisson sampler; the network is plain JAX."""
     import jax
     import jax.numpy as jnp
     from jax_privacy import batch_selection, clipped_grad
@@ -101,7 +101,7 @@ def jax_privacy(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[An
     }
 
     def start(key: Any) -> dict[str, Any]:
-        """Weights and biases uniform within 1 / sqrt(fan-in), as torch has them."""
+        """Initial weights and biases, uniform within 1 / sqrt(fan-in) as in torch."""
         weights = {}
         for name, shape in layers.items():
             key, first, second = jax.random.split(key, 3)
@@ -170,7 +170,7 @@ def jax_privacy(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[An
 
 
 def runs(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Result of each seed."""
+    """Train each seed and yield its result."""
     raw = Path(settings["raw"])
     images, labels = part(raw, "train")
     chosen = np.load(settings["indices"])

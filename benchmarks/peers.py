@@ -1,7 +1,7 @@
 """`python -m benchmarks.peers`: two networks of Table 5 trained by Opacus and JAX-Privacy, beside our rows.
 
-`benchmarks/peer_training.py` trains, in a process of its own that imports nothing of this project, at the
-settings of the committed rows. The seeds are fixed beforehand, and no run is repeated.
+`benchmarks/peer_training.py` trains the networks with the settings of the committed rows. It runs in a
+separate process that imports nothing of this project. The seeds are fixed beforehand, and no run is repeated.
 """
 
 import json
@@ -26,7 +26,7 @@ RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_na
 LEVEL = "epsilon=1"
 ROWS = {"lenet5": "davody-t5-lenet5-equal-planned", "ln-lenet5": "davody-t5-ln-lenet5-equal-planned"}
 NAMES = {"lenet5": "LeNet-5", "ln-lenet5": "LN-LeNet-5", "opacus": "Opacus", "jax_privacy": "JAX-Privacy"}
-# JAX-Privacy takes some five minutes of a processor for a run: it has one seed
+# JAX-Privacy has one seed, because a run takes about five processor minutes
 SEEDS: dict[str, tuple[int, ...]] = {"opacus": (0, 1, 2), "jax_privacy": (0,)}
 ALONE = {  # one thread
     "OMP_NUM_THREADS": "1",
@@ -64,7 +64,7 @@ class Accuracies:
 
 
 def settings(network: str, root: Path = Path()) -> dict[str, Any]:
-    """Settings of a committed row at the level; they are the same for all seeds."""
+    """Settings of a network's committed row at `LEVEL`, which are the same for all seeds."""
     run = read_run(ROWS[network], root)
     assert run is not None
     found = []
@@ -80,7 +80,7 @@ def settings(network: str, root: Path = Path()) -> dict[str, Any]:
 
 
 def ours(network: str, root: Path = Path()) -> Accuracies:
-    """Our row's accuracies."""
+    """Accuracies of our row of ``network``."""
     evaluation = read_evaluation(ROWS[network], root)
     assert evaluation is not None
     return Accuracies(
@@ -107,7 +107,7 @@ def train() -> None:
 
 
 def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Results of seeds, each as soon as it is available."""
+    """Train ``seeds``, and yield each result as soon as it is available."""
     if not seeds:
         return
     request = {
@@ -138,7 +138,7 @@ def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str,
 
 
 def table(record: dict[str, Any], root: Path = Path()) -> str:
-    """Section of docs/references.md."""
+    """Section of docs/references.md about the runs in ``record``."""
     lines = []
     for network in ROWS:
         for peer in SEEDS:
@@ -172,7 +172,7 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
 
 
 def percent(value: Mean, sign: str = "") -> str:
-    """``95.90 ± .16``; a single seed has no interval."""
+    """Value in percent with its interval, such as ``95.90 ± 0.16``; a single seed has no interval."""
     centre = f"{100 * value.value:{sign}.2f}"
     return centre if value.half is None else f"{centre} ± {100 * value.half:.2f}"
 

@@ -24,10 +24,10 @@ from pipeline.privacy.randomness import Streams
 
 Step = Callable[[], None]
 CLASSES = 10
-EXAMPLES, PUBLIC = 20_000, 128  # as many as make drawing a sample and looking it up cost what they do
-MNIST, CIFAR, TEXTS = (1, 28, 28), (3, 32, 32), (64, 5000)  # a text's tokens, and words there are
+EXAMPLES, PUBLIC = 20_000, 128  # enough for realistic costs of drawing a sample and looking it up
+MNIST, CIFAR, TEXTS = (1, 28, 28), (3, 32, 32), (64, 5000)  # `TEXTS`: tokens of a text, and words in all
 PLAIN, BEST, OURS = "plain SGD", "plain SGD, channels last", "ours"
-FLOATS = "ours, float32 noise"  # as seeded runs have it, and had all before noise was on a grid
+FLOATS = "ours, float32 noise"  # as in seeded runs, and in all runs before grid noise existed
 HOOKS, GHOST = "Opacus, hooks", "Opacus, ghost clipping"
 JAX = "JAX-Privacy"
 WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST, JAX)
@@ -42,7 +42,7 @@ class Case:
     method: str
     batches: tuple[int, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    build: Callable[[], nn.Module] | None = None  # a network that is no model of the project's
+    build: Callable[[], nn.Module] | None = None  # builds a network that is none of the project's models
 
     @property
     def net(self) -> nn.Module:
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def described(self) -> Model:
-        """The project's model."""
+        """The case's model, if it is one of the project's."""
         return Model.model_validate(self.model)
 
     @property
@@ -71,27 +71,27 @@ class Case:
         return torch.randint(1, words, (count, length), dtype=torch.int32, generator=generator), labels
 
     def batch(self, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Inputs (B, ...) as the network sees them, and labels (B,)."""
+        """Inputs (B, ...) as the network takes them, and labels (B,)."""
         inputs, labels = self.stored_examples(size)
         seen = torch.rand(size, *self.shape) if inputs.dtype == torch.uint8 else inputs.long()
         return seen.to(device), labels.to(device)
 
 
 def mlp() -> nn.Module:
-    """Perceptron of two wide layers."""
+    """Perceptron with two wide hidden layers."""
     wide = [nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, CLASSES)]
     return nn.Sequential(nn.Flatten(), *wide)
 
 
 def frozen_trunk() -> nn.Module:
-    """Frozen convolutions and two trained layers."""
+    """Network of frozen convolutions and two trained layers."""
     trunk = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Flatten()]
     head = [nn.Linear(64 * 8 * 8, 256), nn.ReLU(), nn.Linear(256, CLASSES)]
     return nn.Sequential(nn.Sequential(*trunk).requires_grad_(False), *head)
 
 
 def resnet18(rank: int | None) -> nn.Module:
-    """ResNet-18 with frozen batch norm and adapters of a rank; None: only the last layer is trained."""
+    """ResNet-18 with frozen batch norm and adapters of ``rank``; None: only the last layer is trained."""
     net = add_adapters(models.resnet18(), rank, CLASSES)
     for layer in net.modules():
         if isinstance(layer, nn.ReLU):
@@ -143,11 +143,11 @@ class Contender:
 
     @property
     def possible(self) -> bool:
-        """Return whether the way exists: Opacus can't clip the gradient of a whole batch."""
+        """Return whether the way can train the case; only plain SGD and ours can do batch clipping."""
         return self.way in (PLAIN, BEST, OURS, FLOATS) or CASES[self.case].method != "batch_clipping"
 
     def step(self) -> Step:
-        """Function that takes a step in each call."""
+        """Function that makes one training step per call."""
         case, device = CASES[self.case], torch.device(self.device)
         if self.way in (PLAIN, BEST):
             return _plain(case, self.batch, device, channels_last=self.way == BEST)
@@ -183,11 +183,11 @@ def trained(net: nn.Module) -> list[nn.Parameter]:
 
 
 def with_torch_batch_norm(net: nn.Module) -> nn.Module:
-    """Network with `torch.nn`'s batch norm instead of the project's, which keeps no averages."""
+    """Replace the project's batch norm, which keeps no averages, by that of `torch.nn`."""
     for module in list(net.modules()):
         for name, layer in list(module.named_children()):
             if isinstance(layer, BatchStatistics):
-                # of vectors and images alike, which torch's own two classes tell apart
+                # for vectors and images, for which torch has two classes
                 setattr(module, name, AnyBatchNorm(len(layer.mean), eps=layer.epsilon))
     return net
 
@@ -200,9 +200,9 @@ class AnyBatchNorm(nn.BatchNorm1d):
 
 
 def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
-    """A whole step of the method: sample, look up, clip, noise, descend."""
+    """Whole step of the method: sample, look up, clip, add noise, descend."""
     keep_freed()
-    on_cpu = device.type == "cpu"  # as `stages.train.execution` has it
+    on_cpu = device.type == "cpu"  # as in `stages.train.execution`
     execution = Execution(device, 1 if on_cpu else None, 256 if on_cpu else 4096)
     settings = method_settings()[case.method].model_validate(
         {"batch": batch, "learning_rate": 0.01, **case.settings}
@@ -259,15 +259,14 @@ def _opacus(case: Case, batch: int, device: torch.device, ghost: bool) -> Step:
 
 
 def _jax(case: Case, batch: int, device: torch.device) -> Step:
-    """A compiled step of JAX-Privacy's clipping and noise on a given batch.
+    """Compiled step of JAX-Privacy's clipping and noise on a given batch.
 
     Raises:
-        NotImplementedError: the network has another layer than those of plain convolutional ones, or a step
-            takes minutes.
+        NotImplementedError: a layer has no function in `benchmarks.networks_in_jax`, or a step takes minutes.
     """
     if case.build is mlp:
         raise NotImplementedError("its step of this network takes minutes")
-    # JAX takes threads of its own and all of a GPU's memory: it is loaded in its contender's process alone
+    # JAX starts threads and takes all of a GPU's memory, so only its contender's process imports it
     import jax
     import jax_privacy
     from jax_privacy.noise_addition import gaussian_privatizer

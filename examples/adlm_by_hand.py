@@ -2,10 +2,10 @@
 
     python examples/adlm_by_hand.py data/prepared/mnist
 
-Images and labels get Laplace noise once, before training; relevant pixels get less of it. Training then
-reads released numbers alone. Algorithm 1 divides the noise by the batch size |L|, as if a batch were released
-and not each image, so that an image spends |L| times as much. `main` prints both epsilons. A test compares
-`release` and `step` with the engine's.
+Images and labels get Laplace noise once, before training; relevant pixels get less noise. Training then reads
+only the noisy numbers. Algorithm 1 divides the noise by the batch size |L|, as if a whole batch were released
+and not each image. This multiplies the epsilon of an image by |L|. `main` prints the claimed and the spent
+epsilon. A test compares `release` and `step` with those of the engine.
 """
 
 import math
@@ -20,14 +20,14 @@ from torch.nn import functional as F
 
 BATCH, EPOCHS, RATE = 1800, 1, 0.03
 EPSILONS = 2.0, 2.0, 4.0  # of relevances, inputs and loss: epsilon_1, epsilon_2, epsilon_3
-FIRST_MAPS = 32  # |h0|, read as the feature maps of the first convolution
-LEAST = 1e-5  # of a relevance: without any, a pixel would get infinite noise
+FIRST_MAPS = 32  # |h0|, taken as the number of feature maps of the first convolution
+LEAST = 1e-5  # least relevance: with relevance 0, a pixel would get infinite noise
 
 Tensors = dict[str, Tensor]
 
 
 def network() -> nn.Sequential:
-    """Two convolutions, a linear layer of 25 units, and an output without bias, for images of 28 x 28."""
+    """Two convolutions, a linear layer of 25 units, and an output layer without bias, for 28 x 28 images."""
     return nn.Sequential(
         nn.Conv2d(1, FIRST_MAPS, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(FIRST_MAPS, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -36,28 +36,32 @@ def network() -> nn.Sequential:
 
 
 def ratios(relevances: Tensor, noise: Tensor, examples: int, epsilon: float) -> Tensor:
-    """beta_j = d |R_j| / sum |R_j| of noisy relevances (Eq. 16, lines 3 to 7), with Delta_R = 2 d / |D|."""
+    """Ratios beta_j = d |R_j| / sum |R| of noisy relevances R (Eq. 16, lines 3 to 7); Delta_R = 2 d / |D|."""
     noisy = relevances + 2 * len(relevances) / (examples * epsilon) * noise
     size = noisy.abs().clamp_min(LEAST)
     return len(size) * size / size.sum()
 
 
 def input_scale(features: int, batch: int, epsilon: float, maps: int = FIRST_MAPS) -> float:
-    """b = Delta_h0 / (|L| epsilon_2) with Delta_h0 = 2 |h0| d (Lemma 3, line 13)."""
+    """Noise scale of inputs: b = Delta_h0 / (|L| epsilon_2) with Delta_h0 = 2 |h0| d (Lemma 3, line 13)."""
     return 2 * maps * features / (batch * epsilon)
 
 
 def loss_scale(batch: int, epsilon: float, classes: int = 10, units: int = 25) -> float:
-    """b = Delta_F / (|L| epsilon_3) with Delta_F = M (|h_k| + |h_k|^2 / 4) (Lemma 5, line 19)."""
+    """Noise scale of the loss's coefficients (Lemma 5, line 19).
+
+    b = Delta_F / (|L| epsilon_3) with Delta_F = M (|h_k| + |h_k|^2 / 4).
+    """
     return classes * (units + units**2 / 4) / (batch * epsilon)
 
 
 def release(
     images: Tensor, labels: Tensor, beta: Tensor, scales: tuple[float, float], noises: Tensors
 ) -> Tensors:
-    """Noisy images and coefficients of the loss, drawn once (lines 12, 13, 18 and 19).
+    """Noisy images and noisy coefficients of the loss, released once (lines 12, 13, 18 and 19).
 
-    ``noises`` are standard Laplace: 'inputs' (N, d), 'first' and 'second' (N, M).
+    ``scales`` are those of inputs and loss; ``noises`` are standard Laplace: 'inputs' (N, d), 'first' and
+    'second' (N, M).
     """
     flat = images.flatten(1) + scales[0] / beta * noises["inputs"]
     return {
@@ -68,14 +72,14 @@ def release(
 
 
 def hidden(net: nn.Sequential, parameters: Tensors, inputs: Tensor, bias: Tensor) -> Tensor:
-    """Units of the last hidden layer before they are bounded; ``bias`` is the first bias's (line 14)."""
+    """Units of the last hidden layer before scaling; ``bias``: noisy factor of the first bias (line 14)."""
     weights = {**parameters, "0.bias": parameters["0.bias"] * bias}
     rest = {name: value for name, value in weights.items() if not name.startswith(f"{len(net) - 1}.")}
     return functional_call(net[:-1], rest, (inputs,))
 
 
 def outputs(net: nn.Sequential, parameters: Tensors, units: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Outputs of units scaled to [0, 1] by the extremes of a batch (Section III-B)."""
+    """Outputs for ``units`` scaled to [0, 1] by a batch's extremes ``low`` and ``high`` (Section III-B)."""
     bounded = (units - low) / (high - low).clamp_min(1e-6)
     return bounded @ parameters[f"{len(net) - 1}.weight"].T
 
@@ -92,7 +96,7 @@ def step(net: nn.Sequential, parameters: Tensors, batch: Tensors, bias: Tensor, 
 
 
 def main(folder: Path) -> None:
-    """Release, train, test and account. Relevances are |pixel| averages here; the paper's are a network's."""
+    """Release, train, test and account; a pixel's mean replaces the paper's relevances of a network."""
     (images, labels), test = (
         (
             torch.from_numpy(np.load(folder / f"{split}.inputs.npy")).float() / 255,
@@ -116,7 +120,7 @@ def main(folder: Path) -> None:
     first = hidden(net, parameters, released["inputs"][:batch], bias)
     units = hidden(net, parameters, test[0], bias)
     right = outputs(net, parameters, units, first.amin(0), first.amax(0)).argmax(1) == test[1]
-    # a pixel moves by 1 at most, a label two of its coefficients by 1, and an average of pixels by 1 / N
+    # an example changes a pixel by at most 1, two of its label's coefficients by 1, an average pixel by 1 / N
     image, label, averages = (beta / scales[0]).sum().item(), 2 / scales[1], EPSILONS[0] / 2
     print(
         f"test accuracy {100 * right.float().mean():.2f} %, epsilon claimed {sum(EPSILONS):g}, spent "

@@ -3,9 +3,9 @@
     python examples/batch_clipping_by_hand.py data/prepared/mnist-dpub
 
 Trains a small network with batch norm on a prepared data set with public images of the same kind. A batch
-gives one gradient, by its own batch statistics (Eq. 3). Each layer h of that gradient is clipped to
-C_h = C e_h / max e, where e_h is the mean norm of public examples' gradients (Section 3.3), and gets noise of
-standard deviation 2 C_h sigma. A test compares `private_step` with a step of the engine.
+gives one gradient, computed with its own batch statistics (Eq. 3). Each layer h of this gradient is clipped
+to C_h = C e_h / max e and gets noise of standard deviation 2 C_h sigma. Here e_h is the mean norm of layer h
+in public examples' gradients (Section 3.3). A test compares `private_step` with a step of the engine.
 """
 
 import sys
@@ -26,17 +26,17 @@ Tensors = dict[str, Tensor]
 
 
 class BatchNorm(nn.Module):
-    """Batch norm by the statistics of the batch, or by ``fixed`` ones; it keeps no running averages."""
+    """Batch norm by the statistics of the batch or by ``fixed`` statistics, without running averages."""
 
     def __init__(self, channels: int):
-        """Gain 1 and shift 0."""
+        """Set gain 1 and shift 0."""
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
         self.fixed: tuple[Tensor, Tensor] | None = None
         self.seen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, C, ...) normalised by channel."""
+        """``inputs`` (B, C, ...) normalised by channel."""
         over = (0, *range(2, inputs.dim()))
         if self.fixed is None:
             self.seen = inputs.mean(over), inputs.var(over, correction=0)
@@ -73,7 +73,7 @@ def free_statistics(net: nn.Module) -> None:
 
 
 def layer_bounds(net: nn.Module, parameters: Tensors, images: Tensor, labels: Tensor, clip: float) -> Tensor:
-    """C_h of each trained tensor: C e_h / max e, from public examples alone, with their batch statistics."""
+    """Bound C_h = C e_h / max e of each trained tensor, from public examples and their statistics alone."""
 
     def loss(weights: Tensors, image: Tensor, label: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(net, weights, (image[None],)), label[None])
@@ -91,7 +91,7 @@ def private_step(
 ) -> Tensors:  # fmt: skip
     """Parameters after a step on one batch, clipped as a whole; ``noise`` is standard normal.
 
-    One example turns the clipped gradient of its batch around at most, which moves layer h by 2 C_h.
+    In the worst case, one example reverses the clipped gradient of its batch, which moves layer h by 2 C_h.
     """
 
     def loss(weights: Tensors) -> Tensor:

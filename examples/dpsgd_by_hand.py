@@ -2,9 +2,9 @@
 
     python examples/dpsgd_by_hand.py data/prepared/mnist
 
-Trains LeNet-5 on a prepared image data set (`dprepro prepare mnist`) and prints its test accuracy with the
-epsilon that it spent. A test holds `private_step` to a step of the engine, which does the same for many
-replicas at once and some times faster.
+Trains LeNet-5 on a prepared image data set (`dprepro prepare mnist`) and prints its test accuracy and the
+spent epsilon. A test compares `private_step` with a step of the engine, which does the same for many replicas
+at once and several times faster.
 """
 
 import sys
@@ -34,7 +34,7 @@ def lenet5() -> nn.Module:
 def clipped_sum(
     net: nn.Module, parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, clip: float
 ) -> Tensor:
-    """The sum over examples of their gradients, each first shortened to an L2 norm of at most ``clip``."""
+    """Sum over examples of their gradients, each clipped to an L2 norm of at most ``clip``."""
 
     def loss(weights: dict[str, Tensor], one: Tensor, label: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(net, weights, (one[None],)), label[None])
@@ -56,10 +56,11 @@ def private_step(
     rate: float,
     noise: Tensor,
 ) -> dict[str, Tensor]:
-    """Parameters after one step on a Poisson sample, which is of ``batch`` examples only on average.
+    """Parameters after one step on a Poisson sample of expected size ``batch``.
 
-    ``noise`` is standard normal. The sum moves by at most ``clip`` when an example joins or leaves, so that
-    ``sigma`` is the noise multiplier. It is divided by the expected size: the true one is private.
+    ``noise`` is standard normal. The sum moves by at most ``clip`` when an example joins or leaves, so
+    ``sigma`` is the noise multiplier. The sum is divided by the expected size, because the true size is
+    private.
     """
     total = sum(value.numel() for value in parameters.values())
     found = clipped_sum(net, parameters, inputs, labels, clip) if len(labels) else torch.zeros(total)
@@ -85,7 +86,7 @@ def main(folder: Path) -> None:
     steps = round(EPOCHS / sampled)
     parameters = {name: value.detach() for name, value in net.named_parameters()}
     for step in range(steps):
-        drawn = torch.rand(examples) < sampled  # each example by a coin of its own
+        drawn = torch.rand(examples) < sampled  # an independent coin for each example
         noise = torch.randn(sum(value.numel() for value in parameters.values()))
         parameters = private_step(
             net, parameters, train[0][drawn], train[1][drawn],

@@ -3,8 +3,8 @@
     python examples/noisy_weights_by_hand.py data/prepared/mnist
 
 Every weight is drawn from N(mu, sigma^2) anew in each forward pass, in training and at test. The means mu are
-trained by Adam: as weight = mu + sigma noise, the gradient at the drawn weights is the gradient of mu. Only
-matrices and kernels are noisy. A test compares `step` with a step of the engine.
+trained by Adam: a weight is mu + sigma noise, so the gradient at the drawn weights is the gradient of mu.
+Only matrices and kernels are noisy. A test compares `step` with a step of the engine.
 """
 
 import sys
@@ -33,7 +33,7 @@ def lenet5() -> nn.Sequential:
 
 
 def draw(means: Tensors, sigma: float, noise: Tensor) -> Tensors:
-    """Weights mu + sigma noise, where mu is a matrix or a kernel; ``noise`` is standard normal."""
+    """Weights mu + sigma noise for matrices and kernels, mu for others; ``noise`` is standard normal."""
     noisy = {name: value.numel() for name, value in means.items() if value.dim() > 1}
     parts = dict(zip(noisy, noise.split(list(noisy.values())), strict=True))
     return {

@@ -2,10 +2,11 @@
 
     python examples/tan_by_hand.py data/prepared/mnist
 
-A step of batch B and noise sigma costs B examples, and learns about as much as any other with the same
-B / sigma (Section 3.4). So a run with B and sigma divided by the same factor, which is not private, shows at
-a fraction of the cost what the private run reaches. K augmented copies of an example give one gradient, which
-is clipped as a whole (Eq. 5), and weights are averaged. A test compares `private_step` with the engine's.
+A step with batch B and noise sigma processes B examples. It learns about as much as any other step with the
+same B / sigma (Section 3.4). So a cheap run with B and sigma divided by the same factor shows which accuracy
+the private run will reach; the cheap run itself is not private. K augmented copies of an example give one
+gradient, which is clipped as a whole (Eq. 5). Weights are averaged over the steps. A test compares
+`private_step` with a step of the engine.
 """
 
 import sys
@@ -20,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 BATCH, SIGMA, STEPS, RATE, COPIES = 1024, 3.0, 100, 2.0, 2
-FACTOR = 16  # that batch and noise of the simulation are smaller by
+FACTOR = 16  # divides batch and noise for the simulation
 CLIP, DELTA, DECAY = 1.0, 1e-5, 0.9999
 
 Tensors = dict[str, Tensor]
@@ -37,7 +38,7 @@ def lenet5() -> nn.Sequential:
 
 
 def crop_flip(image: Tensor, draws: Tensor) -> Tensor:
-    """A crop of the image after reflecting 4 pixels at its borders, mirrored for draws from .5.
+    """Crop of the image padded by 4 reflected pixels on each side, mirrored if the last draw is at least .5.
 
     ``draws`` are three numbers in [0, 1): top, left and mirror.
     """
@@ -63,7 +64,7 @@ def private_step(
     net: nn.Module, parameters: Tensors, average: Tensors, copies: Tensor, labels: Tensor,
     *, step: int, clip: float, sigma: float, batch: float, rate: float, decay: float, noise: Tensor,
 ) -> tuple[Tensors, Tensors]:  # fmt: skip
-    """Parameters and their average after ``step`` (from 0) on a Poisson sample of ``batch`` on average."""
+    """Parameters and their average after ``step`` (from 0) on a Poisson sample of expected size ``batch``."""
     total = sum(value.numel() for value in parameters.values())
     found = clipped_sum(net, parameters, copies, labels, clip) if len(labels) else torch.zeros(total)
     parts = ((found + sigma * clip * noise) / batch).split([value.numel() for value in parameters.values()])
@@ -71,7 +72,7 @@ def private_step(
         name: value - rate * part.view_as(value)
         for (name, value), part in zip(parameters.items(), parts, strict=True)
     }
-    # the decay grows with the steps, so that the average forgets the start
+    # the decay grows with the steps, so that the average forgets the initial weights
     kept = min(decay, (2 + step) / (11 + step))
     return stepped, {name: kept * average[name] + (1 - kept) * value for name, value in stepped.items()}
 
@@ -99,7 +100,7 @@ def train(images: Tensor, labels: Tensor, test: tuple[Tensor, Tensor], batch: in
 
 
 def main(folder: Path) -> None:
-    """The simulation, which spends far more, and then the private run that it stands for."""
+    """Run the simulation, which spends far more epsilon, and then the private run that it predicts."""
     (images, labels), test = (
         (
             torch.from_numpy(np.load(folder / f"{split}.inputs.npy")).float() / 255,

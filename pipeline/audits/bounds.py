@@ -1,16 +1,16 @@
 """Lower bounds on epsilon from an attacker's results, at significance alpha.
 
-The threshold, or the number of guesses, is chosen without the counted scores: `split` chooses it on one half
-of the trials and counts errors on the other half.
+Thresholds are chosen without the counted scores: `split` chooses them on one half of the trials and counts
+errors on the other half. The numbers of guesses are fixed.
 
-* `by_errors`: both error rates of independent trials (Clopper and Pearson 1934). Assumes nothing of the
+* `by_errors`: both error rates of independent trials (Clopper and Pearson 1934). Assumes nothing about the
   mechanism; n trials show at most about ln(n / 3).
 * `by_coordinates`: error rates of single coordinates, for releases with independent coordinates.
-* `by_gaussian`: the same error rates, by the trade-off curve of a Gaussian mechanism (Nasr et al. 2023).
-  Holds for mechanisms that are Gaussian, or almost.
-* `by_one_run`: guesses of the canaries in a single run (Steinke, Nasr and Jagielski 2023). Assumes nothing.
-* `by_one_run_curve`: the same guesses, by the trade-off curve of a Gaussian mechanism (Mahloujifar, Melis and
-  Chaudhuri 2024).
+* `by_gaussian`: the error rates of `by_errors`, by the trade-off curve of a Gaussian mechanism (Nasr et al.
+  2023). Holds for mechanisms that are Gaussian, or almost.
+* `by_one_run`: guesses on the canaries in a single run (Steinke, Nasr and Jagielski 2023). Assumes nothing.
+* `by_one_run_curve`: the guesses of `by_one_run`, by the trade-off curve of a Gaussian mechanism
+  (Mahloujifar, Melis and Chaudhuri 2024).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from scipy.stats import beta, binom
 
 from pipeline.privacy.gaussian import gaussian_epsilon
 
-LARGEST = 60.0  # epsilon or mu, far above any audit that counts trials
-LARGEST_MU = 1e6  # of a mechanism with almost no noise
+LARGEST = 60.0  # largest epsilon or mu, far above any audit that counts trials
+LARGEST_MU = 1e6  # mu of a mechanism with almost no noise
 PRECISION = 1e-4
-THRESHOLDS = 200  # candidates
+THRESHOLDS = 200  # largest number of candidates
 ALPHA = 0.05  # significance at which candidates are compared
-# shares of the canaries with a guess; each share is a separate test
+# shares of the canaries on which the attacker guesses; each share is a separate test
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -36,13 +36,13 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class Errors:
     """Errors of an attacker in independent trials."""
 
-    false_alarms: int  # trials without the record that were called with
-    without: int
-    misses: int  # trials with it that were called without
-    within: int
+    false_alarms: int  # trials without the record in which the guess was "with the record"
+    without: int  # trials without the record
+    misses: int  # trials with the record in which the guess was "without the record"
+    within: int  # trials with the record
 
     def upper(self, alpha: float) -> tuple[float, float]:
-        """Upper confidence limits of both error rates, which hold together at significance ``alpha``."""
+        """Upper limits of the false-alarm rate and the miss rate, which hold together at level ``alpha``."""
         return (
             clopper_pearson(self.false_alarms, self.without, alpha / 2),
             clopper_pearson(self.misses, self.within, alpha / 2),
@@ -55,7 +55,7 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
 
 
 def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
-    """Errors of two thresholds, found on the even trials and counted on the odd.
+    """Errors of two thresholds, which are found on the even trials and counted on the odd trials.
 
     ``without`` (N,) and ``within`` (M,) are scores, larger with the record. On the even trials, the first
     threshold has the fewest errors and the second shows the largest epsilon.
@@ -70,14 +70,17 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
 
 
 def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
-    """Errors of an attacker who calls scores above a threshold "with the record"."""
+    """Errors of an attacker who guesses "with the record" if the score is above ``threshold``."""
     return Errors(
         int((without > threshold).sum()), len(without), int((within <= threshold).sum()), len(within)
     )
 
 
 def by_errors(errors: Errors, alpha: float, delta: float) -> float:
-    """Lower bound on epsilon by error rates: ln((1 - delta - FNR) / FPR) or its mirror image, if larger."""
+    """Lower bound on epsilon from the upper limits FPR and FNR of both error rates.
+
+    The larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR), and at least 0.
+    """
     alarms, misses = errors.upper(alpha)
     shown = [
         log((1 - delta - kept) / other)
@@ -88,7 +91,7 @@ def by_errors(errors: Errors, alpha: float, delta: float) -> float:
 
 
 def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: float) -> float:
-    """Lower bound on epsilon by both thresholds of `split`; each is a separate test."""
+    """Largest lower bound on epsilon by the thresholds of `split`; each threshold is a separate test."""
     thresholds = split(without, within)
     return max(by_errors(errors, alpha / len(thresholds), delta) for errors in thresholds)
 
@@ -96,8 +99,8 @@ def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: 
 def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
     """Lower bound on epsilon of a release of up to ``coordinates`` coordinates with independent, equal noise.
 
-    ``errors`` count single coordinates. The attacker guesses "with" for a release if it does so for any
-    coordinate.
+    ``errors`` count single coordinates. The attacker guesses "with the record" for a release if that is the
+    guess for any of its coordinates.
     """
     alarms, misses = errors.upper(alpha)
     counts = np.arange(1, coordinates + 1)
@@ -107,7 +110,7 @@ def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float)
 
 
 def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
-    """Epsilon at ``delta`` of the smallest mu of Gaussian DP that allows the errors."""
+    """Smallest mu of Gaussian DP that allows the errors, as epsilon at ``delta``."""
     alarms, misses = errors.upper(alpha)
     mu = float(ndtri(1 - alarms) - ndtri(misses)) if 0 < alarms < 1 and 0 < misses < 1 else 0.0
     return epsilon_of_mu(mu, delta)
@@ -116,7 +119,7 @@ def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
 def by_one_run(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Lower bound on epsilon by guesses on canaries; a fair coin decided on each canary's membership."""
+    """Lower bound on epsilon from guesses on canaries, each of which was included by a fair coin."""
     return max(
         one_run(correct, guesses, len(without) + len(within), alpha / len(shares), delta)
         for correct, guesses in _guesses(without, within, shares)
@@ -124,7 +127,7 @@ def by_one_run(
 
 
 def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: float) -> float:
-    """Largest epsilon that ``correct`` of ``guesses`` guesses on ``canaries`` reject (Theorem 5.2)."""
+    """Largest epsilon rejected by ``correct`` right guesses of ``guesses`` (Steinke et al., Theorem 5.2)."""
 
     def rejected(epsilon: float) -> bool:
         right = 1 / (1 + exp(-epsilon))
@@ -141,7 +144,7 @@ def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: floa
 def by_one_run_curve(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Epsilon at ``delta`` of the largest mu of Gaussian DP that the guesses reject."""
+    """Largest mu of Gaussian DP that the guesses reject, as epsilon at ``delta``."""
     return max(
         epsilon_of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
         for correct, guesses in _guesses(without, within, shares)
@@ -149,7 +152,7 @@ def by_one_run_curve(
 
 
 def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float:
-    """Largest mu of Gaussian DP that ``correct`` of ``guesses`` guesses on ``canaries`` reject."""
+    """Largest mu of Gaussian DP that is rejected by ``correct`` right guesses of ``guesses``."""
 
     def rejected(mu: float) -> bool:
         first, other = alpha * correct / canaries, alpha * (guesses - correct) / canaries
@@ -164,10 +167,10 @@ def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float
 
 
 def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -> list[tuple[int, int]]:
-    """(correct, guesses) of the surest shares of the canaries; half of the guesses are "in"."""
+    """(correct, guesses) for each share: the lowest scores are guessed "out", as many of the highest "in"."""
     scores = np.concatenate([without, within])
     truth = np.concatenate([np.zeros(len(without), bool), np.ones(len(within), bool)])
-    # equal scores, which are many if nothing is released, come in random order: their place is no information
+    # equal scores, of which there are many if nothing is released, get a random order, without information
     order = np.lexsort((np.random.default_rng(0).random(len(scores)), scores))
     sides = [max(1, int(share * len(scores) / 2)) for share in shares]
     return [
@@ -182,7 +185,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def _largest(rejected: Callable[[float], bool]) -> float:
-    """Largest number up to `LARGEST` that is rejected with all smaller ones; 0 if none is."""
+    """Largest number up to `LARGEST` such that it and all smaller numbers are rejected; 0 if none is."""
     if not rejected(0.0):
         return 0.0
     low, high = 0.0, LARGEST

@@ -1,8 +1,9 @@
 """Canaries: examples with a chosen gradient direction in a linear network, under any clipping.
 
-The network is linear and starts at zero. An example of direction j and class k has the gradient (1/K - [k])
-x_j there, far longer than any clipping bound. The network stays at zero, because the step size is almost 0.
-An absent canary is an example with gradient 0.
+The network is linear with K classes, and its weights start at zero. There, an example with input x and class
+k has the gradient (1/K - [c = k]) x in the weights of class c, far longer than any clipping bound. The inputs
+are multiples of unit vectors. The weights stay at zero, because the step size is almost 0. An absent canary
+has input 0, and so gradient 0.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,15 @@ from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
 RATE = 1e-30  # learning rate
-LENGTH = 1e6  # of a canary's input: its gradient, and its share of a mean, is longer than any clipping bound
+LENGTH = 1e6  # of a canary's input: its gradient, also divided by a batch size, exceeds any clipping bound
 ABSENT = -1  # direction of an example without a gradient
 
 
 class Directions:
-    """(N, D) inputs, made on access: input n has length ``lengths[n]`` in direction ``directions[n]``."""
+    """(N, D) inputs, made on access: input n is ``lengths[n]`` in coordinate ``directions[n]``, else 0."""
 
     def __init__(self, directions: Tensor, width: int, lengths: Tensor):
-        """``directions`` and ``lengths`` (N,); ``width`` D."""
+        """Set the inputs: (N,) coordinates or `ABSENT`, their number ``width`` = D, and (N,) lengths."""
         self.directions, self.width, self.lengths = directions, width, lengths
         self.shape = (len(directions), width)
 
@@ -34,7 +35,7 @@ class Directions:
         return len(self.directions)
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """Inputs at ``index`` (B,), as a tensor's function of this name; ``dim`` is 0."""
+        """Inputs (B, D) at ``index`` (B,), like `torch.Tensor.index_select` with ``dim`` 0."""
         return self[index]
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
@@ -47,7 +48,7 @@ class Directions:
 class AlternatingLinear(nn.Module):
     """Sum of ``parts`` parallel linear layers with alternating signs.
 
-    Neighbouring layers have opposite gradients, so noise that they share cancels out.
+    Neighbouring layers have opposite gradients, so noise that these layers share cancels out.
     """
 
     def __init__(self, width: int, classes: int, parts: int):
@@ -72,7 +73,7 @@ def layer_sign(layer: int) -> int:
 class CanaryExamples:
     """Examples of an attack: direction, label and length of each."""
 
-    directions: Tensor  # (N,) each a direction or `ABSENT`
+    directions: Tensor  # (N,) each a coordinate of the input or `ABSENT`
     labels: Tensor  # (N,)
     lengths: Tensor  # (N,) of inputs
     width: int
@@ -80,7 +81,7 @@ class CanaryExamples:
 
 
 def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
-    """Canaries with a direction each, if ``present`` (M,); all other examples have no gradient."""
+    """Examples: the first M are canaries with a direction each if ``present`` (M,), the others absent."""
     directions = torch.full((examples,), ABSENT)
     directions[:canaries] = torch.where(present, torch.arange(canaries), ABSENT)
     return CanaryExamples(
@@ -89,9 +90,9 @@ def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExam
 
 
 def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
-    """Examples of one direction; if ``within``, the first is a record that turns their mean around.
+    """Examples of one direction; if ``within``, the first is a record that reverses their mean gradient.
 
-    Without the record the first example is like the others: neighbours that replace one.
+    If not ``within``, the first example is like the others, so that neighbours replace one example.
     """
     labels, lengths = torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH)
     if within:
@@ -106,7 +107,10 @@ def task(
     reproducible: bool = True,
     noise: Noise | None = None,
 ) -> Task:
-    """Task of replicas with these names on these examples, with the engine's own random streams."""
+    """Task of replicas with ``names`` on the examples ``kinds``, with the engine's own random streams.
+
+    The network is an `AlternatingLinear` with ``parts`` layers.
+    """
     net = AlternatingLinear(kinds.width, kinds.classes, parts)
     device = torch.device("cpu")
     # shared by all replicas and never written

@@ -1,10 +1,10 @@
 """Attack on a row's final models, by mislabelled canaries in its data: `reports/audits/models/ROW.json`.
 
 A fair coin decides for each of m examples whether it is in with a wrong label. If not, it is left out, or
-keeps its own label where neighbours replace an example. The row's method trains on all examples. The attacker
-sees the final model only, and scores the log-odds of the wrong labels. The best attack sees every step and
-shows far more (`pipeline.audits.mechanism`). `could_show` is the bound of a perfect attacker with as many
-canaries.
+keeps its own label if neighbours replace an example. The row's method trains on all examples. The attacker
+sees only the final model, and its scores are the log-odds of the wrong labels. An attacker who sees every
+step shows far more (`pipeline.audits.mechanism`). `could_show` is the bound of a perfect attacker with as
+many canaries.
 """
 
 import time
@@ -60,7 +60,7 @@ def audit_model(
         settings: params.yaml.
         data: the row's prepared data.
         execution: device and batch sizes of the computation.
-        say: takes lines: before each training its attainable bound and duration, then its progress.
+        say: prints lines: before each training its attainable bound and duration, then its progress.
         root: folder of params.yaml.
         levels: levels to attack; the record keeps valid attacks on other levels. (): all.
 
@@ -112,7 +112,7 @@ def _attack(
     say: Say,
     seconds: float | None,
 ) -> Attack:
-    """Attack on one level; one of its trainings took ``seconds``."""
+    """Attack on one level; a recorded training of this level took ``seconds``, None if there is no record."""
     name, train = f"{key}/{row.level(config)}", data.splits["train"]
     if data.target is not None:
         raise UserError(f"{key}: its data have a numeric target; allowed with --model: rows of classes")
@@ -171,14 +171,14 @@ def _bounds(found: dict[str, float]) -> Iterator[Bound]:
 
 
 def _left_out(method: Method) -> bool:
-    """Return True if neighbours add or remove an example, and don't replace one."""
+    """Return True if neighbours add or remove an example, False if they replace one."""
     spending = method.guarantee(0).spending
     relation = spending.neighbouring if isinstance(spending, SampledGaussian) else None
     return relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 def proven_spending(method: Method) -> tuple[str, float, float | None]:
-    """Event, delta and proven epsilon of a method's first replica; None: nothing is proven."""
+    """Event, delta and proven epsilon of a method's first replica; epsilon None: nothing is proven."""
     guarantee = method.guarantee(0)
     spending, delta = guarantee.spending, guarantee.delta or 0.0
     if isinstance(spending, SampledGaussian):
@@ -191,7 +191,7 @@ def proven_spending(method: Method) -> tuple[str, float, float | None]:
 
 
 def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.ndarray:
-    """Logits (m, K) of stored inputs, by the network at the end of its training."""
+    """Train, and return the final network's logits (m, K) of stored ``inputs``."""
     state, begun, last_said = method.init(), time.monotonic(), time.monotonic()
     with torch.no_grad():
         for step in range(method.steps):

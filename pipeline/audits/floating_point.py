@@ -2,10 +2,11 @@
 
 Proofs of privacy add real numbers. A float32 Gaussian of numpy is an integer below 2^23 times one of 256
 constants (the layers of its ziggurat, without the tail), times its deviation. Many floats are no such
-product, so a release that is none has more than noise in it (Mironov 2012; Jin et al. 2022). The attacker
-knows what all other examples add to a coordinate, here nothing, and sees one release: a single impossible
-number proves that the record is there. Parameters after a step are rounded again; they are attacked only if
-they begin at 0, where they equal the release. For noise on a grid, a number off the grid proves the same.
+product. A release with one of these floats contains more than noise (Mironov 2012; Jin et al. 2022). The
+attacker knows what all other examples add to a coordinate, here nothing, and sees one release. A single
+impossible number proves that the record is there. Parameters after a step are rounded again, so the attack
+works on them only if they begin at 0, where they equal the release. For grid noise, a number off the grid
+proves that the record is there.
 """
 
 from math import erfc, exp, log, pi, sqrt
@@ -23,13 +24,13 @@ from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 
-COORDINATES, RELEASES = 10_000, 2  # coordinates of a release, and releases with and without the record
+COORDINATES, RELEASES = 10_000, 2  # coordinates of a release; releases with the record, and as many without
 TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for float32
-NEAR = 2  # neighbouring floats of a quotient that are also tried
+NEAR = 2  # floats on either side of a quotient that are also tried
 
 
 def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
-    """Mechanism of a row's settings, for as many examples as the row has."""
+    """Gaussian mechanism of a row's settings, for the row's number of examples."""
     examples_of_one = canaries.single_canaries(examples, 1, torch.ones(1, dtype=torch.bool))
     method = build_method(
         config.method, canaries.task(examples_of_one, [name], 1), [canary_settings(config)], "none"
@@ -40,7 +41,7 @@ def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMe
 def audit(
     mechanism: GaussianMechanism, clip: float, name: str, noise: Noise = "grid", releases: int = RELEASES
 ) -> Errors:
-    """Errors on coordinates of releases with and without a record.
+    """Errors of the attack, counted over the coordinates of releases with and without a record.
 
     The record's clipped gradient has length ``clip`` and equal coordinates.
     """
@@ -64,7 +65,7 @@ def audit(
 
 
 def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
-    """(N,) True for float32 numbers that are no draw of the Gaussian sampler times ``deviation``."""
+    """(N,) True where a float32 number can't be ``deviation`` times a draw of the Gaussian sampler."""
     middle = (released / np.float64(deviation)).astype(np.float32)
     made = (np.abs(middle) > (1 - 1e-6) * TAIL) | (released == 0)
     for apart in range(-NEAR, NEAR + 1):
@@ -75,12 +76,12 @@ def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
 
 
 def off_grid(released: np.ndarray, spacings: np.ndarray) -> np.ndarray:
-    """True for float32 numbers that are no rounded multiple of their spacing."""
+    """True where a float32 number isn't a multiple of its spacing, rounded to float32."""
     return np.asarray((np.rint(released / spacings) * spacings).astype(np.float32) != released)
 
 
 def drawable(draws: np.ndarray) -> np.ndarray:
-    """(N,) True for float32 numbers that numpy's ziggurat can draw, without its tail."""
+    """(N,) True where numpy's ziggurat can draw the float32 number, apart from its tail."""
     sizes, factors = np.abs(draws)[:, None], ziggurat()
     integers = np.rint(sizes / factors.astype(np.float64)).clip(0, 2**BITS - 1).astype(np.float32)
     return np.asarray((integers * factors == sizes).any(1))
@@ -100,7 +101,7 @@ def ziggurat() -> np.ndarray:
 
 
 def impossible_on_white(released: np.ndarray) -> np.ndarray:
-    """True for float32 numbers that are no sum of a white pixel (1) and float32 noise.
+    """True where a float32 number can't be the sum of a white pixel (1) and float32 noise.
 
     Near 0 such sums have fewer bits than other numbers.
     """

@@ -12,9 +12,9 @@ BLACK, WHITE = 0, 255
 
 
 def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
-    """Random examples of class 0, ``count`` of them, and one of class 1 with ``last`` as every value.
+    """Data set of ``count`` random examples of class 0 and a last one of class 1 with all values ``last``.
 
-    If ``last`` is None, the last example is like the others.
+    If ``last`` is None, the last example is like the others. ``public``: number of public examples.
     """
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)

@@ -1,16 +1,21 @@
-"""Mechanism audit: canaries through a row's own step; the attacker sees every release.
+"""Mechanism audit: canaries go through a row's own training steps, and the attacker sees every release.
 
 The row's method runs with its own settings: sampling, clipping, sums and noise. Only the network and the data
 are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The attacker knows every
 example but the record, and scores each step by the log likelihood ratio of the release in the record's
 direction, under the row's sampling. Layers have alternating gradients, so that noise which they share cancels
-out. For single canaries the attacker also has two scores that are useless against a correct mechanism: a
-direction's difference between the steps with the most similar noise (reused noise), and its sum over the
-batches that it would have in an ordered pass over the data.
+out. For single canaries the attacker has further scores, which show nothing against a correct mechanism:
 
-* Methods that clip each example: a thousand canaries in one run, each in by a coin, with a direction each.
+* Reused noise: difference of a canary's direction between the steps with the most similar noise.
+* Ordered pass over the data: sum of the direction over the batches that the canary would be in.
+* Random allocation with the same batches in every epoch: log likelihood ratio for such batches.
+
+Two kinds of methods are attacked differently:
+
+* Methods that clip each example: a thousand canaries in one run. Each is in by a fair coin and has a
+  direction of its own.
 * Methods that clip means: independent runs with and without a record that turns the means around. These runs
-  have fewer examples and steps, and are accounted for as such.
+  have fewer examples and steps than the row, and their accounted epsilon is that of these runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,19 +39,19 @@ from pipeline.privacy.worst_instance import vector_counts
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run
-ROUNDING = 1e-6  # of a release, in clipping bounds
-RUNS = 120  # on either side, where means are clipped
-BATCHES, ROUNDS = 8, 64  # examples of such a run, in batches, and its steps
+ROUNDING = 1e-6  # rounding error of a release, in clipping bounds
+RUNS = 120  # runs with the record, and as many without, if means are clipped
+BATCHES, ROUNDS = 8, 64  # largest number of examples of such a run, in batches, and of its steps
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of an attacker, without and with the record: log likelihood ratios."""
+    """Scores of an attacker, such as log likelihood ratios, without and with the record."""
 
     without: np.ndarray
     within: np.ndarray
     spending: SampledGaussian  # one step of the method that ran
-    delta: float  # of its guarantee
+    delta: float  # of the method's guarantee
     steps: int
     one_run: bool  # whether the canaries were together in one run
     # scores of other attackers by name: without, within
@@ -58,18 +63,18 @@ Release = Callable[[Tensors, Bounds, Streams, int], Tensors]
 
 @dataclass(frozen=True)
 class RecordingMechanism(GaussianMechanism):
-    """A method's mechanism, with another function in place of its release."""
+    """A method's mechanism whose `release` is the function ``releasing``."""
 
     releasing: Release
 
     @classmethod
     def wrap(cls, method: Method, releasing: Release) -> None:
-        """Wrap the mechanism of ``method``."""
+        """Replace the mechanism of ``method`` by one that calls ``releasing``."""
         mechanism = gaussian_of(method)
         method.mechanism = cls(mechanism.spendings, mechanism.distance, releasing)
 
     def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
-        """Noisy ``sums``, as `GaussianMechanism.release`."""
+        """Result of ``releasing``, with the arguments of `GaussianMechanism.release`."""
         return self.releasing(sums, bounds, streams, step)
 
 
@@ -83,7 +88,7 @@ def gaussian_of(method: Method) -> GaussianMechanism:
 class RecordedReleases:
     """Releases of a method's steps."""
 
-    moved: np.ndarray  # (T, R, D) coordinate of each direction, in clipping bounds
+    moved: np.ndarray  # (T, R, D) release of each step and replica in each direction, in clipping bounds
     spending: SampledGaussian  # one step
     delta: float
 
@@ -96,7 +101,10 @@ def record_releases(
     noise: Noise,
     steps: int,
 ) -> RecordedReleases:
-    """Run ``steps`` steps of replicas with these settings and names, and record their releases."""
+    """Run ``steps`` steps on the examples ``kinds`` and record the releases.
+
+    Each replica has one entry of ``settings`` and of ``names``; the network has ``parts`` layers.
+    """
     task = canaries.task(kinds, names, parts, noise=noise)
     method = build_method(settings[0].method, task, settings, "none")
     spending, delta = spent_by(method)
@@ -107,7 +115,7 @@ def record_releases(
         # each layer of a part has an equal share of the part's bound
         layers = bounds.members.sum(1, keepdim=True)
         limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
-        # the gradient of class 0 points to (-1, 1) / sqrt(2) in the first layer
+        # the gradient of an example of class 0 points to (-1, 1) / sqrt(2) in the first layer
         apart = [
             canaries.layer_sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
             for at, value in enumerate(released.values())
@@ -124,7 +132,7 @@ def record_releases(
 
 
 def canary_settings(settings: MethodSettings) -> MethodSettings:
-    """Settings for an attack by canaries, with a step size that moves nothing."""
+    """Settings for an attack by canaries, with a step size so small that the network doesn't change."""
     return settings.for_audit(images=False).changed({"learning_rate": canaries.RATE})
 
 
@@ -133,7 +141,7 @@ def audit_singles(
 ) -> Scores:
     """Scores of canaries in one run of a method that clips each example.
 
-    With more ``replicas``, an attacker also compares their noise, which should differ.
+    With several ``replicas``, an attacker also compares the replicas' noise, which should differ.
     """
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
@@ -172,7 +180,10 @@ def audit_crowd(
     noise: Noise = "grid",
     runs: int = RUNS,
 ) -> Scores:
-    """Scores of runs with and without a record that turns around every clipped mean that it is in."""
+    """Scores of runs with a record, which reverses each clipped mean that contains it, and without a record.
+
+    The network has ``parts`` layers; larger ``examples`` and ``steps`` are reduced.
+    """
     crowded = canary_settings(settings)
     examples, steps = min(examples, BATCHES * crowded.batch), min(steps, ROUNDS)
 
@@ -189,21 +200,21 @@ def audit_crowd(
 
 
 def repeats(releases: np.ndarray) -> np.ndarray:
-    """(D,) differences of each direction between a step and the one with the most similar noise.
+    """(D,) squared differences of each direction between a step and the step with the most similar noise.
 
-    ``releases`` (T, D), of T steps.
+    Sums over the T steps of ``releases`` (T, D).
     """
     lengths = np.square(releases).sum(1)
     distances = lengths[:, None] + lengths - 2 * releases @ releases.T
     np.fill_diagonal(distances, np.inf)
     apart = np.abs(releases - releases[distances.argmin(1)])
-    # in units of the step's median: most canaries are not in its batch
+    # in units of the step's median, because most canaries are not in the step's batch
     usual = np.median(apart, axis=1, keepdims=True).clip(ROUNDING)
     return np.asarray(np.square(apart / usual).sum(0))
 
 
 def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of (T, R) releases, in units of the record's effect on a release."""
+    """(R,) log likelihood ratios of R canaries or runs, by releases (T, R) in units of a record's effect."""
     variance = spending.noise_multiplier**2
     if spending.sampling in ("shuffled", "allocation"):
         batches = spending.batches
@@ -221,7 +232,7 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 
 
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of (T, R) releases if every epoch has the same allocation to batches."""
+    """(R,) log likelihood ratios by releases (T, R) if all epochs have the same allocation to batches."""
     epochs = len(moved) // spending.batches
     whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
     return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))

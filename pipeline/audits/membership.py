@@ -1,8 +1,8 @@
-"""Canaries among a training's own examples, each in by a fair coin, and bounds from their scores.
+"""Canaries among a training's own examples, each included by a fair coin, and bounds from their scores.
 
-A canary takes the place of an example. Runs have separate coins, so m canaries in each of R runs are R m
-canaries of one mechanism (parallel composition), and the bounds of one run hold for all of them. One canary
-in each of many runs is also a sequence of independent trials.
+A canary takes the place of an example. Runs have separate coins, so m canaries in each of R runs count as
+R m canaries of one run (parallel composition), and the bounds for one run hold. If each of many runs has one
+canary, the runs are also independent trials.
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from scipy.special import expit
 from pipeline.audits import bounds
 
 Kind = Literal["mislabelled", "extreme"]
-REPEATS = 5  # of a perfect attacker
-# shares of the canaries with a guess; never all, because seldom exactly half are in
+REPEATS = 5  # simulations of a perfect attacker
+# shares of the canaries on which the attacker guesses; never all, because seldom exactly half are in
 SHARES = (0.05, 0.2, 0.5, 0.9)
-FEWEST = 8  # independent trials for a choice of thresholds
+FEWEST = 8  # least number of independent trials for a choice of thresholds
 ASSUMING_NOTHING = frozenset({"one_run", "errors"})
 
 
 @dataclass(frozen=True)
 class Canaries:
-    """Examples that take the places of others."""
+    """Examples that take the places of other examples."""
 
-    positions: np.ndarray  # (m,) of the examples that they replace
+    positions: np.ndarray  # (m,) positions of the replaced examples
     inputs: np.ndarray  # (m, ...)
     labels: np.ndarray  # (m,)
 
@@ -36,11 +36,11 @@ class Canaries:
 def make_canaries(
     kind: Kind, inputs: np.ndarray, labels: np.ndarray, count: int, classes: int, seed: int
 ) -> Canaries:
-    """Canaries like (N, ...) ``inputs`` and (N,) ``labels``.
+    """Make ``count`` canaries for data with ``inputs`` (N, ...) and ``labels`` (N,).
 
-    A 'mislabelled' canary is an example with another, random label. Each entry of an 'extreme' canary is the
-    least or the largest of all inputs, by a coin, and its label is random; the first one has the largest
-    everywhere.
+    A 'mislabelled' canary is an example with another, random label. An 'extreme' canary has a random label,
+    and each of its entries is the least or the largest number of all inputs, by a coin. All entries of the
+    first 'extreme' canary are the largest number.
     """
     generator = np.random.default_rng([seed, 0])
     positions = np.sort(generator.choice(len(labels), count, replace=False))
@@ -55,12 +55,12 @@ def make_canaries(
 
 
 def coins(runs: int, count: int, seed: int) -> np.ndarray:
-    """(R, m) booleans: membership of each canary in each run."""
+    """(R, m) fair coins: whether each canary is in, for each run."""
     return np.random.default_rng([seed, 1]).random((runs, count)) < 0.5
 
 
 def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(m,) log-odds of the canaries' labels by (m, K) logits: larger where a network has learnt them."""
+    """(m,) log-odds of the canaries' labels from (m, K) logits; larger if a network has learnt the label."""
     rows = np.arange(len(labels))
     others = logits.astype(float)
     own = others[rows, labels]
@@ -73,11 +73,12 @@ def shown(
 ) -> dict[str, float]:
     """Lower bounds on epsilon from scores, by name.
 
-    Bounds that assume nothing hold together at ``alpha``, and so do the others.
+    The bounds that assume nothing hold together at ``alpha``. The bounds that assume a Gaussian mechanism
+    also hold together at ``alpha``.
 
     Args:
         without: scores of canaries that were not in.
-        within: scores of canaries that were in, larger for a good attacker.
+        within: scores of canaries that were in; a good attacker's are larger than those in ``without``.
         independent: whether each score is of a separate run.
         alpha: significance of all bounds with the same assumption.
         delta: delta of the guarantee; at 0 no bound assumes a Gaussian.
@@ -99,10 +100,10 @@ def shown(
 def attainable(
     epsilon: float | None, delta: float, trials: int, independent: bool, alpha: float
 ) -> dict[str, float]:
-    """Lower bounds of a perfect attacker with so many trials, by name: medians of `REPEATS` simulations.
+    """Lower bounds of a perfect attacker with ``trials`` trials, by name: medians of `REPEATS` simulations.
 
-    It sees the release of a Gaussian mechanism of ``epsilon`` at ``delta``, or randomised response at delta
-    0. If ``epsilon`` is None, the release has no noise and no guess is wrong.
+    The attacker sees the release of the Gaussian mechanism with ``epsilon`` at ``delta``, or of randomised
+    response if ``delta`` is 0. If ``epsilon`` is None, the release has no noise and no guess is wrong.
     """
     seen = []
     for repeat in range(REPEATS):
@@ -125,5 +126,5 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def largest(found: dict[str, float], assuming_nothing: bool) -> float:
-    """Largest of the bounds that assume nothing, or of all bounds."""
+    """Largest of the bounds that assume nothing, or of all bounds if not ``assuming_nothing``."""
     return max((value for name, value in found.items() if name in ASSUMING_NOTHING or not assuming_nothing))

@@ -2,8 +2,8 @@
 
 The null hypothesis of each test is a correct training: per-example clipping, Poisson samples, independent
 noise of one scale. Results are hints: a mistake may go unseen, and several may look alike. Releases are in
-units of their own noise, so that no scale, such as that of a mean, has to be known. If the examples of each
-batch are known too, mistakes of samplers are separated from others.
+units of their own noise, so that sums and means need no distinction. If the examples of each batch are known
+too, mistakes of samplers are separated from other mistakes.
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from math import sqrt
 import numpy as np
 from scipy import stats
 
-CLEAR = 10.0  # standard errors between 0 and the crowd's mean for a test of its dispersion
-TOLERANCE = 0.05  # of a noise multiplier: sampling rates are rounded to whole batches
-FEW = 0.2  # largest share of steps with another divisor that last batches explain
+CLEAR = 10.0  # least mean of the sums, in standard errors, for a test of their variance
+TOLERANCE = 0.05  # allowed relative error of a noise multiplier: sampling rates are rounded to whole batches
+FEW = 0.2  # largest share of steps with another divisor that incomplete last batches explain
 LIKE = 0.01  # p-value above which batch sizes are taken for those of Poisson samples
 SILENT = 1e-6  # deviation, relative to that of all weights, below which a weight has no noise
-MOST_VALUES = 1_000_000  # in a test of the distribution
+MOST_VALUES = 1_000_000  # largest number of noise values in the test of their distribution
 TRUE_SIZE = "sums divided by the true batch size before noise is added"
 OR_THE_RATE = ", or the sampling rate is another"
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake that a training resembles, with the probability of this hint for a correct training."""
+    """Mistake that a training resembles; ``p`` is the p-value if the training is correct."""
 
     # generator, clipping, layers, divisor, noise, uneven, distribution, rate, sampler, weights or padding
     name: str
@@ -44,21 +44,25 @@ def recognise(
     batches: Sequence[np.ndarray] | None = None,
     epoch: int | None = None,
 ) -> list[Mistake]:
-    """Results of all tests, of any p-value; tests that another mistake (p < 1e-4) spoils are left out.
+    """Run all tests, and return their results with any p-value.
+
+    A test is left out if another mistake (p < 1e-4) would spoil it. The crowd is a run on N examples of three
+    kinds. Their gradients are shorter, longer, and longer over many weights; gradients of the first two kinds
+    have a single nonzero entry. All gradients are longer than the clipping bound.
 
     Args:
-        crowd: (T, 3) releases, over their step's noise in W empty directions, along the directions of shorter
-            and of longer examples, which have a single weight each, and of longer examples with many weights;
-            all examples are longer than the clipping bound.
-        kinds: (3,) numbers of examples of each kind in the crowd, N in all.
-        blanks: (S, W) releases in directions without examples, of T or more steps; in its run's scale.
+        crowd: (T, 3) releases of the crowd's steps along the direction of each kind, divided by the standard
+            deviation of the step's noise, which is measured in W directions without examples.
+        kinds: (3,) numbers of examples of each kind, N in all.
+        blanks: (S, W) releases in the W directions, for the steps of one or more runs, divided by the median
+            noise of their run.
         noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
-            examples (T', W''), times the expected batch size where it is known to divide them.
+            examples (T', W''). If the expected batch size is known to divide them, they are multiplied by it.
         others: M.
         rate: claimed sampling probability of an example.
         noise_multiplier: claimed noise multiplier.
         batches: positions of the examples in each of the crowd's batches; None: not known.
-        epoch: batches of an epoch, each example in one of them, as claimed; None: Poisson samples.
+        epoch: claimed number of batches of an epoch, each example in one of them; None: Poisson samples.
     """
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
@@ -95,11 +99,11 @@ def _of_sums(
     noise_multiplier: float,
     sizes: np.ndarray | None,
 ) -> list[Mistake]:
-    """Tests of the size and the variance of sums against those of Poisson samples.
+    """Test whether the mean and the variance of the sums are those of Poisson samples.
 
     Args:
         crowd: (T, K) releases, as in `recognise`.
-        directions: W, directions that measure a step's noise.
+        directions: W, the number of directions in which a step's noise is measured.
         reused: whether noise is reused.
         examples: N.
         rate: claimed sampling probability.
@@ -110,9 +114,9 @@ def _of_sums(
     steps, expected = len(total), examples * rate
     batch = expected if sizes is None else sizes.mean()
     coins = batch * (1 - batch / examples)
-    # an error of a step's measured noise moves all of its release together
+    # an error in a step's measured noise scales all numbers of the step's release together
     of_scale = batch**2 / (2 * (directions - 1))
-    # noise that is reused in every step isn't averaged
+    # averaging over steps doesn't reduce noise that every step reuses
     error = sqrt((coins + (summed * noise_multiplier**2 + of_scale) * (steps if reused else 1)) / steps)
     measured = noise_multiplier * expected / max(total.mean(), error)
     p = 2 * float(stats.norm.sf(abs(total.mean() - expected) / error))
@@ -138,7 +142,7 @@ def _of_sums(
 
 
 def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
-    """Tests of the batches: Poisson samples, with the same probability for all examples.
+    """Test whether the batches are Poisson samples with the same probability for all examples.
 
     Args:
         batches: positions of the examples in each batch.
@@ -164,8 +168,8 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
     counts = np.bincount(np.concatenate(distinct), minlength=examples)
     scale = counts.mean() * (1 - share)
     uneven, freedom = float(np.square(counts - counts.mean()).sum()) / scale, examples - 1
-    # A chi-square statistic, more skewed the fewer counts are above one. One more common example of two
-    # batches moves it by 2 / scale; half of that is the continuity correction
+    # A chi-square statistic, which is more skewed for small counts. If two batches have one more example in
+    # common, it grows by 2 / scale; half of that is the continuity correction
     away = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
     p = float(stats.pearson3.sf(away, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
     text = (
@@ -177,13 +181,13 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
         f"examples are in {counts.min()} to {counts.max()} batches each, more alike than in Poisson samples"
     )
     order = Mistake("sampler", f"{each}: an order of the examples, or random allocation", even)
-    # the test of batch sizes says so already
+    # whether the test of batch sizes has already found such a sampler
     named = any(answer.name == "sampler" and answer.p < LIKE for answer in answers)
     return [*answers, Mistake("weights", text, p), *([] if named else [order])]
 
 
 def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> list[Mistake]:
-    """Tests of the batches against random allocation (balls and bins).
+    """Test whether the batches are a random allocation (balls and bins).
 
     Args:
         batches: positions of the examples in each batch.
@@ -191,7 +195,7 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
         epoch: batches of an epoch; each example should be in one of them.
 
     Returns:
-        A mistake with each test's p-value.
+        One possible mistake per test, with the test's p-value.
     """
     epochs = len(batches) // epoch
     counts = np.zeros((epochs, epoch, examples), dtype=int)
@@ -218,14 +222,14 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
 
 
 def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
-    """p-value of a difference between ``variance`` and the variance of ``sizes``, and the latter."""
+    """p-value of the test that the variance of ``sizes`` is ``variance``; and the variance of ``sizes``."""
     freedom, spread = len(sizes) - 1, float(sizes.var(ddof=1))
     ratio = freedom * spread / variance
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 
 def _generator(blanks: np.ndarray) -> Mistake:
-    """Test of the largest correlation between the noise of two steps, over all pairs."""
+    """Test whether the noise of two steps correlates, by the largest correlation of all pairs of steps."""
     apart = blanks - blanks.mean(1, keepdims=True)
     apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
     alike = np.abs(np.triu(apart @ apart.T, 1))
@@ -237,21 +241,22 @@ def _generator(blanks: np.ndarray) -> Mistake:
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
-    """p-value of the hypothesis that a kind of examples moves releases no further than the kind before."""
+    """p-value of the hypothesis that examples of a kind move releases no further than the kind before."""
     moved = crowd / np.asarray(kinds)
     return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
 
 
 def _clipping(crowd: np.ndarray, kinds: Sequence[int]) -> Mistake:
-    """Test for longer examples with more weight than shorter ones."""
+    """Test whether longer examples move releases further than shorter ones; arguments as in `recognise`."""
     text = "longer gradients move releases further: clipping after averaging, or none"
     return Mistake("clipping", text, _further(crowd, kinds, 1))
 
 
 def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:
-    """Test for examples of many weights that move releases further than others, and further than claimed.
+    """Test whether examples with many weights move releases further than the others, and than claimed.
 
-    Layers that share one bound move them further than others, but not further than claimed.
+    If the layers share one clipping bound, such examples may also move releases further than the others, but
+    not further than claimed.
     """
     moved = crowd[:, 2] * noise_multiplier / (kinds[2] * rate)
     times = crowd[:, 2].mean() / kinds[2] / max(crowd[:, 1].mean() / kinds[1], 1e-12)
@@ -264,7 +269,7 @@ def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multipli
 
 
 def _divisor(blanks: np.ndarray) -> Mistake:
-    """Test for a single noise scale in all steps (Bartlett)."""
+    """Test whether the noise has the same scale in all steps (Bartlett)."""
     scales = blanks.std(1)
     off = float((np.abs(scales / np.median(scales) - 1) > TOLERANCE).mean())
     text = "sums and noise are divided by the true batch size" if off > FEW else "the last batch's divisor"
@@ -276,7 +281,7 @@ def _divisor(blanks: np.ndarray) -> Mistake:
 
 
 def _uneven(noise: np.ndarray) -> Mistake:
-    """Test for noise (T, W) of unequal scale on the weights; in units of each step's deviation."""
+    """Test whether ``noise`` (T, W), in units of each step's deviation, has one scale on all weights."""
     steps, weights = noise.shape
     squares = np.square(noise).sum(0)
     extreme = (
@@ -296,7 +301,7 @@ def _uneven(noise: np.ndarray) -> Mistake:
 
 
 def _distribution(noise: np.ndarray) -> Mistake:
-    """Test for non-Gaussian noise (T, W) by Kolmogorov and Smirnov; in units of each step's deviation."""
+    """Test whether noise (T, W), in units of each step's deviation, is Gaussian (Kolmogorov, Smirnov)."""
     values = noise[:, : max(1, MOST_VALUES // len(noise))].ravel()
     text = (
         f"the noise has an excess kurtosis of {stats.kurtosis(values):.2g}, a Gaussian's is 0, a uniform "
@@ -306,7 +311,7 @@ def _distribution(noise: np.ndarray) -> Mistake:
 
 
 def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
-    """Test for noise whose scale follows the number of examples, on two runs."""
+    """Test whether the noise's scale depends on the number of examples, on two runs."""
     first, second = (float(run.var()) for run in noise)
     freedoms = [run.size - len(run) for run in noise]
     ratio = second / first
@@ -319,7 +324,10 @@ def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
 
 
 def _noise(total: float, error: float, measured: float, claimed: float, batch: float) -> str:
-    """Message about the noise multiplier; ``total`` is the crowd's release in clipping bounds."""
+    """Message about the noise multiplier.
+
+    ``total`` is the mean sum of the crowd in clipping bounds, and ``error`` its standard error.
+    """
     text = f"the noise multiplier looks like {measured:.3g}, claimed {claimed:.3g}"
     if abs(measured * batch / claimed - 1) < FEW:
         return f"{text}: noise on the sum calibrated to the mean, less by the batch size {batch:.4g}"

@@ -1,14 +1,15 @@
 """End-to-end audit: many short trainings with a record and without it, through the whole code path.
 
 The row's own network, sampling, gradients, clipping, noise and optimiser train on a few random images and the
-record, a white image of another class. Without the record it is never drawn or, where neighbours replace one,
-another random image is in its place. The attacker knows every example, sees all tensors of the first and the
-last model, and scores the movement along the direction of the record alone. A step takes all examples, and
-the guarantee is accounted for these steps. This audit finds leaks before the clipping, which canaries behind
-it can't: examples that change each other's gradients, and statistics that leave without noise.
+record, a white image of another class. In trainings without the record it is never drawn; if neighbours
+replace an example, another random image takes its place. The attacker knows every example, sees all tensors
+of the first and the last model, and scores the movement along the direction in which the record moves them.
+A step takes all examples, and the guarantee is accounted for these steps. This audit finds leaks before the
+clipping, which the canaries of `pipeline.audits.mechanism` can't find: examples that change each other's
+gradients, and statistics that are released without noise.
 
-A hundred trainings can't detect half of the exact sum in the model next to the noisy sum. Two deterministic
-comparisons can:
+If half of the exact sum enters the model besides the noisy sum, a hundred trainings can't detect it. Two
+deterministic comparisons can:
 
 * The models with and without the record must be equal if both mechanisms release the same numbers: the model
   depends on the record only through the releases.
@@ -39,27 +40,30 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.training.loop import Replica, make_task
 
 BATCH, STEPS = 8, 1
-RUNS, FEWEST, NUMBERS = 100, 24, 2e7  # on either side; fewer for large networks
-DRAWS = 300  # of the measured noise; fewer for large networks
+# Runs with the record, and as many without: `RUNS`; for large networks `NUMBERS` divided by their size, but
+# at least `FEWEST`
+RUNS, FEWEST, NUMBERS = 100, 24, 2e7
+DRAWS = 300  # releases that measure the noise; fewer for large networks
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 # Largest target epsilon: the noise of a long training may be almost none in a few batches
 LARGEST_EPSILON = 8.0
-FLOOR = 1e-8  # of a tensor's noise: tensors without noise differ by the rounding of float32
+FLOOR = 1e-8  # least deviation of a tensor's noise: tensors without noise differ by the rounding of float32
 REPLAYED = 3  # steps with the releases of the other side
-ROUNDED = 1.005  # largest ratio of the releases' distance to the sums' by rounding, with a margin of five
+# Largest ratio of the releases' distance to the sums' distance that rounding explains, with a factor of five
+ROUNDED = 1.005
 
 
 class Without(Streams):
-    """Streams whose samples never have the ``absent`` examples: a data set without them."""
+    """Streams that never sample the ``absent`` examples, as if the data set lacked these examples."""
 
-    absent: np.ndarray  # their positions
+    absent: np.ndarray  # positions of these examples
 
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
-        """Poisson samples of the other examples."""
+        """Poisson samples without the ``absent`` examples."""
         return [sample[~np.isin(sample, self.absent)] for sample in super().poisson(step, examples, rate)]
 
     def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
-        """Allocated batches of the other examples."""
+        """Allocated batches without the ``absent`` examples."""
         samples = super().allocated(step, examples, batches, participations)
         return [sample[~np.isin(sample, self.absent)] for sample in samples]
 
@@ -74,7 +78,7 @@ class RecordedSums:
     streams: Streams
 
     def released(self, streams: Streams, step: int) -> Tensors:
-        """Release of these sums with a step's noise."""
+        """Release of these sums with the noise of ``step``."""
         return self.mechanism.release(self.sums, self.bounds, streams, step)
 
 
@@ -83,18 +87,18 @@ class PairAttack:
     """Results of the attack on a pair of data sets."""
 
     scores: Scores
-    # for each tensor, the distance between the sums with and without the record (or between the releases, if
-    # larger than rounding explains), and the number of entries
+    # for each tensor, the distance between the sums with and without the record, and the number of entries;
+    # the distance between the releases instead, if it is larger than rounding explains
     moved: list[tuple[float, int]]
     noise: list[float]  # measured variance of the mechanism's noise on an entry of each tensor
-    draws: int  # of the noise
+    draws: int  # releases that measured the noise
     bypassed: bool  # whether the record moved the model under equal releases
 
     def mu(self, alpha: float) -> float:
         """Lower bound on mu of a step's Gaussian release of this pair, at significance ``alpha``.
 
-        Each tensor's noise has a chi-squared upper confidence bound. If the record moves the model other than
-        through the release, mu is infinite.
+        The noise variance of each tensor is an upper confidence bound (chi-squared). If the record moves the
+        model other than through the release, mu is infinite.
         """
         if self.bypassed:
             return inf
@@ -107,7 +111,7 @@ class PairAttack:
 
 
 def short_settings(config: MethodSettings, steps: int = STEPS) -> MethodSettings:
-    """Settings of the short trainings, with no larger target epsilon than `LARGEST_EPSILON`."""
+    """Settings of the short trainings; the target epsilon is at most `LARGEST_EPSILON`."""
     small = config.shortened(BATCH, steps)
     target = getattr(small, "epsilon", LARGEST_EPSILON)
     return small.changed({"epsilon": min(target, LARGEST_EPSILON)}) if small.private else small
@@ -137,7 +141,7 @@ def audit_pair(
         return build_method(row.method, task, [shortened] * len(names), row.model.normalization)
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
-        """(R, P) movement of all kept tensors from the start; ``silent``: without noise."""
+        """(R, P) changes of all the model's tensors in ``count`` trainings; ``silent``: without noise."""
         method = method_of(within, [f"{name}/{within}/{run}" for run in range(count)], small)
         spent.append(spent_by(method))
         if not silent:
@@ -155,7 +159,7 @@ def audit_pair(
     direction = (moved(True, 1, silent=True) - moved(False, 1, silent=True))[0]
     runs, draws = (int(max(FEWEST, min(most, NUMBERS / len(direction)))) for most in (RUNS, DRAWS))
     without, within = moved(False, runs), moved(True, runs)
-    # the best test of a Gaussian weighs every entry by its noise, measured as the spread over the runs
+    # the best test divides each entry by its noise variance, which is measured over the runs
     variances = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
     sizes = tensor_sizes(white.parameters, len(direction))
     weights = direction.double() / _tensor_means(variances, sizes).clamp_min(FLOOR**2)
@@ -163,7 +167,7 @@ def audit_pair(
     scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
     there, absent = exact
     variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
-    # with the same noise on both sides
+    # both sides get the same noise
     renewed = [Streams(there.streams.names, True, CPU.device, noise) for _ in exact]
     releases = [side.released(streams, 0) for side, streams in zip(exact, renewed, strict=True)]
     moves, released = _distances(there.sums, absent.sums), _distances(*releases)
@@ -171,19 +175,19 @@ def audit_pair(
         moves = released
     longer = short_settings(config, REPLAYED)
     sides = [method_of(within, [f"{name}/replayed"], longer) for within in (False, True)]
-    # a method that declares itself broken is so in its ledgers, and needs no attack
+    # a method that declares its guarantee broken is broken in its ledgers too, and needs no attack
     bypassed = not any(side.guarantee(0).broken for side in sides) and _differs(*sides)
     return PairAttack(scored, moves, variances_of_noise, draws, bypassed)
 
 
 def _distances(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
-    """Norm of the difference and number of entries of each tensor of the only replica."""
+    """Norm of the difference, and number of entries, for each tensor of the only replica."""
     differences = [(value.double() - others[name].double())[0] for name, value in sums.items()]
     return [(float(value.norm()), value.numel()) for value in differences]
 
 
 def _multiples(moves: list[tuple[float, int]], variances: list[float]) -> float:
-    """Distance of all tensors in standard deviations of their noise."""
+    """Distance over all tensors, each in standard deviations of the tensor's noise."""
     return sum(moved**2 / max(of, FLOOR**2) for (moved, _), of in zip(moves, variances, strict=True)) ** 0.5
 
 
@@ -206,7 +210,7 @@ def _differs(without: Method, within: Method) -> bool:
 
 
 def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float]:
-    """Variance of each tensor's entries over so many releases of the same sums."""
+    """Variance of each tensor's entries over ``draws`` releases of the same sums."""
     first = release(0)
     totals = {name: torch.zeros(2, *value.shape, dtype=torch.float64) for name, value in first.items()}
     for draw in range(1, draws):
@@ -219,13 +223,13 @@ def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float
 
 
 def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
-    """Numbers of entries of the kept tensors: each parameter, then all others together."""
+    """Numbers of entries of each parameter, and of the model's other tensors together; ``total`` in all."""
     sizes = [value[0].numel() for value in parameters.values()]
     return [*sizes, total - sum(sizes)] if total > sum(sizes) else sizes
 
 
 def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances in which each tensor's entries, whose noise is equal, have their mean."""
+    """(P,) variances, each replaced by the mean over its tensor, whose entries have equal noise."""
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

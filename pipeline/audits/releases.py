@@ -1,8 +1,8 @@
-"""Attacks on data that were released once with Laplace noise (Phan et al. 2017), by the row's own release.
+"""Attacks on data that the row's own code released once with Laplace noise (Phan et al. 2017).
 
-``opposites``: each of many examples is black of one class or white of another, by a coin; the attacker
+``opposites``: each of many examples is black of one class or white of another class, by a coin; the attacker
 computes the exact log likelihood ratio of each release. ``shared``: all examples of a batch have the same
-noise; the attacker subtracts a known black example from the other, which removes the noise.
+noise; the attacker subtracts a known black example from another example, which removes the noise.
 ``floating_point``: the attacker looks for pixels that can't be a white pixel with float32 noise, or with
 noise on a grid.
 """
@@ -27,15 +27,15 @@ from pipeline.privacy.parameters import Noise
 from pipeline.training.loop import Replica, make_task
 
 EXAMPLES = 6000  # of one release
-LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # examples and pixels of ``floating_point``
-PAIRS = 3000  # batches of two examples
+LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # largest numbers of examples and of pixels of ``floating_point``
+PAIRS = 3000  # batches of two examples, with a white example and as many without
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
 
 
 def make_method(
     row: Row, config: MethodSettings, settings: Settings, name: str, labels: np.ndarray, noise: Noise = "grid"
 ) -> Perturbed:
-    """Method of the row on black examples of class 0 and white ones of class 1."""
+    """Method of the row on black examples where ``labels`` are 0 and white examples where they are 1."""
     data = made_up.examples(row, settings, len(labels) - 1, made_up.WHITE)
     train = data.splits["train"]
     white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
@@ -53,12 +53,13 @@ def make_method(
 
 @dataclass(frozen=True)
 class ReleaseScores:
-    """Scores of black examples and of white ones, and the method that released them."""
+    """Scores of black examples and of white ones, and the method that released the examples."""
 
-    without: np.ndarray
-    within: np.ndarray
+    without: np.ndarray  # black examples
+    within: np.ndarray  # white examples
     method: Perturbed
-    labels: tuple[np.ndarray, np.ndarray] | None = None  # scores by the labels' coefficients alone
+    # scores of black and of white examples by the labels' coefficients alone
+    labels: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def opposites(
@@ -78,7 +79,7 @@ def opposites(
     scales = method.input_scales[0].double().clamp_min(1e-12)
     scores = ((inputs.abs() - (inputs - 1).abs()) / scales).sum(1)
     scale = float(method.loss_scales[0]) or 1e-12
-    # phi^(1) = 1/2 - y: of class 0 it is -1/2 at 0 and 1/2 at 1
+    # phi^(1) = 1/2 - y: for class 0 it is -1/2 at output 0 and 1/2 at output 1
     first = release.first[0].double()
     labels = torch.zeros_like(scores)
     for place, black in ((0, -0.5), (1, 0.5)):
@@ -88,7 +89,7 @@ def opposites(
 
 
 def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
-    """Errors of the attack ``floating_point``, which count whole examples."""
+    """Errors of the attack ``floating_point``, counted over whole examples."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
@@ -116,13 +117,13 @@ def shared(
         for white, other in ((0, 1), (1, 3)):
             batch = method._shared_noise_batch(torch.tensor([[0, other]]), 2 * step + white)
             apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
-            # clipped pixels carry no information
+            # a pixel that is clipped in both examples differs by 0
             apart_by_side[white].append(float(apart.mean()))
     return ReleaseScores(np.array(apart_by_side[0]), np.array(apart_by_side[1]), method)
 
 
 def release_epsilon(method: Perturbed) -> float | None:
-    """Accounted epsilon of the inputs and labels of one release; None: no bound."""
+    """Accounted epsilon of the inputs and labels of one release; None if no bound is proven."""
     spending = method.guarantee(0).spending
     assert isinstance(spending, Releases), "audited where there is Laplace noise"
     total = sum(noised.epsilon for noised in spending.laplace if noised.quantity != "relevances")

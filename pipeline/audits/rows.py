@@ -40,7 +40,7 @@ Fields = dict[str, Any]
 
 
 def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Attack the code of every level of a row; returns the path of the record."""
+    """Attack the code of every private level of a row, and return the path of the record."""
     row = settings.row(key)
     private = [config for config in row.resolved if config.private]
     attacks = tuple(attack for config in private for attack in attacks_on(key, row, config, settings))
@@ -114,7 +114,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
 
 
 def noises(row: Row) -> tuple[Noise, ...]:
-    """Kinds of noise that a row's replicas may have; the last is that of the present version."""
+    """Kinds of noise that a row's replicas may have; the present version draws the last kind."""
     return ("float32",) if row.reproducible else ("float32", "grid")
 
 
@@ -157,7 +157,7 @@ def _attack(
 
 
 def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
-    """Lower bounds of an attack, which share its significance."""
+    """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
     return tuple(
         Bound(
             by=name,
@@ -171,7 +171,7 @@ def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
 def _bound_functions(
     without: np.ndarray, within: np.ndarray, one_run: bool, delta: float
 ) -> dict[str, BoundFunction]:
-    """Functions from a significance to a lower bound, for scores."""
+    """Lower bounds on epsilon from scores, by name, as functions of the significance."""
     if one_run:
         functions: dict[str, BoundFunction] = {
             "one_run": lambda alpha: bounds.by_one_run(without, within, alpha, delta),
@@ -187,7 +187,7 @@ def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> Bound
 
 
 def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:
-    """Number of parts L of the row's own network."""
+    """Number L of parts of the gradient that the row clips separately."""
     data = made_up.examples(row, settings, 1, None)
     sizes = network_sizes(row.method, row.model, config.input_shape(data.input_shape), made_up.CLASSES)
     return config.parts(Sizes(len(data.splits["train"]), sizes))

@@ -22,9 +22,9 @@ from pipeline.training.checkpoints import CHECKPOINTS
 from pipeline.training.stopping import recording_signals
 from pipeline.transport import dvclock
 
-# Tries without a newer checkpoint before a row counts as failed
+# Further tries of a row whose worker died; a try that left a newer checkpoint doesn't count
 RETRIES = 2
-SIGN_EVERY = 60.0  # seconds; DVC takes a few for a batch of stages of any size
+SIGN_EVERY = 60.0  # seconds between signatures; DVC takes a few seconds for any number of stages
 LOOK_EVERY = 1.0  # seconds between looks at the logs
 
 
@@ -33,18 +33,19 @@ class Summary:
     """Outcome of every task, by name."""
 
     done: dict[str, Done] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # why
+    failed: dict[str, str] = field(default_factory=dict)  # reasons
     waits_for_gpu: list[str] = field(default_factory=list)
 
 
 def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
-    """Run all tasks, sign their results, and print a line per task. A failed task stops those that need it.
+    """Run all tasks, sign their results, and print a line per task.
 
-    ``show`` is called with lines about the running tasks, about once a second.
+    If a task fails, the tasks that need it don't run. ``show`` is called with lines about the running tasks,
+    about once a second.
 
     Raises:
         UserError: another coordinator works here, or no slot works.
-        Stopped: a signal asked for it; running tasks leave a checkpoint.
+        Stopped: a signal arrived; running tasks leave a checkpoint.
     """
     busy = "another `dprepro repro` works here; wait for it or stop it"
     with locked(STATE / "lock", busy), recording_signals() as asked:
@@ -68,7 +69,10 @@ def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]]
 
 
 def _cost_of_a_try(problem: Exception, record: dict[str, Any]) -> float:
-    """Cost of a failed try for Parsl's retries: 0 if it left a newer checkpoint."""
+    """Cost of a failed try for Parsl's retries: 0 if it left a newer checkpoint, 1 if not.
+
+    If another try would fail too, the cost is more than `RETRIES`.
+    """
     if isinstance(problem, (CommandFailed, NeedsGpu, ExecutorError, DependencyError)):
         return RETRIES + 1  # another try would fail too
     task: Task = record["args"][0]
@@ -80,7 +84,7 @@ def _cost_of_a_try(problem: Exception, record: dict[str, Any]) -> float:
 
 
 class _Grid:
-    """Tasks in Parsl."""
+    """Submitted tasks, and the results of those that ended."""
 
     def __init__(self, settings: Settings, work: Todo):
         self.settings, self.summary = settings, Summary()
@@ -91,7 +95,7 @@ class _Grid:
         self._begun, self._signed, self._count = time.time(), time.monotonic(), len(work.tasks)
 
     def collect(self) -> None:
-        """Wait up to a second for tasks that end, and sign results now and then."""
+        """Wait up to a second for tasks that end, and sign results every `SIGN_EVERY` seconds."""
         wait([self.futures[name] for name in self.waiting], LOOK_EVERY, FIRST_COMPLETED)
         for task in [task for task in self.waiting.values() if self.futures[task.name].done()]:
             del self.waiting[task.name]

@@ -1,8 +1,8 @@
-"""Floating-point operations of a row's training: those of its forward and backward passes.
+"""Floating-point operations of the forward and backward passes of a row's training.
 
-`python -m pipeline.cluster.costs` counts each network's pass once into ``reports/operations.json``, so that
-`dprepro plan` need not import torch, and writes the hours of GPU rows for the report. A network that is not
-in the file is counted on demand.
+`python -m pipeline.cluster.costs` writes the operations of each network to ``reports/operations.json``, so
+that `dprepro plan` need not import torch. It also writes the hours of GPU rows for the report. The operations
+of a network that is not in the file are counted on demand.
 """
 
 import json
@@ -22,7 +22,7 @@ from pipeline.results.records import GPU_HOURS
 
 A_CORE = 16e9  # operations a second of training on one core: the median of 75 rows
 OPERATIONS = Path("reports/operations.json")
-COUNTED = 4  # examples of the counted pass
+COUNTED = 4  # examples of the pass whose operations are counted
 # Assumptions for an H200: 30 % of its 67 TFLOP/s in float32 without tensor cores, which training never uses
 # here (`set_float32_matmul_precision("highest")`), and seconds to start the kernels of the smallest step
 GPU_RATE, GPU_STEP = 20e12, 0.01
@@ -30,18 +30,19 @@ GPU_RATE, GPU_STEP = 20e12, 0.01
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations of replicas that share their steps."""
+    """Number of floating-point operations of replicas that train together in shared steps."""
 
-    operations: float  # floating-point, a multiplication with its addition being two
+    operations: float  # of all these replicas; a multiplication with its addition counts as two
     steps: int
     replicas: int
 
 
 def costs(row: Row, settings: Settings) -> list[Cost]:
-    """Count the operations of a row's training: forward and backward passes of every example of a step.
+    """Count the operations of a row's training: a `Cost` for each group of replicas that share their steps.
 
-    Clipping, noise, public data and tests are left out. On a CPU, steps of convolutional networks took .6 to
-    2.1 times as long as those of plain SGD, which are counted here (reports/benchmarks/steps.md).
+    Only forward and backward passes count: clipping, noise, public data and tests are left out. On a CPU,
+    private steps of convolutional networks took .6 to 2.1 times as long as steps of plain SGD, whose
+    operations are counted here (reports/benchmarks/steps.md).
 
     Raises:
         UserError: the network can't be built.
@@ -59,7 +60,7 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
 
 
 def _network_sizes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple[int, ...], int]:
-    """Input shape of a row's network, and number of classes."""
+    """Input shape and number of classes of a row's network."""
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)
     if entry.shape is not None:
@@ -69,7 +70,7 @@ def _network_sizes(row: Row, trained: MethodSettings, settings: Settings) -> tup
 
 
 def operations(settings: Settings) -> dict[str, float]:
-    """Operations of one example's pass, by network of the rows."""
+    """Operations of one forward and one backward pass of one example, for each network of the rows."""
     networks = {
         _network(row.model, *(takes := _network_sizes(row, trained, settings))): (row.model, *takes)
         for row in settings.rows.values()
@@ -79,7 +80,7 @@ def operations(settings: Settings) -> dict[str, float]:
 
 
 def gpu_hours(settings: Settings) -> dict[str, float]:
-    """GPU hours to two digits, by row that needs a GPU."""
+    """Estimated GPU hours, to two digits, of each row that needs a GPU."""
     hours: dict[str, float] = {}
     for key, row in settings.rows.items():
         if row.needs == "gpu":
@@ -90,9 +91,9 @@ def gpu_hours(settings: Settings) -> dict[str, float]:
 
 
 def seconds(settings: Settings, planned: Planned) -> float | None:
-    """Estimated training time of a row, from its operations if no similar row ran.
+    """Estimated training time of a row in seconds, from its operations if no similar row ran.
 
-    None if the network can't be built; its training then reports the error.
+    None if the network can't be built; the training then reports the error.
     """
     if planned.seconds is not None:
         return planned.seconds

@@ -34,25 +34,26 @@ Submit = Callable[[Task, list[AppFuture]], AppFuture]  # from a task and the fut
 
 @dataclass(frozen=True)
 class Slots:
-    """Configuration of Parsl executors, and of their tasks."""
+    """Configuration of Parsl executors and of the tasks on these executors."""
 
     config: Config
-    place: Callable[[str, str], str] | None = None  # the executor's label for a row, by its key and needs
+    # label of the executor of a row, from the row's key and needs; None: the first executor
+    place: Callable[[str, str], str] | None = None
     work: Callable[..., Done] = work
-    ending: Event = field(default_factory=Event)  # asks what runs on this machine to end
+    ending: Event = field(default_factory=Event)  # set to end the tasks on this machine
 
     @contextmanager
     def started(self, cost_of_a_try: Callable[[Exception, Any], float], retries: int) -> Iterator[Submit]:
         """Start the executors, yield a function that submits tasks, and end them with all running tasks.
 
         Args:
-            cost_of_a_try: cost of a failed try, by its exception and Parsl's record of the task.
-            retries: largest total cost of a task.
+            cost_of_a_try: cost of a failed try, from its exception and Parsl's record of the task.
+            retries: largest total cost of a task's failed tries; above it the task fails.
         """
         labels = [executor.label for executor in self.config.executors]
         for executor in self.config.executors:
             if isinstance(executor, HighThroughputExecutor):
-                # its workers would wait for a killed coordinator for ever
+                # otherwise its workers would wait for ever after a kill of the coordinator
                 executor.interchange_launch_cmd = tied(*executor.interchange_launch_cmd)
         self.config.run_dir = str(STATE / "parsl")
         self.config.retries, self.config.retry_handler = retries, cost_of_a_try
@@ -85,7 +86,7 @@ def slots(on: str, jobs: int) -> Slots:
     """Slots for ``--on`` and ``--jobs``.
 
     Raises:
-        UserError: the file has no `config`, or ``--jobs`` is given with a file.
+        UserError: the file that ``--on`` names can't be used, or ``--jobs`` is given with a file.
     """
     if on == LOCAL:
         return _local(jobs)
@@ -117,7 +118,7 @@ def _local(jobs: int) -> Slots:
 
 
 def _slurm(jobs: int) -> Slots:
-    """Slots of Slurm, one job each; Slurm's variables SBATCH_* set partition, account and GPUs."""
+    """Slots of Slurm, one job per slot; Slurm's variables SBATCH_* set partition, account and GPUs."""
     folder = shlex.quote(str(Path(sys.executable).parent))
     modules = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2]))))
     executor = HighThroughputExecutor(
@@ -132,7 +133,7 @@ def _slurm(jobs: int) -> Slots:
             max_blocks=jobs,
             walltime=WALLTIME,
             exclusive=False,
-            # this process's Python, and its modules
+            # the Python and the modules of this process
             worker_init=f"export PATH={folder}:$PATH PYTHONPATH={shlex.quote(modules)}",
         ),
     )

@@ -18,21 +18,22 @@ from pipeline.pretrained.joining import check_joined
 from pipeline.results import records
 from pipeline.transport import dvclock
 
-AT_LEAST = 1e-3  # smallest duration of a task in seconds, so that tasks that wait for it come later
+AT_LEAST = 1e-3  # least duration of a task in seconds; above 0, so that a task precedes those that need it
 
 
 @dataclass(frozen=True)
 class Todo:
-    """Missing work: tasks, and rows whose results lack an entry in dvc.lock."""
+    """Missing work: tasks, and rows whose results lack only an entry in dvc.lock."""
 
     tasks: tuple[Task, ...]
-    unsigned: tuple[str, ...]  # rows with all results, which the lock doesn't have yet
+    unsigned: tuple[str, ...]  # rows with all results, but without an entry in dvc.lock
 
 
 def longest_path_first(tasks: Iterable[Task]) -> list[Task]:
     """Tasks in the order of submission: longest remaining path first, and none before its dependencies.
 
-    The path is a task and those that wait for it. A long task that starts last would delay the end.
+    A task's path is the longest chain of tasks that wait for one another, from this task on. A long path that
+    starts last would delay the end.
     """
     every = {task.name: task for task in tasks}
     then: dict[str, list[str]] = {name: [] for name in every}
@@ -50,10 +51,10 @@ def longest_path_first(tasks: Iterable[Task]) -> list[Task]:
 def todo(
     settings: Settings, rows: Sequence[str] = (), audit: bool = False, options: Sequence[str] = ()
 ) -> Todo:
-    """Missing work of ``rows``, with everything that they are made from; by default of all rows and accounts.
+    """Missing work for ``rows`` and for everything that they need; by default for all rows and accounts.
 
-    Named rows are tried even without a GPU. With ``audit``, attacks on the rows' code are included, unless
-    they are done; ``options`` are further arguments of `dprepro train`.
+    Named rows are tried even without a GPU. With ``audit``, missing attacks on the rows' code are included.
+    ``options`` are further arguments of `dprepro train`.
 
     Raises:
         UserError: there is no such row.
@@ -83,10 +84,10 @@ class _Work:
         self.planned: dict[str, Planned] = {row.row: row for row in plan(settings, gpu=True)}
         self.digests = entries.entries(settings)  # by stage and key
         self.signed = dvclock.Lock()
-        # prepared data to join anew with a row's weights or relevances, and all rows that this needs
+        # prepared data to write again with a row's weights or relevances, and all rows that this needs
         self.derived: list[str] = []
         self.rows = list(named or settings.rows)
-        for key in self.rows:  # grows while it is walked
+        for key in self.rows:  # grows during the loop
             name = settings.rows[key].data
             if name in settings.derived and name not in self.derived and self._stale(name):
                 self.derived.append(name)
@@ -115,14 +116,14 @@ class _Work:
         )
 
     def derive(self, name: str) -> Task:
-        """Task that joins prepared data with a row's weights or relevances; it also needs the row's data."""
+        """Task that writes prepared data with a row's weights or relevances, after that row and all data."""
         joined, stage = self.settings.derived[name], self._stage(name)
         behind = self.settings.rows[joined.row].data
         after = frozenset({joined.row, self._stage(joined.data), self._stage(behind)})
         return Task(stage, ((self.settings.stage_of(name), name),), (stage,), after)
 
     def prepare(self, keys: Iterable[str]) -> Iterator[Task]:
-        """Tasks that fetch and prepare missing or outdated data of rows."""
+        """Tasks that fetch and prepare the rows' missing or outdated data."""
         data = self.settings.data
         rows = [self.settings.rows[key] for key in keys]
         names = dict.fromkeys(
@@ -142,14 +143,14 @@ class _Work:
             yield Task(stage, (("prepare", name),), (stage,), after, here=True)
 
     def unsigned_tasks(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
-        """Tasks of one kind without an entry in dvc.lock, which need no other stage's results."""
+        """Tasks of one kind that have no valid entry in dvc.lock; they need no results of other stages."""
         for key in keys:
             stage = f"{kind}@{key}"
             if self.signed.digests.get(stage) != self.digests[kind][key]:
                 yield Task(stage, ((kind, key),), (stage,))
 
     def unsigned(self, key: str) -> list[str]:
-        """Stages of a row that the lock doesn't have with the present files."""
+        """Stages of a row whose present files have no entry in dvc.lock; without DVC, that lack files."""
         files = {
             "train": [records.run_path(key), records.history_path(key)],
             "evaluate": [records.evaluation_path(key)],
@@ -164,7 +165,7 @@ class _Work:
         ]
 
     def _stale(self, name: str) -> bool:
-        """Return whether prepared data have an outdated start or outdated relevances, or soon will."""
+        """Return whether prepared data have outdated starting weights or relevances, or soon will have."""
         if self.settings.derived[name].row in self.planned:
             return True
         try:

@@ -1,7 +1,7 @@
 """`python -m pipeline.cluster.tied PID COMMAND...`: a command that gets SIGTERM when its parent ends.
 
-Without it, a killed coordinator or worker would leave trainers behind. On systems without such a signal they
-go on, and the next process for the same row waits for its lock.
+Without it, a killed coordinator or worker would leave trainers behind. On systems without such a signal the
+trainers go on, and the next process for the same row waits for the row's lock.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1  # of sys/prctl.h
 
 
 def tied(*command: str) -> list[str]:
-    """Command line of ``command`` that ends with this process."""
+    """Command line that runs ``command`` and ends it when this process ends."""
     # `-P`, because `-m` alone would search the current folder for modules first
     return [sys.executable, "-P", "-m", "pipeline.cluster.tied", str(os.getpid()), *command]
 
@@ -24,6 +24,6 @@ if __name__ == "__main__":
     except (OSError, AttributeError):
         pass
     else:
-        if os.getppid() != int(sys.argv[1]):  # gone before it could be asked for
+        if os.getppid() != int(sys.argv[1]):  # the parent ended before `prctl`
             sys.exit(128 + signal.SIGTERM)
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -40,21 +40,21 @@ class Task:
 
     name: str  # a row's key, or the name of a DVC stage such as 'relevance@NAME'
     commands: tuple[tuple[str, ...], ...]  # arguments of dprepro: ('train', 'ROW')
-    stages: tuple[str, ...] = ()  # of DVC, for the results
-    after: frozenset[str] = frozenset()  # names of tasks and stages whose results it reads
-    seconds: float = 0.0  # recorded or estimated; 0: unknown
+    stages: tuple[str, ...] = ()  # DVC stages of the results
+    after: frozenset[str] = frozenset()  # names of tasks and stages whose results this task reads
+    seconds: float = 0.0  # recorded or estimated duration; 0: unknown
     needs: str = "cpu"  # or 'gpu'
     named: bool = False  # requested by name, so tried on a CPU even if it needs a GPU
     here: bool = False  # only on the coordinator's machine: others may have no network
 
     @property
     def trains(self) -> bool:
-        """Return whether it trains a row."""
+        """Return whether the task trains a row."""
         return self.commands[0][0] == "train"
 
     @property
     def log(self) -> Path:
-        """Path of the log of its commands."""
+        """Path of the commands' log."""
         return LOGS / f"{self.name}.log"
 
 
@@ -73,17 +73,17 @@ def work(
     ending: Event | None = None,
     inputs: Sequence[Done] = (),
 ) -> Done:
-    """Run a task's commands until one fails.
+    """Run a task's commands in turn; after a failed command the others don't run.
 
     Args:
         task: the task.
         folder: folder of params.yaml.
-        environment: variables of its process; None: this worker's share of the cores.
-        ending: request to end; the process then writes its checkpoint.
+        environment: further environment variables of the commands; None: the worker's share of the cores.
+        ending: event that requests the end; the process then writes its checkpoint.
         inputs: results of earlier tasks; Parsl waits for them.
 
     Raises:
-        CommandFailed: a command failed; the message has its last line.
+        CommandFailed: a command failed; the message is the last line of the log.
         NeedsGpu: there is no GPU here.
         Died: the process was ended from outside.
     """

@@ -56,7 +56,7 @@ from pipeline.results.schema import Level, Record, Replica, Seed, Trained
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-UNKNOWN = -1  # class of an input whose label is no class of the network
+UNKNOWN = -1  # class of an input whose label isn't a class of the network
 CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
 WEIGHTS: Final = "model.safetensors"
 Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
@@ -74,20 +74,20 @@ class Exported(Strict):
     preparation: Preparation
     probe: list[list[float]]  # logits of made-up inputs, for comparison on reading
     privacy: PrivacyStatement
-    files: dict[Part, str]  # digests
+    files: dict[Part, str]  # digest of each file
 
 
 class Predicted(NamedTuple):
     """Predictions for the inputs of a file."""
 
     outputs: np.ndarray  # (N, K) probabilities, or (N,) numbers in the units of the target
-    labels: np.ndarray  # (N,) classes in the file, or `UNKNOWN`; numbers, or NaN; (0,) without labels
+    labels: np.ndarray  # (N,) classes, `UNKNOWN` for others; or numbers, NaN for others; (0,): no labels
     lines: "DataFrame | None"  # rows of a table
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Network and the preparation of files as its inputs."""
+    """Network, and the preparation of files as inputs of this network."""
 
     architecture: Architecture
     network: Network
@@ -120,10 +120,11 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     """Write a row's network to a new folder.
 
     Raises:
-        UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder is there; the
-            replica was not measured or accounted for; or its network can't be computed without the data.
+        UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder exists; the
+            replica was not measured or accounted for; its outputs are not finite; or its network can't be
+            computed without the data.
     """
-    # with the words of the report, for which predictions don't wait
+    # imported here, so that predictions don't wait for the report's words
     from pipeline.export.model_card import model_card
     from pipeline.export.privacy_statement import html, privacy_statement
     from pipeline.reporting.wording import level_words
@@ -176,7 +177,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     sealed = {**described, "digest": digest_json(described)}
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
     if folder.exists():
-        # a killed export that had placed its folder may be run again
+        # an export that was killed after it had written the folder may be run again
         if (folder / CONFIG).read_bytes() != config.encode():
             raise UserError(f"{folder}: is there already; allowed: a new folder")
         folder_predictor(folder)
@@ -224,14 +225,14 @@ def folder_predictor(folder: Path) -> Predictor:
         raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
     parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
     try:
-        # a forged config with a larger network than the weights could take any amount of memory
+        # a forged config could describe a network larger than the weights, and take any amount of memory
         if size_of(exported.architecture) > len(parts[WEIGHTS]):
             raise _other_outputs(folder, exported)
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
         alike = same(exported.probe, probe(exported.architecture, network))
     except UserError as problem:
         raise UserError(f"{folder}: {problem}") from problem
-    # torch raises many kinds of exceptions for other names or shapes
+    # torch raises many kinds of exceptions for wrong names or shapes
     except (RuntimeError, KeyError, ValueError, TypeError, safetensors.SafetensorError) as problem:
         raise _other_outputs(folder, exported) from problem
     if not alike:

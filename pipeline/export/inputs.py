@@ -28,16 +28,16 @@ class Given(NamedTuple):
     """Content of a file with inputs."""
 
     inputs: np.ndarray  # (N, ...) as stored in prepared data
-    labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no such column or array
+    labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no labels
     lines: "DataFrame | None" = None  # rows of a table
 
 
 class Preparation(Strict):
     """Preparation of files as inputs."""
 
-    array: str = "inputs"  # name of an npz's array
-    column: str = "text"  # name of a CSV's column
-    label: str | None = None  # array or column of the classes, in files that have one
+    array: str = "inputs"  # name of the array of inputs in an npz
+    column: str = "text"  # name of the column of texts in a CSV
+    label: str | None = None  # array or column of the classes, for files with classes
     resize: bool = False  # whether images are cropped to the centre and scaled
     clip: tuple[float, float] | None = None  # bounds to which features are clipped
     tokens: int | None = None  # length of texts in tokens; None: inputs are no texts
@@ -45,11 +45,11 @@ class Preparation(Strict):
     columns: Columns | None = None  # of a table
     target: tuple[float, float] | None = omitted(None)  # range of a table's numeric target
     network: PublicNetwork | None = None  # public network whose features are the inputs
-    channels: Literal[1, 3] = 3  # of the images behind these features
+    channels: Literal[1, 3] = 3  # channels of the public network's images
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
-    """Preparation of a row's data, for new files."""
+    """Preparation of new files like a row's data."""
     source = settings.own.get(settings.split(row.data).raw)
     fields: dict[str, Any] = {}
     if isinstance(source, OwnFeatures) and source.clip:
@@ -91,7 +91,7 @@ def read_inputs(
     vocabulary: bytes | None,
     weights: bytes | None = None,
 ) -> Given:
-    """(N, ...) inputs of a file in the form of prepared data, with its labels if it has any.
+    """(N, ...) inputs of a file in the form of prepared data, and the file's labels if it has any.
 
     Args:
         path: an image, an npz with an array of them, a CSV with a column of texts, or a table.
@@ -128,7 +128,7 @@ def read_inputs(
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if preparation.tokens is not None:
-        from pipeline.data.text import Encoder, VectorEncoder  # with torchtext, for texts alone
+        from pipeline.data.text import Encoder, VectorEncoder  # imports torchtext, which only texts need
 
         lines = texts.csv_frame(path)
         (sentences,) = texts.values(path, lines, preparation.column)
@@ -162,6 +162,6 @@ def read_inputs(
 
 
 def _features(pixels: np.ndarray, network: PublicNetwork, weights: bytes | None) -> np.ndarray:
-    """(N, D) features of images by the public network in an exported folder."""
+    """(N, D) features of images, computed by the public network of an exported folder."""
     assert weights is not None, "checked with the other files"
     return trunk.computed(pixels, network, weights, Path(TRUNK))

@@ -28,13 +28,13 @@ def model_card(
     """Text of README.md for a replica's network, trained on private data of the raw data set ``raw``.
 
     Args:
-        record: record of its row.
+        record: record of the replica's row.
         replica: the training run.
-        data: its prepared training data.
+        data: the row's prepared data.
         raw: key of the private raw data set.
-        statement: its privacy statement.
+        statement: the replica's privacy statement.
         columns: columns of a table that are features; None: the data are no table.
-        purpose: purpose of the model, declared in its row.
+        purpose: purpose of the model, declared in the row.
     """
     about, made = data.manifest, record.origins[replica.origin]
     content, yaml = StringIO(), YAML()
@@ -95,7 +95,7 @@ def _answers(data: Prepared) -> str:
 
 
 def _of(data: Prepared) -> str:
-    """Classes of the data, or range of their target."""
+    """Sentence about the data's classes, or about the range of their numeric target."""
     if data.target is None:
         return f"{data.classes} classes"
     low, high = data.target
@@ -132,7 +132,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
 
 
 def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
-    """Type, name and value of each result; without recalls, as a class may have few test examples."""
+    """Type, name and value of each result, without recalls, because a class may have few test examples."""
     if isinstance(replica.scores, Errors):
         for name, value in replica.scores.over_all.items():
             if value is not None:

@@ -29,10 +29,10 @@ from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, make_task
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
-# Public statistics that scale images before the network (`pipeline.methods.augment`)
+# Names of the public statistics that scale images before the network (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
 PROBES = 3  # made-up inputs for a comparison of logits
-TOLERANCE = 1e-3  # of logits on two machines, relative to the largest
+TOLERANCE = 1e-3  # allowed difference of logits on two machines, relative to the largest logit
 
 
 class Architecture(Strict):
@@ -64,7 +64,7 @@ class Architecture(Strict):
 
 @dataclass(frozen=True)
 class Network:
-    """Network of one replica at test, on the CPU."""
+    """Trained network of one replica for predictions, on the CPU."""
 
     net: nn.Module
     method: Method
@@ -87,7 +87,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     """Training record of a row's level and seed; by default of the level's first seed.
 
     Raises:
-        UserError: there is no record, or none of that level and seed, or one with other settings or data than
+        UserError: there is no record of this level and seed; the record's settings or data differ from those
             here; or the row has several levels and none is named.
     """
     path, run = records.run_path(key), records.read_run(key)
@@ -112,7 +112,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
     """Network of a row's replica.
 
     Raises:
-        UserError: its weights are missing or damaged.
+        UserError: the weights are missing or damaged.
     """
     weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
     settings = method_settings()[row.method].recorded(trained.settings)
@@ -125,10 +125,10 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
 
 
 def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
-    """Architecture of a row's replica, whose `build` read files with the outlines ``reads``.
+    """Architecture of a row's replica; ``reads``: outlines of the weight files that its `build` has read.
 
     Raises:
-        UserError: its inputs are features by another network.
+        UserError: the inputs are features that another network computes.
     """
     if data.start is not None and len(data.input_shape) == 1:
         raise UserError(
@@ -148,7 +148,7 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
 
 
 def tensors_of(network: Network) -> Tensors:
-    """All tensors for `rebuilt` by name, without the leading dimension, including untrained ones."""
+    """All tensors that `rebuilt` needs, by name, including untrained tensors, without replica dimension."""
     net = network.net
     kept = net.state_dict().keys()
     whole = {name: value for name, value in (*net.named_parameters(), *net.named_buffers()) if name in kept}
@@ -160,10 +160,10 @@ def tensors_of(network: Network) -> Tensors:
 
 
 def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
-    """Network without its training data: its method gets blank data, without effect on predictions.
+    """Network, built without its training data: the method gets blank data, which don't change predictions.
 
     Raises:
-        UserError: the settings are not the method's.
+        UserError: the method has no such settings.
         ValueError: a tensor of the network is missing, or has another shape.
     """
     settings = _settings_of(architecture)
@@ -202,7 +202,8 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
 
 def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool = True) -> nn.Module:
     shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
-    with suppress(Exception):  # `build_net` reports errors; the import must precede the replacement of files
+    # the model's module must be imported before `without_reads`; `build_net` reports errors of the import
+    with suppress(Exception):
         extensions("models")[architecture.model.name].load()
     with without_reads(architecture.reads):
         return build_net(architecture.model, shape, classes, tried)
@@ -212,7 +213,7 @@ def size_of(architecture: Architecture) -> int:
     """Size of a network's parameters in bytes, without allocating memory.
 
     Raises:
-        UserError: the settings are not the method's.
+        UserError: the method has no such settings.
     """
     with torch.device("meta"):
         net = _untrained(architecture, _settings_of(architecture), tried=False)
@@ -220,7 +221,7 @@ def size_of(architecture: Architecture) -> int:
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:
-    """(PROBES, K) logits of made-up inputs, which are the same everywhere."""
+    """(PROBES, K) logits of made-up inputs, which are the same on every machine."""
     shape, kind = architecture.stored
     bytes_or_features = architecture.floats or len(shape) == 3
     size, most = (PROBES, *shape), 256 if bytes_or_features else architecture.shape[1]

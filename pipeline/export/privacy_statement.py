@@ -1,10 +1,10 @@
 """Privacy statement of an exported network: half a page in plain words, then details for engineers.
 
 The details have the items of Ponomareva et al. 2023 (How to DP-fy ML, section 5.3): setting, unit of privacy,
-neighbouring data sets, covered uses and outputs, accountant, assumptions; and those of NIST SP 800-226:
-correctness of the code, floating-point numbers, side channels, and earlier access to the data. Uses of
-private data outside epsilon have two lists: one for the exported folder alone, and one for the laboratory's
-records, in case that these are published too.
+neighbouring data sets, covered uses and outputs, accountant, assumptions. They also have the items of NIST SP
+800-226: correctness of the code, floating-point numbers, side channels, and earlier access to the data. Uses
+of private data outside epsilon have two lists: one for the exported folder, and one for the laboratory's
+records, in case these are published too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ SAMPLING = {
 }
 STRONG = "AES in counter mode; its key was entropy of the operating system and was not kept"
 STATISTICAL = "a statistical generator, not a cryptographic one, seeded with entropy of the operating system"
-# Further uses outside every epsilon, besides those of `severity.not_covered`
+# Further uses of private data outside epsilon, besides the uses of `severity.not_covered`
 BEYOND = (
     "not protected: test examples; the model card (README.md) has exact scores on all of them together",
 )
@@ -83,12 +83,12 @@ def privacy_statement(
     """Privacy statement of one replica.
 
     Args:
-        record: record of its row.
-        replica: the training.
-        versions: versions of the libraries behind its ledger.
-        data: name and numbers of its examples.
+        record: record of the replica's row.
+        replica: the training run.
+        versions: versions of the libraries that computed the replica's ledger.
+        data: name of the data set and numbers of examples.
         weights: digest of the exported weights.
-        budget: budget of its private data set; None for public data.
+        budget: privacy budget of the private data set; None for public data.
     """
     ledger, made = replica.ledger, record.origins[replica.origin]
     judged = guarantee([replica], made.reproducible)
@@ -148,7 +148,7 @@ def _graded(uses: Iterable[NotCovered]) -> tuple[str, ...]:
 
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
     ledger = replica.ledger
-    # noise on a grid is drawn on the CPU for every device; float32 noise on gradients used AES on CPUs only
+    # grid noise is drawn on the CPU for every device; float32 noise on gradients used AES only on CPUs
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
     source = "a public seed" if reproducible else f"{STRONG if strong else STATISTICAL}"
     kind = "float32 numbers"

@@ -18,9 +18,9 @@ class PrivacyStatement(Strict):
     accountant: str | None  # accountant of `epsilon`, with its version
     claimed: NotNegative | None
     claimed_by: str | None
-    at_least: NotNegative | None  # a lower bound: epsilon on the pair of data sets that `at_least_on` names
+    at_least: NotNegative | None  # lower bound: epsilon on the pair of data sets that `at_least_on` names
     at_least_on: str | None
-    audited: NotNegative | None  # a lower bound, by attacks on the whole mechanism without assumptions
+    audited: NotNegative | None  # lower bound by attacks on the whole mechanism that assume nothing
     audits: tuple[str, ...]  # every attack in words
     mechanism: str | None  # mechanism as run, in the words of dp-accounting
     noise_multiplier: NotNegative | None
@@ -28,13 +28,13 @@ class PrivacyStatement(Strict):
     steps: int
     protects: str | None  # scope of the protection, if the unit alone doesn't give it
     covered: str
-    not_covered: tuple[str, ...]  # uses of private data outside epsilon, of this folder
-    not_covered_of_records: tuple[str, ...] = ()  # further ones, if the laboratory's records are published
+    not_covered: tuple[str, ...]  # uses of private data in this folder that epsilon doesn't cover
+    not_covered_of_records: tuple[str, ...] = ()  # further such uses, visible in the laboratory's records
     declared_public: tuple[str, ...] = ()  # data that params.yaml declares public
     composition: str | None  # total spending of this row's trainings and search
     data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
-    attack_risk: str | None = None  # of the best membership attack, in words
+    attack_risk: str | None = None  # success of the best membership attack, in words
     gaussian_dp: str | None = None  # mu with its regret and cut-off
-    delta_remark: str | None = None  # if delta is above 1 / (10 N)
+    delta_remark: str | None = None  # remark if delta is above 1 / (10 N)
     assumptions: tuple[str, ...]
     versions: Versions  # versions of the accountants

@@ -1,4 +1,4 @@
-"""Group norm of a network's inputs: each example's own, so that it costs no privacy."""
+"""Group norm of a network's inputs, which works on each example alone and so costs no privacy."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from pipeline.models.model import Model
 
 
 def input_norm(model: Model, channels: int) -> nn.Module:
-    """`model.groups` groups without gain and bias, where the normalisation is 'group'; else nothing."""
+    """Group norm of `model.groups` groups without gain and bias; the identity if normalization is 'none'."""
     if model.normalization == "none":
         return nn.Identity()
     if model.normalization != "group":

@@ -1,4 +1,4 @@
-"""The small CNNs on scattering features (Tramèr and Boneh 2021), with tanh, as their code has them."""
+"""Small CNNs with tanh on scattering features, as in the code of Tramèr and Boneh 2021."""
 
 from torch import nn
 
@@ -7,7 +7,7 @@ from pipeline.models.model import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the network for features of ``shape`` (C, 7, 7), MNIST's, or (C, 8, 8), CIFAR-10's."""
+    """Build the network for features of ``shape`` (C, 7, 7), as of MNIST, or (C, 8, 8), as of CIFAR-10."""
     channels, *sides = shape
     if sides not in ([7, 7], [8, 8]):
         raise ValueError("it is for features of 7 x 7 or 8 x 8")

@@ -1,4 +1,4 @@
-"""A linear layer on scattering features (Tramèr and Boneh 2021)."""
+"""Linear layer on scattering features (Tramèr and Boneh 2021)."""
 
 from torch import nn
 

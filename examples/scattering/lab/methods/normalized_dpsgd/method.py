@@ -1,11 +1,12 @@
 """DP-SGD on inputs with channels normalised by noisy statistics (Tramèr and Boneh 2021).
 
-Before the first step the training inputs' channel means, and those of their squares, are summed over all
-examples and released once. Each example's vector of means, and that of its squares, is clipped to a bound of
-its own, so that one example more or less moves either sum by no more than that. The bounds are medians over
-public inputs; in the authors' code they are medians over the private ones, exact, and no epsilon covers them.
-The noise on either sum is ``statistics_noise`` times its bound: two Gaussian releases, which are accounted
-for as one with 1 / sqrt(2) of that multiplier (`SampledGaussian.first_release`), and composed with the steps.
+Each example has two vectors: the means of its channels, and the means of the squares of its channels. Before
+the first step, both vectors are summed over all training examples, and the two sums are released once. In
+each sum, the examples' vectors are clipped to a common bound, so one example more or less moves the sum by at
+most this bound. The bounds are medians of public examples' norms. In the authors' code they are exact medians
+over the private examples, which no epsilon covers. The noise on each sum is ``statistics_noise`` times its
+bound. These two Gaussian releases are accounted for as one release with multiplier ``statistics_noise`` /
+sqrt(2) (`SampledGaussian.first_release`), and composed with the steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +24,14 @@ from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-MEAN, VARIANCE = "inputs.mean", "inputs.var"  # among what is kept
-BEFORE = -1  # the step whose noise the statistics take
+MEAN, VARIANCE = "inputs.mean", "inputs.var"  # names among the model's tensors
+BEFORE = -1  # step number of the statistics' noise
 EPSILON = 1e-5  # added to variances, as in the authors' code
 AT_ONCE = 1000  # examples
 
 
 class NormalizedDpsgd(PrivateSteps):
-    """DP-SGD over R replicas, each on inputs normalised by statistics that it released itself."""
+    """DP-SGD over R replicas; each replica's inputs are normalised by its own noisy statistics."""
 
     settings: tuple[NormalizedDpsgdSettings, ...]
     first: NormalizedDpsgdSettings
@@ -53,7 +54,7 @@ class NormalizedDpsgd(PrivateSteps):
         return GaussianMechanism((spending,) * len(self.settings), self.first.distance)
 
     def init(self) -> State:
-        """Initial parameters, no momentum, and the statistics, which are released here."""
+        """Initial parameters, no momentum, and the statistics, which this function releases."""
         return {**self.optimizer.start(self.task.parameters), "running": self.statistics()}
 
     def statistics(self) -> Tensors:
@@ -70,12 +71,12 @@ class NormalizedDpsgd(PrivateSteps):
         )
         summed = {name: value.expand(replicas, -1) for name, value in zip(SUMMED, sums, strict=True)}
         released = self.statistics_mechanism.release(summed, bounds, self.task.streams, BEFORE)
-        # by a number of examples that is taken as public
+        # the number of examples is taken as public
         mean, square = (released[name].float() / self.examples for name in SUMMED)
         return {MEAN: mean, VARIANCE: (square - mean.square()).clamp_min(0)}
 
     def clipped_moments(self, limits: Sequence[Tensor]) -> list[Tensor]:
-        """(C,) sums over the training inputs of both `_moments`, each example's clipped to ``limits``.
+        """(C,) sums of both `_moments` over the training inputs, with examples clipped to the two ``limits``.
 
         The sums are in double precision until noise is added, so that rounding is far below the effect of one
         example.
@@ -89,7 +90,7 @@ class NormalizedDpsgd(PrivateSteps):
         return totals
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; metrics are of its private sample."""
+        """Make one step of every replica; the metrics are those of the private sample."""
         bounds, statistics = self.bounds(self.clips), state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
         released = self.released(batch.sums, bounds, step)
@@ -100,8 +101,8 @@ class NormalizedDpsgd(PrivateSteps):
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Clipper of one replica's network, for inputs that its statistics (C,) normalise."""
-        of_examples = self.of_examples  # made here, as a network is tried on random inputs
+        """Clipper of one replica's network; it first normalises inputs by the replica's statistics (C,)."""
+        of_examples = self.of_examples  # made here, because making it runs the network on an example
 
         def clipped_sum(
             tensors: Tensors,
@@ -116,23 +117,23 @@ class NormalizedDpsgd(PrivateSteps):
         return clipped_sum
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) of one replica's network for inputs (B, C, H, W) that its statistics normalise."""
+        """(B, K) outputs of one replica's network for inputs (B, C, H, W), normalised by its statistics."""
         parameters = {name: value for name, value in tensors.items() if name in self.task.parameters}
         return super().outputs(parameters, normalized(inputs, tensors))
 
 
 def normalized(inputs: Tensor, statistics: Tensors) -> Tensor:
-    """``inputs`` (B, C, H, W) less a mean, over a deviation (C,); a channel whose variance is 0 becomes 0."""
+    """``inputs`` (B, C, H, W) minus means, divided by deviations (C,); a channel of variance 0 becomes 0."""
     if MEAN not in statistics:
         return inputs
     mean, variance = statistics[MEAN], statistics[VARIANCE]
     scale = torch.where(variance > 0, torch.rsqrt(variance + EPSILON), 0.0)[:, None, None]
-    # one pass
+    # in one pass over the inputs
     return torch.addcmul(-mean[:, None, None] * scale, inputs, scale)
 
 
 def _moments(inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, C) means of each channel and of its squares, of inputs (B, C, H, W)."""
+    """(B, C) means of each channel, and (B, C) means of its squares, for inputs (B, C, H, W)."""
     places = inputs.flatten(2)
     return places.mean(2), places.square().mean(2)
 

@@ -27,8 +27,8 @@ class NormalizedDpsgdSettings(EpochSettings):
     epsilon: Positive  # of statistics and steps together; the steps' noise is calibrated by `accountant`
     delta: Delta = 1e-5
     accountant: Literal["rdp", "pld"] = "pld"
-    # standard deviation of the noise on the sum of means, and of squares, over what one example moves it by;
-    # null: inputs stay as they are
+    # standard deviation of the noise on the sum of means, and on the sum of squares, divided by the largest
+    # effect of one example on the sum; null: inputs are not normalised
     statistics_noise: Positive | None = 8.0
 
     @property
@@ -46,16 +46,16 @@ class NormalizedDpsgdSettings(EpochSettings):
 
     @property
     def first_release(self) -> float | None:
-        """Noise multiplier of the statistics' sums together; None without statistics."""
+        """Noise multiplier of the joint release of both sums of the statistics; None without statistics."""
         return self.statistics_noise and self.statistics_noise / len(SUMMED) ** 0.5
 
     def noise_multiplier(self, sizes: Sizes) -> float:
-        """Noise multiplier of the steps, which spend what the statistics leave of the target epsilon.
+        """Noise multiplier of the steps, at which steps and statistics together spend the target epsilon.
 
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from pipeline.privacy.accounting import noise_for  # whose import takes seconds
+        from pipeline.privacy.accounting import noise_for  # its import takes seconds
 
         rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant, self.first_release)
