@@ -1,1 +1,1 @@
-"""Data sets: raw files, compared by checksum, and prepared splits."""
+"""Data sets: raw files with compared checksums, and prepared splits."""

@@ -1,4 +1,4 @@
-"""Raw data sets: those in `catalog.yaml`, and those of a laboratory's packages (modules of `data_sets`)."""
+"""Raw data sets of `catalog.yaml`, and of the modules `data_sets` of a laboratory's packages."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,16 +30,16 @@ class Archive:
 
     file: File
     folder: str  # of the files inside the archive
-    addresses: tuple[str, ...]  # of the archive
+    addresses: tuple[str, ...]  # URLs of the archive
 
 
 @dataclass(frozen=True)
 class Edition:
-    """Edition of a data set's bytes. The canonical files are never archives."""
+    """Edition of a data set. Its canonical files, ``train`` and ``test``, are never archives."""
 
-    train: tuple[File, ...]  # in the order of its examples
+    train: tuple[File, ...]  # in the order of their examples
     test: tuple[File, ...]
-    bases: tuple[str, ...] = ()  # addresses of folders with the files
+    bases: tuple[str, ...] = ()  # URLs of folders with the files
     archives: tuple[Archive, ...] = ()
     note: str | None = None  # difference from the official edition
 
@@ -54,8 +54,8 @@ class Features:
     """Declaration of examples that are stored as floats."""
 
     range: tuple[float, float] | None  # bounds of all values, known without a look at them
-    clip: bool  # whether values beyond the range are moved to its end
-    network: str | None = None  # description of the public network behind the features
+    clip: bool  # True: values beyond the range were moved to its end
+    network: str | None = None  # description of the public network that computes the features
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class Entry:
     shape: tuple[int, ...] | None  # of one image (C, H, W), or of features; None for text
     editions: dict[str, Edition] = field(hash=False)
     features: Features | None = None  # None: bytes of images, or texts
-    # folders of a mirror that may have the files: ours, torchvision's and the archives'
+    # folders to search in a mirror: as this project, torchvision and the archives name them
     folders: tuple[str, ...] = ()
 
     def edition(self, name: str) -> Edition:
         """Edition ``name``.
 
         Raises:
-            UserError: there is none; the message lists all.
+            UserError: there is no such edition; the message lists all editions.
         """
         if name not in self.editions:
             raise UserError(
@@ -92,7 +92,7 @@ def catalog() -> dict[str, Entry]:
     """All raw data sets by key, without the user's own files.
 
     Raises:
-        UserError: two have the same key.
+        UserError: two data sets have the same key.
     """
     ours = read_yaml(Path(__file__).with_name("catalog.yaml"))
     there = TypeAdapter(dict[str, Entry]).validate_python(
@@ -112,7 +112,7 @@ def get(key: str) -> Entry:
     """Raw data set ``key``.
 
     Raises:
-        UserError: the catalogue has no such data set; the message lists all.
+        UserError: the catalogue has no such data set; the message lists all keys.
     """
     known = catalog()
     if key not in known:

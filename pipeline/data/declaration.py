@@ -13,15 +13,15 @@ from pipeline.params import PARAMS, Settings
 
 
 def check_declared(name: str, settings: Settings) -> None:
-    """Make sure that the prepared data set ``name``, if it is here, has the present declaration.
+    """Make sure that the prepared data set ``name`` has the present declaration, if it is prepared here.
 
     Args:
         name: a key of ``data``, ``starts`` or ``relevances``.
         settings: all settings.
 
     Raises:
-        UserError: it was made by another declaration; the message names the key and the commands that make it
-            anew.
+        UserError: the data set was prepared by another declaration; the message names the key that differs,
+            and the commands that prepare the data anew.
     """
     manifest = prepared.manifest_here(name)
     if manifest is None or (key := changed_key(manifest, name, settings)) is None:
@@ -33,7 +33,7 @@ def check_declared(name: str, settings: Settings) -> None:
 
 
 def layout_here(name: str, settings: Settings) -> Layout | None:
-    """Layout of the prepared data set ``name``; None if the present declaration has not made it here."""
+    """Layout of the prepared data set ``name``; None if it isn't prepared here as declared now."""
     manifest = prepared.manifest_here(name)
     if manifest is None or changed_key(manifest, name, settings):
         return None
@@ -41,7 +41,7 @@ def layout_here(name: str, settings: Settings) -> Layout | None:
 
 
 def changed_key(manifest: dict[str, Any], name: str, settings: Settings) -> str | None:
-    """First key of the data's declaration that differs from a manifest; None if all are equal."""
+    """First key in the declaration of ``name`` that differs from its manifest; None if all are equal."""
     return next((key for key, differs in _comparisons(manifest, name, settings) if differs), None)
 
 
@@ -65,5 +65,5 @@ def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Ite
     if data.text is not None:
         text = manifest.get("text", {})
         yield "text", (text.get("tokens"), text.get("vectors")) != (data.text.tokens, data.text.vectors)
-        # fewer words than declared are all that the training texts have; padding and unknown words count too
+        # the texts may have fewer words than declared; the manifest also counts padding and unknown words
         yield "vocabulary", text.get("vocabulary", 0) > (data.text.vocabulary or 0) + 2

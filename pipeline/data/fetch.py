@@ -1,4 +1,4 @@
-"""Raw files into ``data/raw/NAME``, with equal bytes from any source."""
+"""Fetching of raw files into ``data/raw/NAME``, with equal bytes from any source."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from pipeline.errors import UserError, reading
 from pipeline.files import digest_json, replacing_folder, writing
 from pipeline.params import PARAMS, OwnFiles, Settings, pick
 
-DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outputs, which are deleted before a stage runs
+DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outputs, which DVC deletes before a stage runs
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
     ``mirror`` is a folder with official files, used instead of the network.
 
     Raises:
-        UserError: no source has the right bytes, they can't be written, or synthetic data lack a count.
+        UserError: no source has the right bytes, files can't be written, own files differ from their
+            declaration or are tracked by git, or synthetic data lack a number of examples.
     """
     wanted, edition = pick(settings.raw, name, "raw data set"), asked_edition(name, settings)
     target = root / RAW / name
@@ -64,7 +65,8 @@ def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> Non
     """Copy the user's files into ``target`` after a comparison with their declaration.
 
     Raises:
-        UserError: they differ from it, or can't be copied.
+        UserError: the files differ from it, git tracks them, the catalogue has data of that name, or the
+            files can't be copied.
     """
     if name in catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")

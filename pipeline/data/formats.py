@@ -1,7 +1,7 @@
-"""Readers of the official file formats; digests of the files have been compared.
+"""Readers of the official file formats, for files whose digests have been compared.
 
-Formats: idx as on MNIST's page, the binary layout of https://www.cs.toronto.edu/~kriz/cifar.html, and the CSV
-of Zhang et al. 2015 (class, title, description; every field quoted, no header).
+The formats are idx, as on MNIST's page; the binary layout of https://www.cs.toronto.edu/~kriz/cifar.html; and
+the CSV of Zhang et al. 2015 (class, title, description; every field quoted, no header).
 """
 
 import csv
@@ -64,7 +64,7 @@ def _read_cifar(path: Path, label_bytes: int) -> Examples:
 
 
 def _read_csv(path: Path) -> Examples:
-    """Texts (title and description joined by a space, as in torchtext) and labels from 0 of AG News."""
+    """Texts of AG News, and labels from 0. A text is title, space and description, as in torchtext."""
     rows = list(csv.reader(path.read_bytes().decode().splitlines(keepends=True), strict=True))
     texts = [f"{title} {description}" for _, title, description in rows]
     return Examples(np.array(texts, object), np.array([int(label) - 1 for label, *_ in rows], np.int64))

@@ -1,8 +1,8 @@
-"""Raw files into ``data/prepared/NAME``: splits, and a manifest for comparisons.
+"""Preparation of raw files in ``data/prepared/NAME``: splits, and a manifest for comparisons.
 
 The manifest has no mean, variance or other statistic of pixels: statistics for normalisation must come from
-public data. Counts of classes and of repeated examples do describe private data; they are for readers, and no
-training uses them.
+public data. Its counts of classes and of repeated examples do describe private data. The counts are for
+readers, and no training uses them.
 """
 
 import json
@@ -32,8 +32,8 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
     Equal raw files and settings give equal bytes. ``name`` is a key of ``data`` in params.yaml.
 
     Raises:
-        UserError: another command makes it, raw files are missing or wrong, sizes don't fit, or the folder
-            can't be written.
+        UserError: another command makes this data set, raw files are missing or wrong, sizes don't fit, or
+            the folder can't be written.
     """
     if (stage := settings.stage_of(name)) != "prepare":
         raise UserError(f"{name}: is made from a trained row; run `dprepro {stage} {name}`")
@@ -59,7 +59,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
                 "raw": data.public.raw,
                 "part": data.public.part,
                 "classes": list(sets[data.public.raw].entry.classes),
-                "passed_over": passed_over,  # candidates with the content of a private example
+                "passed_over": passed_over,  # candidates that have the content of a private example
             },
             "counts": {split: len(chosen.indices) for split, chosen in selections.items()},
             "balance": {split: _balance(chosen, sets) for split, chosen in selections.items()},
@@ -73,7 +73,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
 
 
 def _check_kinds(name: str, data: Data, sets: dict[str, RawSet]) -> None:
-    """Make sure that public examples have the form of private ones, and that texts have their settings."""
+    """Make sure that public and private examples have the same form, and that only texts have `text`."""
     private, public = sets[data.raw].entry, sets[data.public.raw].entry
     if (private.shape, private.features is None) != (public.shape, public.features is None):
         raise UserError(
@@ -94,7 +94,7 @@ def _kind(entry: Entry) -> str:
 def _write_arrays(
     folder: Path, data: Data, sets: dict[str, RawSet], selections: dict[str, Selection]
 ) -> dict[str, Any]:
-    """Write inputs, labels and indices of every split; return their entries of the manifest."""
+    """Write inputs, labels and indices of every split; return the manifest entries of these arrays."""
     about: dict[str, Any] = {}
     encoder: Callable[[np.ndarray], np.ndarray] | None = None
     if data.text is not None:
@@ -135,9 +135,9 @@ def _examples(chosen: Selection, sets: dict[str, RawSet]) -> tuple[np.ndarray, n
 
 
 def _balance(chosen: Selection, sets: dict[str, RawSet]) -> list[int]:
-    """Number of examples of each class, in the order of the raw data set's classes."""
+    """Number of examples of each class, in the order of classes; of a numeric target, one number for all."""
     labels = sets[chosen.raw].parts[chosen.part].labels[chosen.indices]
-    if labels.dtype == np.float32:  # numbers
+    if labels.dtype == np.float32:  # a numeric target
         return [len(labels)]
     return np.bincount(labels, minlength=len(sets[chosen.raw].entry.classes)).tolist()
 

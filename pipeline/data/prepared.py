@@ -1,13 +1,13 @@
 """Reader of prepared data sets.
 
-``data/prepared/NAME/`` has, for each split (train, validation, test, public), ``SPLIT.inputs.npy`` and
-``SPLIT.labels.npy``, and ``manifest.json``. Inputs are images, uint8 (N, C, H, W); features, float32 (N, D)
-or (N, C, H, W); or texts, int32 token numbers (N, T) with 0 for padding, or float32 word vectors (N, 1, T,
-E). Labels are int64 (N,) classes, or float32 (N,) numbers in [0, 1], scaled from the manifest's ``target``.
-A data set of ``starts`` also has ``start.npz``, public initial weights (`pipeline.pretrained.starts`), and
-may have inputs of float32 (N, F), features by a frozen part of that network. A data
-set of ``relevances`` also has ``relevance.npz``, the relevance of each feature to a trained network
-(`pipeline.pretrained.relevance`).
+``data/prepared/NAME/`` has ``manifest.json`` and, for each split (train, validation, test, public),
+``SPLIT.inputs.npy``, ``SPLIT.labels.npy`` and ``SPLIT.indices.npy``. Inputs are images, uint8 (N, C, H, W);
+features, float32 (N, D) or (N, C, H, W); or texts, int32 token numbers (N, T) with 0 for padding, or float32
+word vectors (N, 1, T, E). Labels are int64 (N,) classes, or float32 (N,) numbers, scaled to [0, 1] from the
+range ``target`` of the manifest. A data set of ``starts`` also has ``start.npz``, public initial weights
+(`pipeline.pretrained.starts`). Its inputs may be float32 (N, F), features by a frozen part of the public
+network. A data set of ``relevances`` also has ``relevance.npz``, the relevance of each feature to a trained
+network (`pipeline.pretrained.relevance`).
 """
 
 import json
@@ -44,9 +44,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Layout:
-    """Description of prepared arrays by their manifest, for comparisons without the arrays."""
+    """Description of prepared arrays from their manifest, for comparisons without the arrays."""
 
-    digests: dict[str, str]  # of each array, and of 'start' or 'relevance' if there is one
+    digests: dict[str, str]  # by array; also of 'start' or 'relevance' if there is one
     input_shape: tuple[int, ...]  # as `Prepared.input_shape`
     classes: int
 
@@ -65,7 +65,8 @@ class Prepared:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of a network's input.
 
-        (C, H, W) of images; (T, V) of texts with a vocabulary of V words; (1, T, E) of texts as word vectors.
+        (C, H, W) of images; (D,) or (C, H, W) of features; (T, V) of texts with a vocabulary of V words;
+        (1, T, E) of texts as word vectors.
         """
         return _input_shape(self.splits["train"].inputs.shape[1:], self.manifest)
 
@@ -81,7 +82,7 @@ class Prepared:
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Range of a numeric target, which labels are scaled from; None: labels are classes."""
+        """Range of a numeric target, which becomes [0, 1] in labels; None: labels are classes."""
         return self.manifest.get("target")
 
     @property
@@ -91,7 +92,7 @@ class Prepared:
 
     @property
     def layout(self) -> Layout:
-        """Digests, shapes and classes without the arrays."""
+        """Digests, input shape and number of classes, without the arrays."""
         return Layout(self.digests, self.input_shape, self.classes)
 
 
@@ -159,7 +160,7 @@ class _Public(BaseModel):
 
 
 class _Text(BaseModel):
-    """Texts in a manifest: number of tokens of the vocabulary, or name of the word vectors."""
+    """Texts in a manifest: their length in tokens, and vocabulary size or name of the word vectors."""
 
     tokens: Count
     vocabulary: Count | None = None
@@ -174,7 +175,7 @@ class _Features(BaseModel):
 
 
 class _Joined(BaseModel):
-    """Start in a manifest, with its trained row."""
+    """Start (public initial weights) in a manifest, with the trained row that it comes from."""
 
     row: str
     data: str
@@ -183,7 +184,7 @@ class _Joined(BaseModel):
 
 
 class _Relevance(_Joined):
-    """Relevances in a manifest, with their trained row and examples."""
+    """Relevances in a manifest, with the trained row and the examples that they come from."""
 
     of: Literal["train", "public"]
     examples: Count
@@ -191,7 +192,7 @@ class _Relevance(_Joined):
 
 
 class _Manifest(BaseModel):
-    """Fields of a manifest that are read here; it has more for readers."""
+    """Fields of a manifest that this module checks; a manifest has more, for readers."""
 
     classes: Annotated[list[str], Field(min_length=1)]
     counts: dict[Literal["train", "validation", "test", "public"], int]
@@ -210,7 +211,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     """Content of ``manifest.json``.
 
     Raises:
-        UserError: it is missing, or has another form.
+        UserError: the file is missing, or has another form.
     """
     path = folder / MANIFEST
     try:
@@ -226,7 +227,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any]) -> None:
-    """Check that each input has a label, and each label is a class."""
+    """Check that each input has a label, and that labels are classes or, with a target, in [0, 1]."""
     shapes = {split.inputs.shape[1:] for split in splits.values()}
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
@@ -246,7 +247,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
 
 
 def _missing(problem: FileNotFoundError, name: str) -> UserError:
-    # `prepare` names the right command if another one makes it
+    # `prepare` names the right command if another one makes the data set
     return UserError(f"{problem.filename}: missing; run `dprepro prepare {name}` first")
 
 

@@ -1,8 +1,8 @@
 """Reader of ``data/raw/NAME``.
 
 The folder has the canonical files of the catalogue (archives are unpacked), or copies of the user's own
-files, and ``source.json`` with the edition and the files' checksums. It doesn't record where the files came
-from, so a mirror and a download give equal bytes.
+files, and ``source.json`` with the edition and the files' checksums. ``source.json`` doesn't record
+where the files came from, so a mirror and a download give equal bytes.
 """
 
 import json
@@ -24,7 +24,7 @@ SOURCE = "source.json"
 
 @dataclass(frozen=True)
 class RawSet:
-    """Raw data set of ``data/raw``, read and compared."""
+    """Raw data set read from ``data/raw``, after a comparison with its declaration."""
 
     entry: Entry
     edition: str
@@ -33,7 +33,7 @@ class RawSet:
 
 
 def asked_edition(name: str, settings: Settings) -> str:
-    """Edition declared in params.yaml."""
+    """Edition of the raw data set ``name`` that params.yaml declares."""
     made_up = settings.source.kind == SYNTHETIC and name not in settings.own
     return SYNTHETIC if made_up else settings.raw[name].edition
 
@@ -57,7 +57,7 @@ def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
 
 
 def read_source(folder: Path, again: str) -> tuple[str, dict[str, str]]:
-    """Edition and digests by name of the files in ``folder``, from its ``source.json``.
+    """Edition of the files in ``folder``, and their digests by name, from its ``source.json``.
 
     Raises:
         UserError: the file is missing or damaged; ``again`` is the command that makes it anew.
@@ -75,7 +75,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     """Read ``data/raw/NAME`` after comparing its bytes with the declared edition.
 
     Raises:
-        UserError: they differ; the message has the command to run.
+        UserError: the bytes differ from it; the message has the command to run.
     """
     entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
     edition, files = read_source(folder, again)
@@ -87,7 +87,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     layout, declaration = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
     if declaration is not None and declared.digest_of(files) != declaration.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
-    # Official files must have the catalogue's checksums, others those of source.json.
+    # official files must have the catalogue's checksums, other files the checksums of source.json
     expected = files if declaration else {file.name: file.checksum for file in layout.files}
     for below, checksum in expected.items():
         path = folder / below

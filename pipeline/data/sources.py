@@ -1,7 +1,7 @@
 """Sources of the official raw files: their publishers' addresses, or a folder that mirrors them.
 
-A file is identified by size and checksum before any use, so its source can't change a result; names, and the
-folders in the catalogue, only say where to look.
+A file is identified by size and checksum before any use, so its source can't change a result. File names and
+the catalogue's folders only say where to look.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from pipeline.errors import UserError, reading
 from pipeline.files import locked, writing
 
 TIMEOUT = 30.0  # seconds without data before a connection counts as dropped
-RETRIES = 3  # of one address
+RETRIES = 3  # of a download from one address
 
 
 class Unavailable(Exception):
-    """A file is not available anywhere; the text has the attempts."""
+    """A file is not available anywhere; the message lists the attempts."""
 
 
 def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Path) -> None:
@@ -50,7 +50,7 @@ def from_publishers(entry: Entry, edition: Edition, downloads: Path, target: Pat
 
 
 def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> None:
-    """Copy the canonical files of ``edition``, or those in an archive, from ``folder`` into ``target``.
+    """Copy the canonical files of ``edition`` from ``folder``, or from an archive in it, into ``target``.
 
     Raises:
         UserError: a file is missing, wrong or of another edition; the message names it.
@@ -72,9 +72,9 @@ def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> N
 
 
 def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], target: Path) -> None:
-    """Put the canonical files into ``target``, one by one or out of an archive.
+    """Put the canonical files into ``target``, one by one or from an archive.
 
-    ``find`` returns the path of a file, from its addresses, or raises `Unavailable`.
+    ``find`` takes a file and its addresses. It returns the path of a copy, or raises `Unavailable`.
 
     Raises:
         Unavailable: a file and every archive are unavailable.
@@ -102,10 +102,10 @@ def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], targ
 
 
 def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
-    """Download ``file`` into ``folder`` from the first address with its bytes; return its path.
+    """Download ``file`` into ``folder`` from the first address with the right bytes; return its path.
 
     Raises:
-        Unavailable: no address gave these bytes; the text has the result of each.
+        Unavailable: no address gave the right bytes; the message has the result of each address.
         UserError: the folder can't be written.
     """
     problems = []
@@ -127,12 +127,12 @@ def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:
 
 
 def _find(entry: Entry, file: File, folder: Path) -> Path | None:
-    """Path in a mirror of a file with exactly these bytes."""
+    """Path of a copy of ``file`` with the right bytes in the mirror ``folder``; None if there is none."""
     return next((path for path in _places(entry, file.name, folder) if _fault_at(path, file) is None), None)
 
 
 def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
-    """Reason why a mirror can't be used: a wrong file, or none."""
+    """Reason why a mirror can't be used: a wrong file, or a missing one."""
     lacking = next(file for file in edition.files if _find(entry, file, folder) is None)
     for file in (lacking, *(archive.file for archive in edition.archives)):
         for path in _places(entry, file.name, folder):
@@ -148,8 +148,8 @@ def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
 def extract(archive: Path, described: Archive, files: Sequence[File], target: Path) -> None:
     """Extract exactly ``files`` from an archive into the folder ``target`` and check them.
 
-    Members are found by their catalogued names and written under our own, so no path in the archive, no link
-    and no other member is followed.
+    Members are found by their names in the catalogue, and written to ``target`` under the names of ``files``.
+    So paths and links in the archive and its other members have no effect.
 
     Raises:
         UserError: the archive is corrupt or lacks a file, or ``target`` can't be written.

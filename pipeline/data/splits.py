@@ -3,9 +3,9 @@
 The seed permutes the official training part. Public examples are taken first: the first ``count``, in
 permuted order, whose content occurs nowhere else in the private raw data set. Then train and validation take
 their counts from the rest, in the same order. Test is the whole official test part. So no public example
-equals a private one, even if an official set has duplicates. Passing over an example uses private data, which
-no epsilon covers, so the manifest has the number of such examples; MNIST and CIFAR-10 with their public sets
-have none.
+equals a private one, even if an official set has duplicates. Passing over a candidate with the content of a
+private example uses private data, and no epsilon covers this. So the manifest has the number of candidates
+that were passed over. With their public sets, MNIST and CIFAR-10 have none.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ RULE = (
     "permutation; test: the whole official test part"
 )
 
-# by raw data set and part: one key for each example; equal keys mean equal contents
+# one key for each example, by raw data set and part; equal keys mean equal contents
 Keys = Mapping[tuple[str, str], Sequence[bytes]]
 
 
@@ -49,13 +49,13 @@ class Selection:
 
 
 def content_keys(inputs: np.ndarray) -> list[bytes]:
-    """Keys of images or texts; two are equal exactly if the contents are."""
+    """Key of each image or text; two keys are equal exactly if the contents are equal."""
     contents = (each.encode() if isinstance(each, str) else each.tobytes() for each in inputs)
     return [blake2b(content, digest_size=16).digest() for content in contents]
 
 
 def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int]:
-    """Apply the rule.
+    """Choose the examples of each split by the rule.
 
     Args:
         name: name of the data set, for messages.
@@ -66,7 +66,8 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
         The splits, and the number of public candidates that were passed over.
 
     Raises:
-        UserError: a declared size doesn't fit; the message has the available number.
+        UserError: a declared size is too large, and the message has the available number; or the public
+            part is the test split.
     """
     public = data.public
     same_set = data.raw == public.raw
@@ -77,7 +78,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
 
     private = Counter([*keys[data.raw, "train"], *keys[data.raw, "test"]])
     occurs = np.array([private[keys[public.raw, public.part][index]] for index in candidates])
-    fit = np.flatnonzero(occurs <= (1 if same_set else 0))  # in the same set, each occurs once as itself
+    fit = np.flatnonzero(occurs <= (1 if same_set else 0))  # in the same set, each counts itself once
     if len(fit) < public.count:
         raise UserError(
             f"{PARAMS}: data.{name}.public.count: {public.count}, but of the {public.part} part of "
@@ -102,7 +103,7 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
 
 
 def check_disjoint(selections: Mapping[str, Selection], keys: Keys) -> None:
-    """Make sure that no example is in two splits, and no public content in a private one.
+    """Make sure that no two splits share an example, and that no other split has a public content.
 
     Raises:
         RuntimeError: the rule is broken, and with it every privacy claim.
@@ -116,7 +117,7 @@ def check_disjoint(selections: Mapping[str, Selection], keys: Keys) -> None:
 
 
 def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dict[str, int]]:
-    """Numbers of repeated contents: surplus examples within each split, contents that two splits share."""
+    """Numbers of repeated contents: surplus copies within each split, and contents that two splits share."""
     contents = {split: chosen.contents(keys) for split, chosen in selections.items()}
     return {
         "within": {split: len(each) - len(set(each)) for split, each in contents.items()},

@@ -1,12 +1,12 @@
 """Source `synthetic`: raw files made by this project, in the official formats.
 
-With them the whole pipeline runs anywhere; they are learnable but not trivial. An image is its class's coarse
-pattern, shifted by up to `SHIFT` pixels, faded, mixed with another class's pattern and covered with noise. A
-news text draws most words from a vocabulary of all classes and some from its own class's. The public sets,
-KMNIST and CIFAR-100, have patterns of a finer grain than the private ones.
+With these files the whole pipeline runs anywhere. Their classes can be learned, but not trivially. An image
+is its class's coarse pattern, shifted by up to `SHIFT` pixels, faded, mixed with another class's pattern and
+covered with noise. A news text draws most words from a vocabulary of all classes, and some from its own
+class's vocabulary. Patterns of the public sets, KMNIST and CIFAR-100, have a finer grain.
 
-Files have equal bytes everywhere: only integer arithmetic on raw PCG64 output, which NumPy guarantees, and
-gzip files without compression, because compressors differ between zlib versions.
+Files have equal bytes everywhere. They come from integer arithmetic on raw PCG64 output, which NumPy
+guarantees. Gzip files are not compressed, because compressed bytes differ between zlib versions.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ import numpy as np
 from pipeline.data.catalog import OFFICIAL, Entry
 from pipeline.files import writing
 
-GRAIN = 4  # pixels in a cell of a class's pattern
+GRAIN = 4  # side of a cell of a class's pattern, in pixels
 FINE_GRAIN = {"kmnist": 2, "cifar100": 2}  # of the public sets
-SHIFT = 2  # pixels, either way
-SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15}  # others by their keys
+SHIFT = 2  # largest shift in each direction, in pixels
+SEEDS = {"mnist": 11, "kmnist": 12, "cifar10": 13, "cifar100": 14, "ag-news": 15}  # others: from their keys
 COMMON_WORDS = 600
 CLASS_WORDS = 150
 OWN_SHARE = 30  # percent of words drawn from the text's own class
@@ -59,7 +59,7 @@ def _seed(entry: Entry) -> int:
 
 
 def _integers(draws: np.random.PCG64, below: int, *shape: int) -> np.ndarray:
-    """Integers from 0 to ``below`` - 1; the bias of a 32-bit multiply doesn't matter here."""
+    """Random integers from 0 to ``below`` - 1. The tiny bias of 32-bit multiplication doesn't matter here."""
     words = draws.random_raw(int(np.prod(shape))).reshape(shape) >> np.uint64(32)
     return ((words * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
 
@@ -81,11 +81,11 @@ def _patterns(entry: Entry, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _images(patterns: np.ndarray, labels: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
-    """Images of the labels: uint8 (N, C, H, W)."""
+    """One image for each label: uint8 (N, C, H, W)."""
     count, shape = len(labels), patterns.shape[1:]
     other = _integers(draws, len(patterns), count)
     strength = 80 + _integers(draws, 100, count)  # of the class's pattern, in 256ths
-    disturbance = _integers(draws, 80, count)  # of the other one
+    disturbance = _integers(draws, 80, count)  # of the other class's pattern, in 256ths
     shifts = _integers(draws, 2 * SHIFT + 1, count, 2) - SHIFT
     images = np.empty((count, *shape), np.uint8)
     for index in range(count):  # one at a time, because int64 noise of all images needs much memory
@@ -112,7 +112,7 @@ def _gzip(content: bytes) -> bytes:
 
 
 def _cifar(images: np.ndarray, labels: np.ndarray, files: int, *, coarse: bool) -> list[bytes]:
-    """Contents of ``files`` binary CIFAR files; the coarse label of CIFAR-100 is the fine one over five."""
+    """Contents of ``files`` binary CIFAR files; a coarse label is the fine one divided by 5, rounded down."""
     fine = labels.astype(np.uint8)[:, None]
     rows = np.hstack([*([fine // 5] if coarse else []), fine, images.reshape(len(images), -1)])
     return [some.tobytes() for some in np.array_split(rows, files)]

@@ -1,8 +1,8 @@
 """Encoding of texts with torchtext 0.6, the version behind the papers' text experiments.
 
 A text becomes token numbers or public word vectors. Token numbers need a vocabulary of the training split, as
-in those papers. It is computed on private text without noise, so no epsilon covers it, and the manifest notes
-this. Word vectors need none.
+in those papers. This vocabulary is computed on private text without noise, so no epsilon covers it, and the
+manifest notes this. Word vectors need no such vocabulary.
 """
 
 from collections import Counter
@@ -26,14 +26,14 @@ NOTE = "computed on the private training texts without noise: not covered by any
 
 @dataclass(frozen=True)
 class Encoder:
-    """Vocabulary, and the length to which every text is cut or padded."""
+    """Vocabulary, and the length in tokens to which every text is cut or padded."""
 
     tokens: int
     vocabulary: tuple[str, ...]  # in the order of their numbers, with padding and unknown
 
     @classmethod
     def of(cls, texts: Iterable[str], settings: Text) -> Self:
-        """Encoder whose vocabulary is the most frequent tokens of ``texts``, ties in alphabetical order."""
+        """Encoder with the most frequent tokens of ``texts`` as vocabulary, ties in alphabetical order."""
         counts = Counter(token for text in texts for token in get_tokenizer(TOKENIZER)(text))
         vocabulary = Vocab(counts, max_size=settings.vocabulary, specials=("<pad>", "<unk>"))
         return cls(settings.tokens, tuple(vocabulary.itos))
@@ -67,13 +67,13 @@ class Encoder:
 
 @dataclass(frozen=True)
 class VectorEncoder:
-    """Public word vectors by name, and the length to which every text is cut or padded."""
+    """Name of public word vectors, and the number of words to which every text is cut or padded."""
 
     tokens: int
     vectors: str
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
-        """Vectors, float32 (N, 1, tokens, E), of a text's first words with a vector; zeros after its end."""
+        """Vectors of each text's first words that have one, then zeros: float32 (N, 1, tokens, E)."""
         tokenize = get_tokenizer(TOKENIZER)
         rows, table = word_vectors.load(self.vectors)
         encoded = np.zeros((len(texts), 1, self.tokens, table.shape[1]), np.float32)

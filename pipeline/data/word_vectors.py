@@ -1,7 +1,7 @@
 """Public word vectors, from installed Python packages.
 
-A text becomes the vectors of its words. The vocabulary then comes from public text alone, and no private text
-decides it.
+A text becomes the vectors of its words. So the vocabulary depends on public text alone, and not on private
+text.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class Vectors:
     package: str  # name for pip
     version: str
     # files of the package, each with its sha256
-    words: tuple[str, str]  # parquet, a word a row in its first column
-    table: tuple[str, str]  # npy, a vector a row
+    words: tuple[str, str]  # Parquet file with one word per row in the first column
+    table: tuple[str, str]  # NumPy file with one vector per row
     about: str
 
 
@@ -47,12 +47,12 @@ VECTORS = {
 
 @cache
 def load(name: str) -> tuple[dict[str, int], np.ndarray]:
-    """Row of each word in the table, and the table (words, dimensions), float32 and memory-mapped.
+    """Row number of each word, and the table of vectors: float32 (words, dimensions), memory-mapped.
 
     Raises:
         UserError: the package isn't installed in this version, or its files have other checksums.
     """
-    import pandas as pd  # here, because every command would wait for it
+    import pandas as pd  # imported here, so that other commands don't wait for it
 
     vectors = VECTORS[name]
     asked = f"{vectors.package}=={vectors.version}"
@@ -71,7 +71,7 @@ def load(name: str) -> tuple[dict[str, int], np.ndarray]:
 
 
 def _checked(path: Path, digest: str, asked: str) -> Path:
-    """Path of a package's file after a comparison of its checksum."""
+    """Path of a package's file after a comparison of its checksum; ``asked`` is the package for pip."""
     again = f"run `pip install --force-reinstall {asked}`"
     with reading(path, again):
         try:

@@ -1,1 +1,1 @@
-"""Origin of each result, and comparison with the present settings, data and code versions."""
+"""Origin of each result, and its comparison with the present settings, data and code versions."""

@@ -1,8 +1,8 @@
-"""`reports/identity.json`: for every DVC stage a digest of the settings and versions behind its results.
+"""`reports/identity.json`: for every DVC stage, a digest of the settings and code versions of its results.
 
-The stage `identity` writes it anew after each change of params.yaml or code, in about a second. Every other
-stage has its own entry as a parameter, so DVC runs only stages with a changed entry. DVC itself compares the
-data that a stage reads. Ledgers have no version, because `dprepro verify` computes them anew.
+The stage `identity` always runs and writes the file in about a second. Every other stage has its own entry of
+the file as a parameter, so DVC runs only stages with a changed entry. DVC itself compares the data that a
+stage reads. Ledgers have no version, because `dprepro verify` computes them anew.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ def write(settings: Settings) -> Path:
 
 
 def entries(settings: Settings) -> dict[str, Any]:
-    """Digests by stage, and by key if a stage has several."""
+    """Digest of each stage; for a stage that runs once per key, such as a row, its digests by key."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
     unlinked = {
@@ -35,7 +35,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     }
     stages: dict[str, dict[str, Any]] = {
         "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
-        # the name of the same examples in another form moves no number
+        # `of` names the same examples in another form; it changes no number
         "own": {
             name: [declaration.model_dump(mode="json") | {"of": None}]
             for name, declaration in settings.own.items()
@@ -57,7 +57,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
         "evaluate": {key: [versions.MEASURING] for key in rows},
         "ledger": {
-            # a row's ledger also has the searches that name the row though the row doesn't name them
+            # a row's ledger also counts searches over this row that the row doesn't name
             key: [row.search, searched[key], *unlinked.get(key, ())]
             for key, row in rows.items()
         },
@@ -92,7 +92,7 @@ def entries(settings: Settings) -> dict[str, Any]:
 
 
 def _searched(row: Row) -> str | None:
-    """Digest of a row's search record, whose spending is in the row's ledgers."""
+    """Digest of a row's search record, if there is one. The search's spending is in the row's ledgers."""
     path = records.search_path(row.search) if row.search else None
     return digest_file(path) if path and path.exists() else None
 
@@ -102,13 +102,13 @@ def _trained_by(row: Row) -> dict[str, int]:
 
 
 def _fetched(settings: Settings, name: str) -> list[Any]:
-    """Identity of a raw data set: its declaration with checksums; the generator's version if synthetic."""
+    """Declaration of a raw data set; for synthetic data also the generator's version."""
     made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
     return [settings.raw[name].model_dump(mode="json"), *made_up]
 
 
 def _bytes_of(room: str) -> str:
-    """Digest of a room's files without bytecode, which a killed import leaves incomplete."""
+    """Digest of the files in the folder ``room``, without bytecode: a killed import leaves it incomplete."""
     files = PACKAGE.joinpath(room).rglob("*")
     return digest_files(
         PACKAGE, [path for path in files if path.is_file() and "__pycache__" not in path.parts]

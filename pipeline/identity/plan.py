@@ -1,4 +1,4 @@
-"""Missing training runs, the reasons, and estimates of their duration."""
+"""Missing training runs, the reasons why they are missing, and estimates of their duration."""
 
 import json
 import sys
@@ -18,10 +18,10 @@ from pipeline.results import records
 from pipeline.results.schema import Run
 
 NEVER = "never ran"
-# Origin of an estimate: the row's record, its last record in git, or rows of the same network and data
+# Origin of an estimate: the row's record, its last record in git, or rows of the same `Kind`
 Source = Literal["record", "history", "similar"]
 Kind = tuple[str, str, str, str]
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and Windows' Linux
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and Linux in Windows
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Planned:
     replicas: int  # missing replicas
     kept: int  # valid replicas
     reasons: tuple[str, ...]  # why replicas are missing or invalid
-    waits: bool  # needs a GPU, and there is none here
+    waits: bool  # the row needs a GPU, and this machine has none
     seconds: float | None = None  # estimate for the missing replicas; None: no similar row ran
-    source: Source | None = None  # of the estimate
+    source: Source | None = None  # origin of the estimate
 
 
 def plan(settings: Settings, gpu: bool) -> list[Planned]:
-    """Rows with missing training runs: first those that can be trained here, by increasing duration.
+    """Rows with missing training runs: first the rows that this machine can train, by increasing duration.
 
     Args:
         settings: all settings.
@@ -59,7 +59,7 @@ def lacks(settings: Settings, key: str) -> bool:
 
 
 def gpu_hours() -> dict[str, float]:
-    """Estimated GPU hours by row (`pipeline.cluster.costs`); empty if they haven't been counted."""
+    """Estimated GPU hours by row (`pipeline.cluster.costs`); empty if nothing is estimated."""
     path = records.GPU_HOURS
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
@@ -67,7 +67,7 @@ def gpu_hours() -> dict[str, float]:
 def gpu_here() -> bool:
     """Return whether this machine has a GPU that torch can use."""
     if sys.platform == "linux" and not any(Path(device).exists() for device in GPU_DEVICES):
-        return False  # saves the seconds that torch takes to import
+        return False  # saves the import of torch, which takes seconds
     import torch
 
     return torch.cuda.is_available()
@@ -95,7 +95,7 @@ def _timed(
     earlier: Mapping[str, Run],
     rates: Mapping[Kind, float],
 ) -> Planned:
-    """Planned row with an estimate of its duration, by the first source that has one."""
+    """``planned`` with an estimate of its duration from ``runs``, else ``earlier`` runs, else ``rates``."""
     row = settings.rows[planned.row]
     kind, passes = _kind(settings, row), _passes(settings, row) / len(row.trainings) * planned.replicas
     if run := runs.get(planned.row):
@@ -108,18 +108,18 @@ def _timed(
 
 
 def _earlier(keys: Iterable[str]) -> dict[str, Run]:
-    """Runs of rows that are in git's history but not in the folder."""
+    """Last record of each row in ``keys`` whose record was deleted but is in git's history."""
     runs: dict[str, Run] = {}
     deleted = deleted_files(records.RUNS)
     for key in keys:
         if commit := deleted.get(path := records.run_path(key)):
-            with suppress(ValidationError):  # a schema that is no longer read
+            with suppress(ValidationError):  # a record in a former schema
                 runs[key] = Run.model_validate_json(committed_text(path, commit) or "")
     return runs
 
 
 def _rates(settings: Settings, runs: dict[str, Run]) -> dict[Kind, float]:
-    """Median seconds of one example's forward and backward pass, by kind of row."""
+    """Median seconds of one example's forward and backward pass, by `Kind` of row."""
     seconds: dict[Kind, list[float]] = {}
     for key, run in runs.items():
         row = settings.rows[key]
@@ -141,6 +141,6 @@ def _passes(settings: Settings, row: Row) -> float:
 
 
 def _seconds_per_replica(run: Run) -> float:
-    """Mean seconds of one replica; replicas that were trained together share their time."""
+    """Mean training time of a replica in seconds. Replicas that were trained together share the time."""
     spans = {(replica.started, replica.ended) for replica in run.replicas}
     return sum(ended - started for started, ended in spans) / len(run.replicas)

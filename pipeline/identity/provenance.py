@@ -13,11 +13,12 @@ PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting
 
 
 def revision() -> tuple[str | None, bool | None]:
-    """Last commit of code or settings in this checkout, and whether code is uncommitted.
+    """Last commit that changed code or settings in this checkout, and whether code has uncommitted changes.
 
-    Commits of results don't count, because every training makes some and its clone may be thrown away. Other
-    uncommitted files don't count either: settings and data have digests, and every run writes results. Both
-    values are None outside a checkout (an unpacked archive, an installed package) and without git.
+    Commits of results don't count: every training makes some, and its clone of the repository may be deleted.
+    Uncommitted changes of other files don't count: settings and data have digests, and every run writes
+    results. Both values are None without git and outside a checkout (an unpacked archive, an installed
+    package).
     """
     # an installed package can lie inside another checkout (`.venv` in a project); the prefix is empty only at
     # the top of a checkout
@@ -30,14 +31,14 @@ def revision() -> tuple[str | None, bool | None]:
 
 
 def is_lost(revision: str) -> bool:
-    """Return whether this checkout with its full history lacks the commit; False if git doesn't know."""
+    """Return whether this checkout has its full history but lacks a commit; False if git doesn't answer."""
     if _git("cat-file", "-e", f"{revision}^{{commit}}") is not None:
         return False
     return (_git("rev-parse", "--is-shallow-repository") or "").strip() == "false"
 
 
 def deleted_files(folder: Path) -> dict[Path, str]:
-    """Deleted files that git has in the history of ``folder``, with the last commit that has each."""
+    """Files that a commit deleted from ``folder``, each with the commit before the file's last deletion."""
     listed = _git(
         *("log", "--diff-filter=D", "--name-only", "--relative", "--format=:%H", "--", str(folder)),
         folder=Path(),
@@ -52,14 +53,14 @@ def deleted_files(folder: Path) -> dict[Path, str]:
 
 
 def committed_text(path: Path, commit: str) -> str | None:
-    """Text of a file below the working folder at a commit; None if git doesn't have it."""
+    """Text of a file below the working folder at a commit; None if git doesn't have the file."""
     return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the installed packages that compute.
+    """Versions of Python and of the installed packages that compute results.
 
-    An installed `dprepro` has no `revision`, so its version identifies it.
+    An installed `dprepro` has no `revision`, so its version identifies the code.
     """
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -71,8 +72,8 @@ def versions() -> dict[str, str]:
 
 
 def _git(*arguments: str, folder: Path | None = None) -> str | None:
-    """Output of a git command, or None if it fails."""
-    # without optional locks, so that rows that end together don't block each other or the user's own git
+    """Output of a git command in ``folder`` (default: the checkout of the code); None if it fails."""
+    # without optional locks: rows that end together must not block each other or the user's own git
     command = ["git", "-C", str(folder or PIPELINE.parent), "--no-optional-locks", *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=True).stdout

@@ -19,28 +19,28 @@ class Declared:
     """Declaration of a row's data, for replicas that can't be compared with prepared arrays."""
 
     digest: str  # `Settings.data_digest`
-    examples: int
-    edition: dict[str, str]
+    examples: int  # of the training split
+    edition: dict[str, str]  # by raw data set
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A declared row and its present data: the reference for valid replicas."""
+    """Declared row and its present data, with which trained replicas are compared."""
 
     row: Row
-    data: Layout | None  # of the prepared data; None: not prepared here, arrays are not compared
+    data: Layout | None  # of the prepared data; None: not prepared here, so arrays are not compared
     declared: Declared | None = None  # compared instead of arrays; None: not compared
 
     @classmethod
     def here(cls, key: str, settings: Settings) -> Self:
-        """Reference for the row ``key``: its prepared data, or their declaration if they aren't prepared."""
+        """Reference for the row ``key``, with its prepared data; without these, with their declaration."""
         row, data = settings.rows[key], settings.split(settings.rows[key].data)
         edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
         declared = Declared(settings.data_digest(row.data), data.train, edition)
         return cls(row, layout_here(row.data, settings), declared)
 
     def of(self, run: Run | None) -> tuple[Trained, ...]:
-        """Valid replicas of a run; none without a run."""
+        """Valid replicas of a run; empty if there is no run."""
         return tuple(replica for replica in run.replicas if not self.why_not(run, replica)) if run else ()
 
     def why_not(self, run: Run, replica: Trained) -> str | None:
@@ -53,13 +53,13 @@ class Standing:
         )
 
     def differs(self, run: Run, replica: Trained) -> str | None:
-        """Reason why a replica's weights, of any version, don't fit the present row; None: they fit."""
+        """Reason why a replica's weights don't fit the present row, for any code version; None: they fit."""
         return (
             self.misdeclared(run, replica) or self.other_data(run, replica) or self.other_frozen(run, replica)
         )
 
     def misdeclared(self, run: Run, replica: Trained) -> str | None:
-        """'settings' if params.yaml declares the replica differently now; None: it doesn't."""
+        """'settings' if params.yaml declares the replica differently now, or not at all; None if not."""
         try:
             model = Model.model_validate(run.model)
             settings = type(self.row.resolved[0]).recorded(replica.settings)
@@ -75,7 +75,7 @@ class Standing:
         return None
 
     def other_data(self, run: Run, replica: Trained) -> str | None:
-        """'data' if the replica was trained on other arrays, or on data with another declaration."""
+        """'data' if the replica was trained on other arrays, or on differently declared data; None if not."""
         origin = run.origin(replica)
         if self.data is not None:
             same = origin.data == self.data.digests
@@ -83,15 +83,15 @@ class Standing:
             return None
         elif origin.declared is not None:
             same = origin.declared == self.declared.digest
-        else:  # trained before the digest was recorded
+        else:  # a training from before this digest was recorded
             same = (origin.examples, origin.edition) == (self.declared.examples, self.declared.edition)
         return None if same else "data"
 
     def other_frozen(self, run: Run, replica: Trained) -> str | None:
-        """'frozen tensors' if the model's `build` gives others now, for example from a replaced file.
+        """'frozen tensors' if the model's `build` gives other ones now, for example from a replaced file.
 
-        Compared only if the replica has some and its data are here, because the data set the size of the
-        network.
+        None if they are equal or can't be compared. The comparison needs a replica with frozen tensors, and
+        the prepared data, because their shape decides the network's size.
         """
         if not replica.frozen or self.data is None:
             return None
@@ -102,7 +102,7 @@ class Standing:
         return None if same_fingerprint(here, replica.frozen) else "frozen tensors"
 
     def other_version(self, run: Run, replica: Trained) -> str | None:
-        """Version that has changed since: 'method version' or 'model version'."""
+        """'method version' or 'model version' if this version has changed since the training; None if not."""
         made_by = run.origin(replica).made_by
         here = versions.training(self.row.method, self.row.model.name)
         return next((f"{part} version" for part in here if made_by.get(part) != here[part]), None)

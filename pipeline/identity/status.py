@@ -1,4 +1,4 @@
-"""Summary of valid results, missing results and the reasons, in a few lines."""
+"""Summary of valid results, of missing results and of the reasons, in a few lines."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class Status:
     """Rows by their missing work; each row is in one field only."""
 
     stand: tuple[str, ...]  # trained, measured and accounted for by the present settings and code
-    waiting: tuple[str, ...]  # for a GPU
+    waiting: tuple[str, ...]  # rows that wait for a GPU
     untrained: tuple[str, ...]  # some or all replicas never ran
     changed: dict[str, tuple[str, ...]]  # by the reason why replicas are invalid
     unmeasured: tuple[str, ...]
     unaccounted: tuple[str, ...]
-    accounts: tuple[int, int]  # number with a valid ledger, and of all
+    accounts: tuple[int, int]  # number of accounts with a valid ledger, and of all accounts
 
 
 def status(settings: Settings, gpu: bool) -> Status:
-    """Compare recorded results with declared ones, without weights and data.
+    """Compare recorded results with declared ones, without reading weights or data.
 
     Args:
         settings: all settings.
@@ -60,7 +60,7 @@ def status(settings: Settings, gpu: bool) -> Status:
 
 
 def lines(rows: Status) -> Iterator[str]:
-    """Count of each kind, some of its rows, and the command for the missing work, in at most 20 lines."""
+    """At most 20 lines: for each kind of missing work the number of rows, some rows, and the command."""
     yield f"{len(rows.stand)} rows stand"
     for keys, what in (
         (rows.waiting, "wait for a GPU"),
@@ -84,7 +84,7 @@ def _named(keys: Iterable[str]) -> str:
 
 
 def lacks_measuring(key: str) -> bool:
-    """Return whether a row has weights without accuracies by the present version of measuring."""
+    """Return whether a trained row lacks accuracies by the present version of the measuring code."""
     evaluation = records.read_evaluation(key)
     if evaluation is None or records.unmeasured(key):
         return True

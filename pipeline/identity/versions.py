@@ -1,9 +1,9 @@
 """Versions of the code that computes numbers.
 
-A method's version is in the settings of its room, a model's in its file (`VERSION`), and the others are here.
+A method's version is in its settings, a model's version is in its file (`VERSION`), and the others are here.
 Raise a version if the same settings would give other numbers from then on; results of earlier versions become
-invalid. A faster or renamed implementation keeps its version. Golden values (`tests/golden/`) find the
-difference.
+invalid. A faster or renamed implementation keeps its version. Golden values (`tests/golden/`) detect changed
+numbers.
 """
 
 from pipeline.methods.rooms import method_settings

@@ -1,4 +1,4 @@
-"""Checked, frozen models of params.yaml."""
+"""Settings of params.yaml as checked, frozen pydantic models."""
 
 from pipeline.models.model import Model
 from pipeline.params.own import (

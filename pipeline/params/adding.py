@@ -39,10 +39,10 @@ class Adding:
         self._expected: dict[str, Any] = dict(content)
 
     def refuse(self, name: str, *sections: str) -> None:
-        """Make sure that ``name`` is a valid key and is in none of these sections.
+        """Make sure that ``name`` is a valid key, and that none of ``sections`` has it.
 
         Raises:
-            UserError: it is invalid or taken.
+            UserError: ``name`` is invalid or taken.
         """
         if not re.fullmatch(KEY, name):
             raise UserError(f"{name!r}: no key; allowed: small letters and digits, with hyphens between them")
@@ -51,7 +51,7 @@ class Adding:
                 raise UserError(f"{self.path}: {section}.{name}: is there already; allowed: another name")
 
     def entry(self, section: str, name: str, text: str) -> None:
-        """Add an entry at the end of a section; an equal entry, from a killed command, is kept.
+        """Add an entry at the end of a section, unless the section has an equal entry.
 
         Args:
             section: a key at the top of the file.
@@ -80,17 +80,17 @@ class Adding:
             lines[start] = lines[start].replace(" {}", "", 1)
         end = next((at for at in range(start + 1, len(lines)) if re.match(r"[^\s#]", lines[at])), len(lines))
         while end > start + 1 and not lines[end - 1].startswith(" "):
-            end -= 1  # blank lines and comments before the next section belong to it
+            end -= 1  # blank lines and comments before the next section belong to that section
         inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
         margin = inner[: len(inner) - len(inner.lstrip())]
         lines[end:end] = [f"{margin}{name}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
     def level(self, row: str, text: str) -> None:
-        """Add a level, a line of YAML, after the last of a row's levels; an equal level is kept.
+        """Add a level, a line of YAML, after the last level of ``row``, unless the row has an equal level.
 
         Raises:
-            UserError: there is no such row, or its levels are taken from another entry.
+            UserError: there is no such row, or its levels come from another entry by a YAML merge key.
         """
         rows = dict(self._expected.get("rows") or {})
         levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
@@ -120,7 +120,7 @@ class Adding:
         """Write the file with the added entries.
 
         Raises:
-            UserError: the file was changed since it was read.
+            UserError: the file has changed since it was read.
         """
         with reading(self.path):
             if self.path.read_bytes() != self._read:
@@ -131,7 +131,7 @@ class Adding:
         """Checked settings with the added entries.
 
         Raises:
-            UserError: they don't fit, or the file's layout allows no additions.
+            UserError: the settings don't fit each other, or the file's layout allows no additions.
         """
         try:
             content = parse_yaml(self.text, self.path)

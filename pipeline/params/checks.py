@@ -1,4 +1,4 @@
-"""Checks that entries of params.yaml fit each other. A failure is a `ValueError`: 'key: reason'."""
+"""Checks that entries of params.yaml fit each other. A failure is a `ValueError` with 'key: reason'."""
 
 from collections import deque
 from typing import Any
@@ -45,7 +45,7 @@ def check_all(settings: Settings) -> None:
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """Check that a repetition has a first plan, and a plan seeds below those of repetitions and searches."""
+    """Check that a repetition has a first plan and seeds stay below those of repetitions and searches."""
     repeats = plan.endswith(REPEATED)
     if repeats:
         _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
@@ -56,9 +56,9 @@ def _check_seeds(settings: Settings, plan: str) -> None:
 
 
 def _check_planned_once(settings: Settings) -> None:
-    """Check that no printed value has two plans; a repetition is part of its plan.
+    """Check that no printed value has two plans. A repetition and its first plan count as one.
 
-    A row that differs from the paper decides no value, and may have its own plan.
+    A variant decides no printed value, so it may have a plan of its own.
     """
     plans: dict[tuple[object, ...], str] = {}
     for key, row in settings.rows.items():
@@ -75,7 +75,7 @@ def _check_planned_once(settings: Settings) -> None:
 
 
 def _check_repetitions(settings: Settings) -> None:
-    """Check that a repetition differs from its first plan only in the seeds and their number."""
+    """Check that a repetition differs from its first plan only in seeds, unless its row is `informed`."""
     planned = {
         (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
         for row in settings.rows.values()
@@ -118,7 +118,7 @@ def _check_start(settings: Settings, name: str, start: Start) -> None:
 
 
 def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> None:
-    """Check that relevances are of images, by a network for such images, with one average for all rows."""
+    """Check the data, the network's row and the number of examples of an entry of ``relevances``."""
     where = f"relevances.{name}"
     if name in settings.data or name in settings.starts:
         raise ValueError(f"{where}: 'data' or 'starts' has an entry of that name too")
@@ -131,7 +131,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     _check_unscaled(settings, where, relevance.row)
     if data.text is not None or settings.split(before).text is not None:
         raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
-    if relevance.of == "public":  # taken to cost no epsilon
+    if relevance.of == "public":  # such relevances are taken to cost no epsilon
         _check_public(settings, where, relevance)
     there = data.train if relevance.of == "train" else data.public.count
     if not 0 < (relevance.examples or there) <= there:
@@ -139,7 +139,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
 
 
 def _check_unscaled(settings: Settings, where: str, row: str) -> None:
-    """Check that the network of a start with features, or of relevances, gets images without scaling."""
+    """Check that the method of ``row`` doesn't scale images; features and relevances need unscaled ones."""
     if method_settings()[(method := settings.rows[row].method)].scales_inputs:
         unscaled = [name for name, declared in method_settings().items() if not declared.scales_inputs]
         raise ValueError(
@@ -149,7 +149,7 @@ def _check_unscaled(settings: Settings, where: str, row: str) -> None:
 
 
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
-    """Check that a public network was not trained on data that are private here."""
+    """Check that the network's row was not trained on the data set that is private in ``joined``."""
     seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
     for theirs in (seen.raw, seen.public.raw):
         # two entries of 'raw' may be editions of one set
@@ -201,7 +201,7 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 
 
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
-    """Check the table of a planned row, and the number of seeds at each of its levels."""
+    """Check the table and training budget of a planned row, and the number of seeds at each level."""
     _exists(f"{where}.plan", plan, settings.plans)
     table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
     if first != table and not first.startswith(f"{table}-"):
@@ -219,7 +219,7 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
 
 
 def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
-    """Check that a simulation differs only in descriptions, batch and noise, with one factor."""
+    """Check that ``row`` is ``whole`` with batch and noise divided by one factor; descriptions may differ."""
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
     if row.method != other.method or not method_settings()[row.method].scalable:

@@ -17,8 +17,8 @@ def read_yaml(path: Path) -> Any:
     """Content of a YAML 1.2 file.
 
     Raises:
-        OSError: it can't be read.
-        UserError: it is not YAML; one line.
+        OSError: the file can't be read.
+        UserError: the file is not YAML; the message is one line.
     """
     try:
         text = path.read_bytes().decode()
@@ -28,10 +28,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, path: Path) -> Any:
-    """Content of ``text``; ``path`` is its file, for messages.
+    """Content of the YAML ``text``; ``path`` is its file, for messages.
 
     Raises:
-        UserError: it is not YAML; one line.
+        UserError: ``text`` is not YAML; the message is one line.
     """
     try:
         return YAML(typ="safe").load(text)
@@ -41,10 +41,10 @@ def parse_yaml(text: str, path: Path) -> Any:
 
 
 def read_record(path: Path, kind: type[M]) -> M:
-    """Record in a JSON file.
+    """Record of the class ``kind`` in a JSON file.
 
     Raises:
-        UserError: it can't be read, is too large, or is no such record; one line.
+        UserError: the file can't be read, is too large, or has no such record; the message is one line.
     """
     try:
         with reading(path):

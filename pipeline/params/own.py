@@ -1,7 +1,7 @@
 """Declarations of the user's own files in params.yaml: path, digest and content.
 
-As in the catalogue, a declaration has everything that a model needs, and is compared with the files. `dprepro
-new data` writes it from the files.
+Like an entry of the catalogue, a declaration has everything that a model must know of the data, and is
+compared with the files. `dprepro new data` writes the declaration from the files.
 """
 
 import math
@@ -25,7 +25,7 @@ from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
 from pipeline.models.public_weights import Below, Digest, PublicWeights, Side
 from pipeline.params.problems import NestedProblems, problem_lines
 
-OWN = "own"  # edition of these files
+OWN = "own"  # name of the edition of own files
 
 
 def _differ(names: list[str]) -> list[str]:
@@ -47,13 +47,13 @@ Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), Af
 
 
 class OwnFiles(Strict):
-    """Fields of all declarations of own files."""
+    """Fields that all declarations of own files have."""
 
     edition: ClassVar[str] = OWN
 
-    kind: str  # first in what `dprepro new data` writes
+    kind: str  # first field, so `dprepro new data` writes it first
     # entry of 'own' or 'raw' with the same examples, or people, in another form; None: there is none. Entries
-    # with the same path or digest count as one data set without it
+    # with the same path or digest count as one data set even without `of`
     of: Key | None = None
     # a file, or a folder with the parts `train` and `test`
     path: Below
@@ -81,18 +81,18 @@ class OwnFiles(Strict):
 
     @property
     def encoding(self) -> dict[str, Any] | None:
-        """Declared function from an example in the files to its features; None: examples stay unchanged."""
+        """Settings of the function from examples in the files to features; None: examples stay unchanged."""
         return None
 
 
 class PublicNetwork(PublicWeights):
     """Public network whose features replace the images."""
 
-    features: Count  # of an image
+    features: Count  # number of features of an image
 
 
 class OwnPictures(OwnFiles):
-    """Your own images, as arrays or as files."""
+    """The user's own images, as arrays or as files."""
 
     shape: tuple[Literal[1, 3], Side, Side]  # (C, H, W)
     network: PublicNetwork | None = None  # None: inputs are the images themselves
@@ -104,17 +104,17 @@ class OwnPictures(OwnFiles):
 
     @property
     def public_network(self) -> PublicNetwork | None:
-        """Public network of the features."""
+        """Public network whose features replace the images; None: there is none."""
         return self.network
 
     @property
     def encoding(self) -> dict[str, Any] | None:
-        """Settings of the network, without the path of its weights."""
+        """Settings of the public network, without the path of its weights; None: there is no network."""
         return None if self.network is None else self.network.model_dump(mode="json", exclude={"weights"})
 
 
 class OwnArrays(OwnFiles):
-    """NumPy file with arrays: inputs, and labels (N,) from 0."""
+    """NumPy file with arrays of inputs and of labels; labels are (N,) integers from 0."""
 
     inputs: str = "inputs"  # names of the arrays
     labels: str = "labels"
@@ -144,7 +144,7 @@ class OwnFeatures(OwnArrays):
     # bounds of all values, known without a look at these data. None: unknown; the ledger then lists the
     # features' scale as not covered by epsilon
     range: Range | None = None
-    clip: bool = False  # whether values beyond the range are moved to its end; otherwise they are refused
+    clip: bool = False  # True: values beyond the range are moved to its end; False: they are refused
 
     @property
     def example_shape(self) -> tuple[int, ...]:
@@ -162,12 +162,12 @@ class OwnImages(OwnPictures):
     """Folder with a folder of images for each class, as in torchvision's ImageFolder."""
 
     kind: Literal["images"]
-    # whether images are cropped to the centre and scaled to the shape; otherwise all must have the shape
+    # True: images are cropped to the centre and scaled to the shape; False: all must have the shape
     resize: bool = False
 
 
 class OwnTexts(OwnFiles):
-    """CSV file with a header line, and a text and its class in each further line."""
+    """CSV file with a header line; each further line has a text and its class."""
 
     kind: Literal["texts"]
     text: str = "text"  # names of the columns
@@ -190,12 +190,12 @@ class Numeric(Strict):
 
 
 class Categorical(Strict):
-    """Column of declared values, one feature each, 0 or 1."""
+    """Column with declared values. Each value becomes one feature, which is 0 or 1."""
 
     values: Annotated[list[Class], Field(min_length=1, max_length=OWN_CLASSES), AfterValidator(_differ)]
     fill: str | None = None  # replaces missing values
     indicator: bool = False  # adds a category for missing values
-    other: bool = False  # adds a category for any other value; without it, others are refused
+    other: bool = False  # True: adds a category for all other values; False: other values are refused
 
     @property
     def width(self) -> int:
@@ -224,28 +224,28 @@ Columns = Annotated[
 
 
 class OwnTable(OwnFiles):
-    """Table with a line for each example, whose columns become features by a declared encoding.
+    """Table with one example per line. Its columns become features by a declared encoding.
 
-    Classes, ranges and values are declared, and no statistic of the private lines is read.
+    Classes, ranges and values are declared; the encoding uses no statistic of the private examples.
     """
 
     kind: Literal["table"]
     classes: Annotated[list[Class], Field(min_length=1, max_length=OWN_CLASSES), AfterValidator(_differ)]
     file: Literal["csv", "parquet"] = "csv"
-    label: str  # name of the classes' column, or of the target's
-    # range of a numeric target, beyond which values are clipped; None: the label is a class. A target has one
-    # 'class', its column
+    label: str  # name of the column with the class or the target
+    # range of a numeric target, to which values are clipped; None: the label is a class. With a target,
+    # `classes` has one entry, the name of the target's column
     target: Range | None = omitted(None)
     columns: Columns  # columns that become features, in their order; others are left out
 
     @property
     def number_range(self) -> tuple[float, float] | None:
-        """Declared range of the target."""
+        """Declared range of the numeric target; None: labels are classes."""
         return self.target
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """Columns, classes, label and target."""
+        """Declared columns, classes, label and target."""
         return self.model_dump(mode="json", include={"label", "classes", "columns", "target"})
 
     @property

@@ -1,4 +1,4 @@
-"""Errors of pydantic as lines for the author of a file."""
+"""Errors of pydantic as lines for the author of the checked file."""
 
 from typing import Any, get_args
 
@@ -15,10 +15,10 @@ REFUSED = dict.fromkeys(
 
 
 class NestedProblems(ValueError):
-    """Problems with keys below the checked one, one line each."""
+    """Problems with keys below the checked key, one line each."""
 
     def __init__(self, lines: list[str]):
-        """``lines``: 'KEY: reason' each."""
+        """``lines``: one 'KEY: reason' for each problem."""
         super().__init__("; ".join(lines))
         self.lines = lines
 
@@ -28,7 +28,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
     Args:
         problem: errors of pydantic.
-        checked: model that raised them; its keys are named next to an unknown one.
+        checked: model that raised the errors; the line for an unknown key lists the model's keys.
     """
     lines = []
     for error in problem.errors():
@@ -52,11 +52,11 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
 
 def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the model at a place below another model; empty if annotations don't give them."""
+    """Keys of the model at ``place`` below the model ``checked``; empty if annotations name no model."""
     for part in place:
         if isinstance(checked, type) and issubclass(checked, BaseModel):
             checked = checked.model_fields[str(part)].annotation if part in checked.model_fields else None
-        else:  # of a mapping or a list, what it holds; of an optional model the model
+        else:  # type of a mapping's values or a list's items; type of an optional field
             checked = next((each for each in reversed(get_args(checked)) if each is not type(None)), None)
     while checked is not None and not isinstance(checked, type):
         checked = next((each for each in get_args(checked) if each is not type(None)), None)

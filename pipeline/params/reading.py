@@ -1,6 +1,6 @@
 """The only reader of params.yaml.
 
-YAML is read as version 1.2, as in DVC: ``1e-5`` is a number and ``no`` is a word.
+YAML is read as version 1.2, as in DVC: ``1e-5`` is a number and ``no`` is a string.
 """
 
 from pathlib import Path
@@ -27,16 +27,16 @@ def load(path: Path = PARAMS) -> Settings:
     """Read and check params.yaml, with the settings that searches chose for its rows.
 
     Raises:
-        UserError: one line per problem: file, key, value and what is allowed.
+        UserError: the file is invalid. The message has a line per problem: file, key, value, allowed values.
     """
     return parse(_read(path), path, read_choices(path.parent))
 
 
 def use_code(path: Path = PARAMS) -> None:
-    """Register a laboratory's own packages; other parts of params.yaml may be invalid.
+    """Register a laboratory's own packages, even if other parts of params.yaml are invalid.
 
     Raises:
-        UserError: the file can't be read, or a package isn't there.
+        UserError: the file can't be read, or a package is missing.
     """
     raw = _read(path)
     code = raw.get("code", ()) if isinstance(raw, dict) else ()
@@ -52,7 +52,7 @@ def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Sett
     """Check the content of params.yaml, and add the settings that searches chose for its rows.
 
     Raises:
-        UserError: one line per problem.
+        UserError: the content is invalid. The message has a line per problem.
     """
     if not isinstance(raw, dict):
         has = "is empty" if raw is None else f"has {shown(raw)}"

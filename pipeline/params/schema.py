@@ -12,20 +12,20 @@ from pipeline.models.model import Model
 from pipeline.params.problems import NestedProblems, problem_lines
 from pipeline.privacy.account_settings import AccountSettings
 
-Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of trainings
+Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
 Sentence = Annotated[str, Field(min_length=1)]
 
 
 class _Level(BaseModel):
-    """Fields of a level that are no settings."""
+    """Fields of a level that are not settings of the method."""
 
     seeds: Seeds = 1
 
 
 _LEVELS = TypeAdapter(list[_Level])
 
-# First seeds of planned rows, of rows that repeat an undecided plan, and of searches. Rows without a plan
-# begin at 0, so that no replica of a planned row has been seen before its plan.
+# First seed of planned rows, of rows that repeat an undecided plan, and of searches. Rows without a plan
+# begin at 0, so that results of planned seeds are unknown before the plan.
 PLANNED_SEED = 100
 REPEATED_SEED = 200
 SEARCHED_SEED = 1000
@@ -41,7 +41,7 @@ class Source(Strict):
 class Raw(Strict):
     """Raw data set of the catalogue, in a named edition."""
 
-    # name in the catalogue, if it differs from this entry's, for example for a second edition of the same set
+    # name in the catalogue, if this entry has another name, for example as a second edition of the same set
     of: Key | None = None
     # 'official' bytes, or the name of another edition of the catalogue
     edition: str = "official"
@@ -51,9 +51,9 @@ class Raw(Strict):
 
 
 class Public(Strict):
-    """Public split: examples without privacy. Many methods need none."""
+    """Public split: examples that need no privacy. Many methods use no public examples."""
 
-    raw: Key  # their raw data set; the data set's own name splits them off its training part
+    raw: Key  # their raw data set; if it is also the private one, they come from its training part
     part: Literal["train", "test"] = "train"
     count: Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
@@ -64,7 +64,7 @@ WORD_VECTORS: dict[KnownVectors, int] = {"glove-6b-50d": 50}
 
 
 class Text(Strict):
-    """Encoding of texts: integers of a vocabulary, or public word vectors."""
+    """Encoding of texts: token numbers of a vocabulary, or public word vectors."""
 
     tokens: Count  # length of each text; longer ones are cut, shorter ones padded
     vocabulary: Count | None = None  # number of most frequent training tokens
@@ -94,7 +94,7 @@ class Data(Strict):
     train: Count
     validation: Count
     public: Public
-    # of the permutation behind the splits; no privacy depends on it
+    # of the permutation that decides the splits; no privacy depends on it
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     text: Text | None = None
 
@@ -102,20 +102,20 @@ class Data(Strict):
 class Line(Strict):
     """Line of a paper's table, or curve of a figure, at several levels."""
 
-    # of a paper's rows; private rows keep the defaults, and have a purpose
+    # rows without a paper keep the defaults of `paper` and `table`, and have a `purpose`
     paper: Key = "mine"
     table: Key = "t1"  # t5, f4, ...
     label: str  # name in reports: the paper's name of the line, and the row's differences from it
     line: Key | None = None  # the line of that table, by its key in the paper's file
-    variant: str = ""  # difference from that line; '': none, so the row may decide its printed values
+    variant: str = ""  # difference from that line; '': none, so the row may decide the line's printed values
     purpose: str = ""  # purpose of a private model, in words
     settings: dict[str, Any]  # shared by all levels
     levels: Annotated[list[dict[str, Any]], Field(min_length=1)]  # each overrides `settings`
-    axis: str | None = None  # the setting that names levels; None: the method's own
+    axis: str | None = None  # the setting that names levels; None: the method's `axis`
 
     @property
     def own_settings(self) -> type[Strict]:
-        """Class of `settings` with a level."""
+        """Class of the settings at a level."""
         raise NotImplementedError
 
     @model_validator(mode="after")
@@ -141,7 +141,7 @@ class Line(Strict):
         return tuple(self.configured(level) for level in self.levels)
 
     def configured(self, *changes: dict[str, Any]) -> Any:
-        """Settings with ``changes``; later changes override earlier ones."""
+        """The line's settings with ``changes``; later changes override earlier ones."""
         values = dict(self.settings)
         for change in changes:
             values |= change
@@ -177,15 +177,15 @@ class Row(Line):
     needs: Literal["cpu", "gpu"] = "cpu"
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
-    # the row's plan: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, either with '-repeated';
-    # None: exploratory
+    # the row's plan: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, each also with '-repeated'
+    # at its end; None: exploratory
     plan: Key | None = None
-    # another line of its table, whose training budget this row has, as its only difference; the row decides
-    # contrasts of the two lines
+    # another line of the table. This row differs from its own line only by the other line's training budget,
+    # and decides contrasts of the two lines
     budget_of: Key | None = None
     # test results that led to this row; its own results count as informed
     informed: Sentence | None = None
-    # the row that this one simulates at a fraction of its cost: the same steps, with batch and noise smaller
+    # the row that this one simulates at a fraction of its cost: the same steps, with batch and noise divided
     # by one factor (Sander et al. 2022, section 3.4)
     simulates: Key | None = None
 
@@ -203,12 +203,12 @@ class Row(Line):
         return self
 
     def configured(self, *changes: dict[str, Any]) -> Any:
-        """Settings with ``changes``, later ones first; a level's number of seeds is no setting."""
+        """As `Line.configured`, without the `seeds` of a level, which are not a setting."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
 
     @property
     def repeats(self) -> bool:
-        """Return whether its plan repeats, with new seeds, the undecided values of an earlier plan."""
+        """Return whether the row's plan repeats undecided values of an earlier plan with new seeds."""
         return self.plan is not None and self.plan.endswith(REPEATED)
 
     @cached_property
@@ -223,13 +223,13 @@ class Row(Line):
 
 
 class Plan(Strict):
-    """Plan of a paper's table, fixed before any row that names it was trained (`Row.plan`)."""
+    """Plan of a paper's table, fixed before the training of every row that names the plan (`Row.plan`)."""
 
-    # of every level of every row
+    # number of seeds at every level of every row
     seeds: Annotated[int, Field(ge=5, strict=True)]
     # largest distance from a printed value that counts as agreement, in percentage points of accuracy
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    budget: Sentence  # origin of epochs and batches
+    budget: Sentence  # where epochs and batch sizes come from
     search: Sentence  # searched settings and the rule of choice
 
 
@@ -257,18 +257,18 @@ class Relevance(Strict):
 
     data: Key
     row: Key  # the network: its first replica
-    # examples for the average of relevances
+    # split whose relevances are averaged
     of: Literal["train", "public"] = "train"
-    examples: Count | None = None  # the first of them; None: all
+    examples: Count | None = None  # number of examples, the first of the split; None: all
 
 
 class Search(Strict):
-    """Grid over a row's settings, judged on validation data only."""
+    """Search over a grid of a row's settings, which judges candidates on validation data only."""
 
     row: Key
     seeds: Seeds = 1
-    # lists of values a setting may take; keys as in the row's `settings`
+    # lists of values, by setting; keys as in the row's `settings`
     grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
     # settings for the search only, such as fewer epochs
     settings: dict[str, Any] = Field(default_factory=dict)
-    levels: list[dict[str, Any]] | None = None  # None: the row's own
+    levels: list[dict[str, Any]] | None = None  # None: the row's levels

@@ -1,4 +1,4 @@
-"""Settings chosen by searches: reports/searches/NAME.json has them, and params.yaml doesn't repeat them."""
+"""Settings chosen by searches: in reports/searches/NAME.json, so params.yaml need not repeat them."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class Judged(BaseModel):
 
 
 def best(candidates: Sequence[Judged]) -> dict[str, dict[str, Any]]:
-    """Settings with the highest mean accuracy of each level; the first of equal ones."""
+    """For each level, settings with the highest mean accuracy; the first if several are equal."""
     levels = dict.fromkeys(candidate.level for candidate in candidates)
     return {
         level: max(
@@ -51,7 +51,7 @@ def best(candidates: Sequence[Judged]) -> dict[str, dict[str, Any]]:
 
 
 class Choice(BaseModel):
-    """Part of a search's record that decides settings of rows; `results.schema.SearchRecord` is the whole."""
+    """Part of a search's record that decides settings of rows; `results.schema.SearchRecord` has the rest."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,11 +77,11 @@ def read_choices(root: Path) -> Choices:
 
 
 def with_choices(settings: Settings, choices: Choices) -> Settings:
-    """Settings whose rows have the searches' choices at every level.
+    """``settings``, in which every level of a row has the values that the row's search chose for it.
 
     Raises:
-        ValueError: a declared value differs from the choice, or the choice is no setting any more; 'key:
-            reason'.
+        ValueError: a declared value differs from the choice, or the choice isn't allowed any more. The
+            message is 'key: reason'.
     """
     rows = {
         key: _with_choice(key, row, choices.get(row.search or "", {})) for key, row in settings.rows.items()
@@ -110,10 +110,10 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
 
 
 def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
-    """Candidates of each level: values of the grid, and full settings.
+    """Candidates of the search ``name`` at each level: values of the grid, and all settings with them.
 
     Raises:
-        ValueError: a candidate can't be trained; 'key: reason'.
+        ValueError: a candidate can't be trained. The message is 'key: reason'.
     """
     search = settings.searches[name]
     row = settings.row(search.row)

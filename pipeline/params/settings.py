@@ -1,4 +1,4 @@
-"""All settings of params.yaml, and functions of them."""
+"""All settings of params.yaml, and values derived from them."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +17,7 @@ from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Sea
 
 PARAMS = Path("params.yaml")
 PAPERS = Path("papers")  # printed values and claims of papers
-NAMED = 8  # entries listed in an error
+NAMED = 8  # most keys listed in an error
 T = TypeVar("T")
 Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
 
@@ -30,7 +30,7 @@ class Settings(Strict):
     # packages with methods, models and more, installed or in the folder of params.yaml
     # (`pipeline.extensions`)
     code: Packages = ()
-    # folders of other laboratories, for the figure over all papers
+    # folders of other laboratories, whose results are in the figure over all papers
     beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
@@ -38,7 +38,7 @@ class Settings(Strict):
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
-    plans: dict[Key, Plan] = Field(default_factory=dict)  # by the names in `Row.plan`
+    plans: dict[Key, Plan] = Field(default_factory=dict)  # keys as in `Row.plan`
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)
@@ -62,7 +62,7 @@ class Settings(Strict):
         """Row ``key``.
 
         Raises:
-            UserError: there is none; the message lists similar ones.
+            UserError: there is no such row; the message lists similar keys.
         """
         return pick(self.rows, key, "row")
 
@@ -72,25 +72,25 @@ class Settings(Strict):
         return {**self.rows, **self.accounts}
 
     def split(self, name: str) -> Data:
-        """Split of the prepared data set ``name``, also if it has weights or relevances."""
+        """Declared splits of prepared data ``name``, a key of ``data``, ``starts`` or ``relevances``."""
         joined = self.derived.get(name)
         return self.data[joined.data if joined else name]
 
     @property
     def derived(self) -> dict[str, Start | Relevance]:
-        """Prepared data sets with a trained row's weights, features or relevances."""
+        """Entries of prepared data sets that have a trained row's weights, features or relevances."""
         return {**self.starts, **self.relevances}
 
     def stage_of(self, name: str) -> Literal["prepare", "start", "relevance"]:
-        """Command and DVC stage that make the prepared data set ``name``."""
+        """Name of the command, and of the DVC stage, that makes the prepared data set ``name``."""
         return "start" if name in self.starts else "relevance" if name in self.relevances else "prepare"
 
     def without_relevances(self, name: str) -> str:
-        """Prepared data set with the same examples as ``name``, without relevances."""
+        """Name of the prepared data set with the same examples as ``name`` but without relevances."""
         return self.relevances[name].data if name in self.relevances else name
 
     def raw_set(self, raw: str) -> str:
-        """Raw data set of an entry of ``raw`` or ``own``, which may be an edition or another form of it."""
+        """Name of the raw data set behind the entry ``raw``; its editions and other forms share this name."""
         entry = self.raw[raw]
         if not isinstance(entry, OwnFiles):
             return entry.of or raw
@@ -121,7 +121,7 @@ class Settings(Strict):
         )
 
     def has_features(self, data: str) -> bool:
-        """Return whether prepared data are features, outputs of a frozen part of a network."""
+        """Return whether the inputs of prepared data are features: outputs of a network's frozen part."""
         return data in self.starts and self.starts[data].features
 
     def has_images(self, data: str) -> bool:
@@ -135,9 +135,9 @@ class Settings(Strict):
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers.
 
-        Labels and comments don't count; the data's own bytes have digests of their own. Settings at their
-        default don't count either, so that a new setting doesn't invalidate rows that were trained before it.
-        A default must therefore never change its meaning (tested).
+        Labels and comments don't count, and the bytes of the data have other digests. Settings at their
+        default don't count, so that a new setting doesn't invalidate rows that were trained before it.
+        Therefore a default must never change its meaning (a test checks this).
         """
         row = self.rows[key]
         data = self.split(row.data)
@@ -156,12 +156,12 @@ class Settings(Strict):
             "start": self.start_digest(row.data) if row.data in self.starts else None,
             "relevance": self.relevance_digest(row.data) if row.data in self.relevances else None,
             "own_seeds": seeds_of_levels or None,
-            "plan": row.plan,  # decides the seeds
+            "plan": row.plan,  # the plan decides the seeds
         }
         return digest_json(parts | {name: value for name, value in more.items() if value is not None})
 
     def data_digest(self, name: str) -> str:
-        """Digest of the declaration of the prepared data set ``name``, with its start or relevances."""
+        """Digest of the declaration of the prepared data set ``name`` and of its start or relevances."""
         data = self.split(name)
         parts = {
             "source": self.source.kind,
@@ -198,7 +198,7 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """Fields of an entry that are not at their default; files count by digest, not by path."""
+    """Fields of an entry that differ from their defaults, without paths: files count by their digest."""
     place: Any = {"path", "of"} if isinstance(part, OwnFiles) else None
     if isinstance(part, Model) and part.network is not None:
         place = {"network": {"weights"}}
@@ -206,7 +206,11 @@ def _essence(part: Strict) -> dict[str, Any]:
 
 
 def pick(table: dict[str, T], key: str, kind: str) -> T:
-    """``table[key]``, or an error that lists the closest names, or the first of all."""
+    """Entry ``key`` of ``table``; ``kind`` is its name in messages.
+
+    Raises:
+        UserError: there is no such entry; the message lists similar keys, or else the first of all keys.
+    """
     if key not in table:
         if close := get_close_matches(key, table):
             raise UserError(f"{PARAMS}: no {kind} {key!r}; did you mean {' or '.join(close)}?")

@@ -1,7 +1,9 @@
 """Plan of a private training at one epsilon (Sander et al. 2022, section 3).
 
-With small batches, noise small enough to learn from costs too much privacy: the 'privacy wall'. Off the wall
-a larger batch adds cost and little accuracy, so the smallest batch off it is best (section 3.4).
+At a fixed epsilon and number of steps, a smaller batch has a smaller noise multiplier. Below a multiplier of
+about 2, the 'privacy wall', epsilon rises steeply, so batches behind the wall need too much noise to learn.
+A larger batch in front of the wall costs more and is hardly more accurate. So the smallest batch in front of
+the wall is best (section 3.4).
 """
 
 from math import ceil, exp, floor, inf, log, log10, sqrt
@@ -17,28 +19,28 @@ from pipeline.privacy.parameters import LEAST_DELTA
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
-# Ratio of TAN to its minimum at the same epsilon, above which a batch counts as behind the wall at any noise.
-# The paper's `WALL` is for an epsilon of about 8; at a small epsilon the wall begins at more noise.
+# A batch also counts as behind the wall if its TAN (total amount of noise) is more than so many times the
+# smallest TAN at this epsilon. The paper's `WALL` is for an epsilon of about 8; at smaller ones it is higher.
 OVERCHARGED = 1.2
-AROUND = 5  # powers of two on either side of the wall
+AROUND = 5  # batch sizes, powers of two, on either side of the wall
 EPSILONS = (0.05, 1000.0)  # smallest epsilon that is fast to compute, and largest that means anything
 MOST_EXAMPLES = 10**12  # above, the search for noise doesn't end
 MOST_COMPUTE = 1e24  # `MOST_EXAMPLES` squared
 MOST_STEPS = 1_000_000  # above, privacy loss distributions take minutes
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e6
-FIRST_STRIDE = 0.1  # of the search for noise, in logarithms
-PRECISION = 1e-4  # of the noise, in logarithms
-DIGITS = 4  # of the noise, rounded up so that epsilon is kept
+FIRST_STRIDE = 0.1  # of the search for noise, in its natural logarithm
+PRECISION = 1e-4  # of the natural logarithm of the noise
+DIGITS = 4  # significant digits of the noise, which is rounded up so that epsilon is not exceeded
 
 
 class Cost(Strict):
     """Batch size with its noise, epsilon and cost."""
 
-    batch: int  # B, the expectation of a Poisson sample
+    batch: int  # B, the expected size of a Poisson sample
     sigma: float  # noise multiplier
     steps: int  # S
     rate: float  # q = B / N
-    eta: float  # individual signal to noise, 1 / TAN
+    eta: float  # signal-to-noise ratio of one example, 1 / TAN
     epsilon_tan: float  # Eq. 4: epsilon without the wall
     epsilon_rdp: float | None
     epsilon_pld: float | None  # None: not computed
@@ -48,23 +50,23 @@ class Cost(Strict):
 class Choice(Cost):
     """Batch size and noise for the requested epsilon."""
 
-    noise: float  # TAN over the smallest TAN of all choices; at the same S, the ratio of sigma / B
-    behind_wall: bool  # sigma below `WALL`, or noise above `OVERCHARGED`
+    noise: float  # TAN divided by the smallest TAN of all choices; at equal S, the ratio of their sigma / B
+    behind_wall: bool  # sigma is below `WALL`, or `noise` is above `OVERCHARGED`
 
 
 class Plan(Strict):
-    """Choices by batch size, the recommended one, and a small batch to tune it with."""
+    """Choices in order of batch size, the recommended one, and its cheap simulation for tuning."""
 
     examples: int  # N
     delta: float
     epsilon: float
     accountant: Accountant
-    copies: int  # K
+    copies: int  # K, augmented copies of an example
     wall: float  # `WALL`
     overcharged: float  # `OVERCHARGED`
     choices: tuple[Choice, ...]
-    recommended: Choice  # the smallest batch off the wall; the largest where all are behind it
-    simulation: Cost | None  # None: the recommended batch is no larger than the simulation's
+    recommended: Choice  # smallest batch in front of the wall; if there is none, the largest
+    simulation: Cost | None  # None: the recommended batch is as small as the simulation's
 
 
 def plan(
@@ -78,10 +80,10 @@ def plan(
     accountant: Accountant = "rdp",
     simulate: int = 256,
 ) -> Plan:
-    """Choices of batch size and noise with ``epsilon`` at ``delta``, for ``examples`` private examples.
+    """Plan with batch sizes and their noise for ``epsilon`` at ``delta`` with ``examples`` private examples.
 
     Either ``steps`` is the number of steps, or ``compute`` is the number of per-example gradients, including
-    ``copies``. ``simulate`` is the batch size of the simulation.
+    those of an example's ``copies`` augmented copies. ``simulate`` is the batch size of the simulation.
 
     Raises:
         UserError: a value is not allowed, or values contradict each other.
@@ -92,7 +94,7 @@ def plan(
         return steps or int((compute or 0) / (batch * copies))
 
     eta = tan_eta(epsilon, delta)
-    # noise without the wall, by batch size
+    # noise multiplier by batch size, if there were no wall
     guesses = {
         batch: batch / examples * sqrt(length(batch) / 2) / eta
         for batch in (2**power for power in range(examples.bit_length()))
@@ -138,7 +140,7 @@ def plan(
 
 
 class _Training(NamedTuple):
-    """Training without its noise."""
+    """Sizes of a training, without its noise."""
 
     examples: int
     batch: int
@@ -159,15 +161,17 @@ class _Training(NamedTuple):
 def _noise(training: _Training, epsilon: float, accountant: Accountant, guess: float) -> float:
     """Noise multiplier at which ``training`` has ``epsilon``, rounded up to `DIGITS`.
 
+    The search begins at ``guess``.
+
     Raises:
-        UserError: there is none between `LEAST_NOISE` and `MOST_NOISE`.
+        UserError: no multiplier between `LEAST_NOISE` and `MOST_NOISE` has this epsilon.
     """
-    if accountant == "pld":  # slow, and a few percent below the other
+    if accountant == "pld":  # slow, so it begins at the result by 'rdp', which is a few percent higher
         guess = _noise(training, epsilon, "rdp", guess)
 
     def above(logarithm: float) -> float:
         spent = training.epsilon(accountant, exp(logarithm))
-        # finite logarithms of 0 and infinity
+        # bounds, because the logarithms of 0 and infinity are not finite
         return log(min(max(inf if spent is None else spent, 1e-9), 1e9) / epsilon)
 
     near = far = log(max(guess, LEAST_NOISE))

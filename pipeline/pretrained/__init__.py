@@ -1,1 +1,1 @@
-"""Prepared data joined with a trained row's weights, features or relevances."""
+"""Copies of prepared data sets with a trained row's weights, features or relevances."""

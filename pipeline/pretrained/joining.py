@@ -1,7 +1,8 @@
-"""Shared code of `starts` and `relevances`: prepared data joined with arrays from a trained row.
+"""Shared code of `starts` and `relevances`: copies of prepared data sets with arrays from a trained row.
 
-``data/prepared/NAME/`` is the prepared data set's folder with one more file, arrays by name. It is a NumPy
-archive, because torch's own files differ between versions and equal arrays must have equal digests.
+``data/prepared/NAME/`` is a copy of the prepared data set's folder with one more file, which has arrays by
+name. This file is a NumPy archive: equal arrays must have equal digests, and torch's own files differ between
+versions.
 """
 
 import io
@@ -31,19 +32,19 @@ from pipeline.results.weights import read_weights, weights_path
 
 @dataclass(frozen=True)
 class TrainedRow:
-    """Trained row, and its training data."""
+    """Trained row and its training data."""
 
-    path: Path  # of its first replica's weights
+    path: Path  # file of the weights of the row's first replica
     run: Run
     data: Prepared
 
     def weights(self) -> Tensors:
-        """Tensors of the first replica by name, on the CPU."""
+        """Tensors of the first replica's tested model by name, on the CPU."""
         every = read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
         return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
-        """Entry of a manifest; ``config`` is the digest of the settings behind the joined data."""
+        """Manifest entry of the row; ``config`` is the digest of the settings that decide its arrays."""
         return {
             "row": self.run.row,
             "config": config,
@@ -59,7 +60,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     """Trained row ``row``.
 
     Raises:
-        UserError: it is not trained, or was trained with other settings or data.
+        UserError: the row is not trained, or was trained with other settings or data.
     """
     path, run = records.run_path(row, root), records.read_run(row, root)
     if run is None:
@@ -72,9 +73,10 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
 
 
 def shared_examples(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:
-    """Number of examples of each split of ``data`` that are also training or public examples of ``before``.
+    """Number of examples in each split of ``data`` that ``before`` has for training or as public.
 
-    Two data sets may share images: CIFAR-10's test part and CIFAR-100's training part share one.
+    The public split of ``data`` isn't counted. Two data sets may share images: CIFAR-10's test part and
+    CIFAR-100's training part share one.
     """
     known = {
         key
@@ -97,9 +99,9 @@ def join(
     root: Path,
     inputs: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Path:
-    """Write ``data/prepared/NAME``: the folder of ``source``, ``PART.npz``, and ``about`` in the manifest.
+    """Write ``data/prepared/NAME``: a copy of ``source`` with ``PART.npz``, and ``about`` in its manifest.
 
-    ``inputs`` replace the inputs of ``source``, by split.
+    ``inputs`` has, by split, inputs that replace those of ``source``.
 
     Raises:
         UserError: the folder can't be written.
@@ -118,7 +120,7 @@ def join(
         with writing(building):
             for path in sorted((root / PREPARED / source.name).iterdir()):
                 if path.name not in replaced:
-                    # without permissions: files of DVC's cache may be read-only
+                    # copied without permissions, because files of DVC's cache may be read-only
                     shutil.copyfile(path, building / path.name)
             for file, array in replaced.items():
                 np.save(building / file, array, allow_pickle=False)
@@ -130,7 +132,7 @@ def join(
 
 
 def read_arrays(path: Path) -> dict[str, torch.Tensor]:
-    """Arrays of a file written by `join`, on the CPU; the file's digest has been compared."""
+    """Arrays by name, on the CPU, of a file that `join` wrote; the caller has compared its digest."""
     with np.load(path, allow_pickle=False) as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
@@ -139,7 +141,7 @@ def check_joined(data: Prepared, settings: Settings) -> None:
     """Make sure that prepared data have the start and the relevances declared in params.yaml.
 
     Raises:
-        UserError: they have others; the message names the command that makes the declared ones.
+        UserError: the data have others; the message names the command that makes the declared ones.
     """
     start = settings.start_digest(data.name) if data.name in settings.starts else None
     relevance = settings.relevance_digest(data.name) if data.name in settings.relevances else None

@@ -1,13 +1,14 @@
 """Layer-wise relevance propagation (Bach et al. 2015) as in Phan et al. 2017, section II-C.
 
 The relevance R_m of an output m is divided among the inputs p in proportion to their contributions: R_p = sum
-over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m their sum plus the bias (Eqs. 4 to 8).
-This is x_p times the gradient of the outputs, each weighted by R_m / (z_m + mu sign(z_m)): one backward pass
-per layer (Montavon et al. 2019, section 10.2.1). A bias keeps its share of the relevance; without biases the
-inputs' relevances add up to the network's output (Eq. 9).
+over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m = sum over p of z_pm, plus the bias
+(Eqs. 4 to 8). So R_p is x_p times the gradient of the weighted sum of the outputs, in which output m has the
+constant weight R_m / (z_m + mu sign(z_m)). This takes one backward pass per layer (Montavon et al. 2019,
+section 10.2.1). A bias keeps its share of the relevance. Without biases the relevances of the inputs add up
+to the network's output (Eq. 9).
 
-captum's LRP is not used: it has no rule for these normalisations, loses relevance behind a ReLU (0.9.0), and
-leaves hooks in the network. Tests compare with it where it applies.
+captum's LRP is not used: it has no rule for this project's normalisations, loses relevance behind a ReLU
+(0.9.0), and leaves hooks in the network. Tests compare the two for networks that captum supports.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +21,10 @@ from pipeline.models.normalization import BatchStatistics, LocalResponse
 
 STABILIZER = 1e-9  # mu, against division by zero
 # Layers with one input per unit: relevance passes unchanged. `LocalResponse` multiplies by a positive
-# factor, which is taken as a constant (Binder et al. 2016).
+# factor, which counts as a constant (Binder et al. 2016).
 PASSING = (nn.ReLU, nn.Tanh, nn.Dropout, nn.Identity, LocalResponse)
-# Layers whose outputs are sums over inputs and a constant: a maximum is its largest input, and
-# `BatchStatistics` uses fixed statistics.
+# Layers whose outputs are weighted sums of inputs plus a constant: a maximum is the sum of its largest input
+# alone, and `BatchStatistics` uses fixed statistics.
 SUMMING = (
     nn.Conv2d,
     nn.Linear,
@@ -37,11 +38,11 @@ SUMMING = (
 
 
 def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
-    """Relevance of each feature to the predicted class, from 0 to 1 (below Eq. 9).
+    """Relevance of each feature to the predicted class, from 0 to 1 (text below Eq. 9).
 
-    Each example is scaled by its own smallest and largest relevance; if all are equal, as for a black image,
-    the result is zeros. A feature with value 0 has relevance 0 before scaling, and more than 0 on this scale
-    if another feature's relevance is negative.
+    An example's smallest relevance becomes 0, and its largest becomes 1. If all are equal, as for a black
+    image, the result is zeros. A feature with value 0 has relevance 0 before this scaling; after it, the
+    relevance is above 0 if another feature's was negative.
 
     Args:
         net: `nn.Sequential`, also nested, of layers that have a rule, in evaluation mode.
@@ -61,7 +62,7 @@ def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def propagate_relevance(net: nn.Module, inputs: Tensor) -> Tensor:
-    """(B, ...) unscaled relevance of each input feature to the largest output; arguments of `relevances`."""
+    """(B, ...) unscaled relevance of each feature to the largest output; arguments as for `relevances`."""
     layers = list(_chain("", net))
     values = [inputs]
     for layer in layers:
@@ -76,13 +77,13 @@ def propagate_relevance(net: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
-    """Layers in order.
+    """Layers of the network ``layer`` in order; ``name`` begins their names in messages.
 
     Raises:
         UserError: a layer has no rule, such as a container other than `nn.Sequential`.
     """
     if type(layer) is nn.Sequential:
-        # `named_children` would leave out a layer's second use
+        # not `named_children`, which leaves out a layer's second use
         for number, inner in enumerate(layer):
             yield from _chain(f"{name}{number}.", inner)
     elif isinstance(layer, (*PASSING, *SUMMING)):
@@ -96,17 +97,17 @@ def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
 
 
 def _input_relevance(layer: Callable[[Tensor], Tensor], value: Tensor, relevance: Tensor) -> Tensor:
-    """Relevance of a layer's inputs ``value`` from that of its outputs (Eqs. 4 and 5)."""
+    """Relevance of a layer's inputs ``value`` from the relevance of its outputs (Eqs. 4 and 5)."""
     outputs, back = torch.func.vjp(layer, value)[:2]
     stable = outputs + STABILIZER * torch.where(outputs < 0, -1.0, 1.0)
     return value * back(relevance / stable)[0]
 
 
 def _linearized(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
-    """Layer as a sum over its inputs.
+    """Layer as a weighted sum of its inputs. All layers but group norm are such sums already.
 
-    Group norm subtracts the group's mean, which is such a sum, and divides by a deviation that is fixed at
-    that of ``value``, so that relevance is conserved (Ali et al. 2022).
+    Group norm subtracts the group's mean, which is such a sum. It then divides by a standard deviation, here
+    fixed at that of ``value``, so that relevance is conserved (Ali et al. 2022).
     """
     if not isinstance(layer, nn.GroupNorm):
         return layer

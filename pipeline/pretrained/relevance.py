@@ -1,7 +1,7 @@
 """Average relevance of features to a trained network (Phan et al. 2017, Eq. 10).
 
-``data/prepared/NAME/`` of an entry of ``relevances`` is its prepared data set's folder with one more file,
-``relevance.npz``: the float64 array ``mean`` in the shape of one example.
+For the entry NAME of ``relevances``, ``data/prepared/NAME/`` is a copy of a prepared data set's folder with
+one more file, ``relevance.npz``. It has the float64 array ``mean`` in the shape of one example.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from pipeline.pretrained.joining import TrainedRow
 from pipeline.pretrained.lrp import relevances
 from pipeline.pretrained.starts import initial_nets
 
-BATCH = 250  # images at once
+BATCH = 250  # images per pass
 INFORMED = (
     "the network was trained on examples that are private here, so one of them may move each average by as "
     "much as the scale is long, and not by its share in the average alone"
@@ -34,9 +34,10 @@ UNINFORMED = "the network was trained on other data than the private ones here"
 def make_relevance(
     name: str, settings: Settings, root: Path = Path(), device: torch.device | None = None
 ) -> Path:
-    """Write ``data/prepared/NAME``: a prepared data set and its features' relevances to a row's network.
+    """Write ``data/prepared/NAME``: a prepared data set with the mean relevance of each feature.
 
-    The paper's own network was trained on the private examples; the manifest notes this.
+    The relevance is to a row's network. The paper's own network was trained on the private examples. The
+    manifest notes whether the row's network was.
 
     Args:
         name: a key of ``relevances`` in params.yaml.
@@ -46,7 +47,8 @@ def make_relevance(
 
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data;
-            its network takes other images, or has a layer without a rule; or the folder can't be written.
+            its network takes images of another shape, has a layer without a rule, or gives relevances that
+            aren't finite; or the folder can't be written.
     """
     wanted = pick(settings.relevances, name, "relevance")
     source = prepared.load(wanted.data, root)
@@ -88,7 +90,7 @@ def trained_net(before: TrainedRow) -> nn.Module:
     """Network of a row's first replica in evaluation mode, on the CPU.
 
     Raises:
-        UserError: statistics of its batch norm are not kept with it.
+        UserError: the weights lack batch norm statistics, or have tensors of more than the network.
     """
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
     (net,) = initial_nets([before.run.replicas[0].seed], model, _input_shape(before), data)
@@ -114,13 +116,13 @@ def _input_shape(before: TrainedRow) -> tuple[int, ...]:
 
 
 def _read_by(before: TrainedRow, settings: Settings, root: Path) -> list[Prepared]:
-    """Training data of the row, and of the weights that it started from."""
+    """Data of the row, and data of the row that its public initial weights come from, if it has some."""
     start = settings.starts.get(before.data.name)
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
 def read_relevance(data: Prepared, device: torch.device | None = None) -> Relevances | None:
-    """Relevances in prepared data, on ``device`` (default: the CPU); None if there are none."""
+    """Relevances in prepared data, on ``device`` (default: the CPU); None if the data have none."""
     if data.relevance is None:
         return None
     mean, about = joined.read_arrays(data.relevance)["mean"], data.manifest["relevance"]

@@ -1,8 +1,8 @@
-"""Public initial weights: a row trained on public data, joined with the data of another row.
+"""Public initial weights: a copy of a prepared data set with the weights of a row trained on public data.
 
-``data/prepared/NAME/`` of an entry of ``starts`` is its prepared data set's folder with one more file,
-``start.npz``: one replica's tensors by name, parameters and running statistics. With `features` in the entry,
-inputs are the outputs of the network's frozen part, and the tensors are those of its linear layers.
+For the entry NAME of ``starts``, ``data/prepared/NAME/`` is a copy of a prepared data set's folder with one
+more file, ``start.npz``. It has the parameters and running statistics of one replica, by name. If the entry
+has `features`, inputs are the outputs of the network's frozen part, and the file has only the other tensors.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ from pipeline.pretrained import joining as joined
 from pipeline.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
-FEATURES = "features"  # the part of a network that lies before its linear layers
-PASS = 500  # images at once
+FEATURES = "features"  # name of the part of a network before its linear layers
+PASS = 500  # images per pass
 NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
 
 
@@ -40,7 +40,7 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
 
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data,
-            or with a private example of this data; or the folder can't be written.
+            or on private examples of this data set; or the folder can't be written.
     """
     start = pick(settings.starts, name, "start")
     source = prepared.load(start.data, root)
@@ -83,10 +83,10 @@ def features_shape(model: Model) -> tuple[int, ...]:
 def initial_nets(
     seeds: Iterable[int], model: Model, shape: tuple[int, ...], data: Prepared
 ) -> list[nn.Module]:
-    """Network with initial weights for each of ``seeds``, for inputs of ``shape``.
+    """One network with initial weights for each seed, for inputs of ``shape``.
 
     Raises:
-        UserError: as `build_net` and `load_start`.
+        UserError: for the reasons of `build_net` and `load_start`.
     """
     nets = [fresh_net(seed, model, shape, data.classes) for seed in seeds]
     if data.start is not None:
@@ -95,14 +95,15 @@ def initial_nets(
 
 
 def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
-    """Load the weights of a ``start.npz`` into each of ``nets``, and freeze its untrained parameters.
+    """Load the weights of the ``start.npz`` at ``path`` into each network, and freeze untrained parameters.
 
-    A tensor is loaded by name if its shape is the same; with another number of classes, the output layer
-    keeps its fresh weights. Afterwards ``requires_grad`` is True for the parameters of `trainable` only.
+    A tensor is loaded if the network has one of the same name and shape. So for another number of classes,
+    the output layer keeps its fresh weights. Afterwards ``requires_grad`` is True only for the parameters
+    that `trainable` names for ``which``.
 
     Raises:
-        UserError: the weights are another network's: a tensor without a place, none that fits, or too few for
-            the frozen part.
+        UserError: the weights are of another network: the network lacks a tensor of that name, no tensor
+            fits, or a tensor of the frozen part doesn't fit.
     """
     tensors = joined.read_arrays(path)
     for net in nets:
@@ -129,10 +130,10 @@ def _load(net: nn.Module, tensors: Tensors, path: Path, which: str) -> None:
 
 
 def trainable(net: nn.Module, which: str) -> set[str]:
-    """Names of the trained parameters.
+    """Names of the trained parameters, for a ``which`` of 'all' or 'linear'.
 
-    'all': all parameters. 'linear': those of the linear layers, and of normalisation layers after the first
-    linear layer in the order of the network's modules.
+    'all': all parameters. 'linear': parameters of the linear layers, and of the normalisation layers that
+    follow the first linear layer in the order of the network's modules.
     """
     if which == "all":
         return {name for name, _ in net.named_parameters()}
@@ -146,5 +147,5 @@ def trainable(net: nn.Module, which: str) -> set[str]:
 
 
 def _layer(name: str) -> str:
-    """Name of a tensor's layer."""
+    """Name of the layer of the tensor ``name``."""
     return name.rpartition(".")[0]

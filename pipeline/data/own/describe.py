@@ -14,9 +14,9 @@ from pipeline.params.own import KINDS
 from pipeline.params.problems import problem_lines
 
 UNKNOWN = "sha256:" + 64 * "0"
-TEST, VALIDATION = 6, 10  # one example in so many
+TEST, VALIDATION = 6, 10  # a sixth of the examples is for test, a tenth of the rest for validation
 PUBLIC = 128  # default number of examples from another raw data set, as in Davody et al.
-LEAST = 40  # examples
+LEAST = 40  # smallest number of examples
 TEXT = Text(tokens=32, vocabulary=20_000)  # as for AG News
 _ENDINGS = {"npz": (".npz",), "images": ("",), "texts": (".csv",), "table": (".csv", ".parquet")}
 _LAYOUTS = {
@@ -29,7 +29,7 @@ _LAYOUTS = {
 
 @dataclass(frozen=True)
 class Described:
-    """Declarations of files and of splits."""
+    """Declarations of own files and of their splits."""
 
     own: OwnFiles
     data: Data
@@ -38,19 +38,19 @@ class Described:
 def describe(
     name: str, kind: str, options: dict[str, Any], root: Path = Path(), public: Public | None = None
 ) -> Described:
-    """Read classes, shape, digest and numbers of examples from the files.
+    """Declare own files and their splits, with the files' classes, shape, digest and numbers of examples.
 
     Args:
         name: name of the data.
         kind: npz, images, texts or table.
-        options: given fields, at least `path` below ``root`` (`private.placed`); for images `shape` may be
-            (None, H, W), the size to scale them to; for a table also `classes` and `columns`. Without a test
-            part and without `test`, a sixth of the examples is the test part.
+        options: given fields of the declaration, at least `path` below ``root`` (`private.placed`). `shape`
+            of images may be (None, H, W), the size to scale them to. A table also needs `classes` and
+            `columns`. Without a test part and without `test`, a sixth of the examples is the test part.
         root: folder of params.yaml.
         public: public examples; None: none.
 
     Raises:
-        UserError: the files are missing, or have another form.
+        UserError: the files are missing, have another form, or have too few examples or classes.
     """
     place = root / options["path"]
     if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:

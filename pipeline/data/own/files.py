@@ -1,4 +1,4 @@
-"""Files of a declaration, and their digest."""
+"""Files of a declaration of own data, and their digest."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,12 +23,12 @@ def ending(declaration: OwnFiles) -> str:
 
 
 def parted(declaration: OwnFiles) -> bool:
-    """Return whether its path is a folder with the parts `train` and `test`."""
+    """Return whether the path of ``declaration`` is a folder with the parts `train` and `test`."""
     return declaration.test is None and not (isinstance(declaration, OwnArrays) and declaration.test_inputs)
 
 
 def bound(declaration: OwnFiles, root: Path) -> Path:
-    """Folder that files of a declaration may not leave: ``root``, or the target of a link below `FOLDER`."""
+    """Folder that must contain the files of a declaration: ``root``, or the target of a link in `FOLDER`."""
     place = root / declaration.path
     linked = place.parent == root / FOLDER and place.is_symlink()
     return place.resolve() if linked else root
@@ -40,10 +40,11 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     Args:
         name: a key of ``own`` in params.yaml.
         declaration: entry of that key.
-        root: folder of params.yaml; only a link of `FOLDER` may lead out of it.
+        root: folder of params.yaml; only a link in `FOLDER` may lead out of ``root``.
 
     Raises:
-        UserError: a file or a folder is missing, leads elsewhere or is too large.
+        UserError: a file or a folder is missing or leads elsewhere, a file is too large, or the files are
+            too many.
     """
     place, within = root / declaration.path, bound(declaration, root)
     parts = PARTS if parted(declaration) else ("",)
@@ -65,7 +66,7 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
-    """Digest of files by their names; for a single file, its own digest."""
+    """Digest of all files, from their ``digests`` by name; of a single file, the digest of that file."""
     return (
         next(iter(digests.values()))
         if [*digests] in ([f"all{ending}"] for ending in ENDINGS)
@@ -97,7 +98,7 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def images_of(folder: Path) -> list[Path]:
-    """Images of a class, in the order of their names.
+    """Paths of the images in the folder of a class, in the order of their names.
 
     Raises:
         UserError: an image is no regular file.
@@ -109,7 +110,7 @@ def images_of(folder: Path) -> list[Path]:
 
 
 def _images(name: str, folder: Path, declaration: OwnFiles) -> Iterator[Path]:
-    """Images of a part, class by class."""
+    """Paths of the images of a part, class by class."""
     if not folder.is_dir():
         raise UserError(_missing(name, folder, declaration))
     there = class_folders(folder)
@@ -138,7 +139,7 @@ def check_regular(path: Path) -> None:
     """Make sure that an existing path is a regular file: reading a pipe or a device may never end.
 
     Raises:
-        UserError: it isn't.
+        UserError: the path is another kind of file.
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path}: no regular file; allowed: files on a disk")
@@ -148,7 +149,7 @@ def check_inside(path: Path, within: Path) -> None:
     """Make sure that a path, with links resolved, stays inside a folder.
 
     Raises:
-        UserError: it leads out of it.
+        UserError: the path leads out of the folder.
     """
     try:
         inside = path.resolve().is_relative_to(within.resolve())

@@ -50,7 +50,7 @@ def check_size(folder: Path, count: int, shape: tuple[int, int, int]) -> None:
     """Make sure that ``count`` images of ``shape`` (C, H, W) need no more memory than allowed.
 
     Raises:
-        UserError: they need more.
+        UserError: the images need more.
     """
     size = count * int(np.prod(shape))
     if size > OWN_BYTES:
@@ -61,14 +61,14 @@ def look(path: Path) -> tuple[int, int, bool]:
     """Height and width of an image, and whether it is grey.
 
     Raises:
-        UserError: it is no image, or too large.
+        UserError: the file is no image, or the image is too large.
     """
     with _opened(path) as image:
         return image.height, image.width, image.mode in GREY
 
 
 def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndarray:
-    """Pixels uint8 (C, H, W) of one image; otherwise as `read`."""
+    """Pixels uint8 (C, H, W) of one image; arguments and errors as in `read`."""
     channels, height, width = shape
     with _opened(path) as image:
         if not resize and (image.height, image.width) != (height, width):
@@ -86,7 +86,7 @@ def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndar
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """Open an image whose header is allowed; errors of Pillow become one line."""
+    """Open an image and check its header. Errors of Pillow become a UserError of one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -116,7 +116,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 
 def _check_whole(path: Path) -> None:
-    """Make sure that a PNG file is complete: Pillow reads pixels without the last chunk.
+    """Make sure that a PNG file is complete; reading its pixels doesn't show that the last chunk is missing.
 
     Raises:
         OSError: the file is cut off.

@@ -19,12 +19,12 @@ _CORRUPT = (
 
 
 def read(path: Path, inputs: str, labels: str) -> Examples:
-    """Examples and labels from the arrays ``inputs`` and ``labels``.
+    """Examples from the arrays that ``inputs`` and ``labels`` name.
 
     Whole numbers are images, uint8 (N, C, H, W); floats are features, float32 (N, D) or (N, C, H, W).
 
     Raises:
-        UserError: the file is no npz, lacks an array, or an array has another form.
+        UserError: the file is no npz or lacks an array, or an array has another form.
     """
     examples = Examples(read_inputs(path, inputs), _labels(path, labels, _array(path, labels)))
     count, numbers = len(examples.inputs), len(examples.labels)
@@ -73,7 +73,7 @@ def _images(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _features(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """Features float32, as a copy."""
+    """Features float32 (N, D) or (N, C, H, W), in a new array."""
     if array.ndim not in (2, 4):
         raise UserError(
             f"{path}: {name!r} is {array.dtype} of shape {array.shape}; allowed: floats (N, D) or "
@@ -90,7 +90,7 @@ def read_labels(path: Path, name: str, count: int) -> list[int]:
     """Labels of ``count`` examples in the array called ``name``; empty if the file has no such array.
 
     Raises:
-        UserError: the array is not as required.
+        UserError: the array has another form or length.
     """
     with np.load(path, allow_pickle=False) as arrays:
         if name not in arrays.files:

@@ -18,11 +18,11 @@ IGNORE = Path(".gitignore")
 
 
 def placed(name: str, given: str, root: Path = Path()) -> str:
-    """Path of the files for a declaration: below ``root``, and ignored by git from here on.
+    """Path of own files for their declaration: a path below ``root`` that git ignores from now on.
 
     Args:
         name: name of the data.
-        given: path of the files, which stay there. Files outside ``root`` get a link inside.
+        given: path of the files. They stay there; for files outside ``root``, a link inside is made.
         root: folder of params.yaml.
 
     Raises:
@@ -45,7 +45,7 @@ def placed(name: str, given: str, root: Path = Path()) -> str:
 
 
 def _linked(target: Path, place: Path, root: Path) -> str:
-    """Path of a link at ``place`` to ``target``, which may exist already."""
+    """Path of a link at ``place`` to ``target``; the link is made if it doesn't exist."""
     link = root / place
     if link.is_symlink() or link.exists():
         if link.resolve() != target:
@@ -59,7 +59,7 @@ def _linked(target: Path, place: Path, root: Path) -> str:
 
 @contextmanager
 def placing(name: str, given: str, root: Path = Path()) -> Iterator[str]:
-    """`placed` as a context; a failing block leaves no link."""
+    """`placed` as a context manager, which removes a new link if the block fails."""
     before = {*(root / FOLDER).glob("*")}
     place = placed(name, given, root)
     try:
@@ -77,7 +77,7 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     """Add paths that git doesn't ignore yet to ``.gitignore``.
 
     Raises:
-        UserError: it can't be read or written.
+        UserError: ``.gitignore`` can't be read or written, or can't make git ignore a path.
     """
     place, text = root / IGNORE, b""
     if place.exists():
@@ -94,30 +94,30 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
-    """Files at or below these paths and link targets that git tracks or has staged, relative to ``root``."""
+    """Tracked or staged files at or below ``paths`` and their link targets, relative to ``root``."""
     here, paths = Path(os.path.realpath(root)), [*paths]
-    # as literal names, which may have special characters
+    # as literal names, because names may have special characters
     listed = _listed(root, *(f":(literal){path.as_posix()}" for path in paths))
     for target in (Path(os.path.realpath(root / path)) for path in paths):
-        if not target.is_relative_to(here):  # possibly in the checkout around this folder, or in another one
+        if not target.is_relative_to(here):  # in the checkout around this folder, in another one, or in none
             there = _listed(target.parent, f":(literal){target.name}")
             listed += [os.path.relpath(target.parent / each, here) for each in there]
     return [*dict.fromkeys(listed)]
 
 
 def _listed(root: Path, *pathspecs: str) -> list[str]:
-    """Files that git tracks among these, relative to ``root``; none outside a checkout."""
+    """Files of ``pathspecs`` that git tracks, relative to ``root``. Empty outside a checkout."""
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
 def private_files(
     declarations: Mapping[str, OwnFiles], root: Path = Path(), staged: bool = False
 ) -> dict[str, list[str]]:
-    """Files of each own data set that git tracks: original, fetched, prepared or copied ones.
+    """Private files that git tracks, by own data set: original, fetched, prepared or copied files.
 
-    The whole checkout is searched, also if ``root`` is a subfolder: for copies of the present and the fetched
-    files, and for files with some rows of a private table or CSV of texts. With ``staged`` only files changed
-    by the next commit are searched for rows.
+    The whole checkout is searched, even if ``root`` is a subfolder of it. The search finds copies of original
+    and fetched files, and files with some rows of a private table or CSV of texts. With ``staged``, only
+    files that the next commit changes are searched for rows.
     """
     listed = _listed(root, ":(top)") if declarations else []
     sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
@@ -125,7 +125,7 @@ def private_files(
     for name, declared in declarations.items():
         places = [Path(declared.path), RAW / name]
         private = {path: path.stat().st_size for place in places for path in _data_files(root / place)}
-        # only files of one size are read
+        # only files with the size of a private file are read
         same_size = {*sizes.values()} & {*private.values()} - {0}
         digests = {digest_file(path) for path, size in private.items() if size in same_size}
         copies = [
@@ -143,14 +143,14 @@ def private_files(
 
 
 def _staged(root: Path) -> list[str]:
-    """Files that the next commit adds or changes, from ``root``."""
+    """Files that the next commit adds or changes, relative to ``root``."""
     names = _git(root, "diff", "--cached", "--name-only", "--diff-filter=d", "-z").split("\0")
     top = _git(root, "rev-parse", "--show-cdup").strip()
     return [os.path.relpath(f"{top}{name}") if top else name for name in names if name]
 
 
 def _data_files(place: Path) -> Iterator[Path]:
-    """Data files at or below a path, declared or not."""
+    """Files at or below a path with the name of a data file, declared or not."""
     for path in (place, *place.rglob("*")):
         if path.suffix.lower() in ENDINGS and path.is_file():
             yield path
@@ -160,7 +160,7 @@ def refuse_tracked(files: list[str]) -> None:
     """Refuse private files that git tracks.
 
     Raises:
-        UserError: there are any.
+        UserError: ``files`` is not empty.
     """
     if files:
         more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""

@@ -1,9 +1,9 @@
 """Search for rows of private tables in other files, by digests of normalised rows.
 
-Compared are rows that have at least `LENGTH` characters and occur once in the private table; headers,
-constants and common rows thus raise no alarm. The order of columns and the notation of numbers don't matter,
-and the private row may be the first or last part of a longer row. At most `ROWS` rows of the private table
-and as many candidates are read.
+A private row counts if it has at least `LENGTH` characters and occurs once in its table. So headers,
+constants and common rows raise no alarm. The order of columns and the notation of numbers don't matter, and
+the private row may be the first or last part of a longer row. At most `ROWS` rows of each private table are
+read, and at most about as many rows of all other files together.
 """
 
 import csv
@@ -19,15 +19,15 @@ from pipeline.data.own import tables
 from pipeline.errors import UserError
 
 LENGTH = 12  # smallest number of characters of a normalised row
-FEWEST = 3  # number of different rows that raises an alarm
+FEWEST = 3  # smallest number of different private rows that raises an alarm
 ROWS = 500_000
 LINE = 100_000  # largest number of bytes of a line; longer lines are skipped
-NUMERIC = frozenset("+-.n")  # first letters of numbers that aren't digits, such as of nan
+NUMERIC = frozenset("+-.n")  # characters except digits with which a number may begin, such as that of nan
 SEPARATORS = (b",", b";", b"\t", b"|")
 
 
 def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Path]:
-    """Files among ``others`` that contain rows of ``private`` tables with the same columns.
+    """Files among ``others`` that contain rows of the ``private`` tables, which have the same columns.
 
     Args:
         private: CSV and Parquet files.
@@ -51,7 +51,7 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
 
 
 def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
-    """uint64 digests of the first and last ``width`` fields of each long row."""
+    """uint64 digests of the first, and of the last, ``width`` fields of each row with `LENGTH` characters."""
 
     def digests() -> Iterator[bytes]:
         for row in rows:
@@ -64,7 +64,7 @@ def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
 
 
 def _normal(field: str) -> str:
-    """Field in lower case, numbers in one notation."""
+    """Field in lower case; a number in one notation."""
     text = field.strip().casefold()
     if not text[:1].isdigit() and text[:1] not in NUMERIC:
         return text
@@ -75,7 +75,7 @@ def _normal(field: str) -> str:
 
 
 def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
-    """Rows of at least ``width`` fields, for any separator; a Parquet file's column names come first."""
+    """Rows with at least ``width`` fields by any separator; of a Parquet file, column names and all rows."""
     if path.suffix.lower() == ".parquet":
         try:
             frame = tables.frame(path)

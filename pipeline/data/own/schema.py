@@ -25,9 +25,10 @@ _HEAD = """\
 
 
 def template(table: Path, label: str, like: Path | None = None, number: bool = False) -> str:
-    """Template of a schema, from the names of a table's columns or from a public table with the same columns.
+    """Template of a schema with the names of a table's columns.
 
-    ``number``: whether the label is a number, so that there are no classes.
+    ``like``: a public table with the same columns, which gives classes, ranges and values; None: these are
+    left empty. ``number``: whether the label is a number; the schema then has no classes.
 
     Raises:
         UserError: a file is no table or lacks the label, or the public table is the private one.
@@ -53,10 +54,10 @@ def template(table: Path, label: str, like: Path | None = None, number: bool = F
 def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
     """Fields ``classes`` and ``columns`` of a declaration, from a schema.
 
-    ``target``: column of a number; None: the label is a class, and the schema has classes.
+    ``target``: name of the numeric column to predict; None: the label is a class, and the schema has classes.
 
     Raises:
-        UserError: the file is missing, no YAML, has other keys, or a column has no declaration.
+        UserError: the file is missing, is no YAML or has other keys, or a column has no declaration.
     """
     with reading(path, "`dprepro new data --table` without --schema writes one"):
         text = path.read_text(encoding="utf-8")
@@ -82,7 +83,7 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
 
 
 def _as_text(column: Any) -> Any:
-    """Column with text values, as in a table; YAML reads 1 and true as other types."""
+    """Column with its values as texts, as in a table; YAML reads 1 and true as other types."""
     if not isinstance(column, dict) or not isinstance(column.get("values"), list):
         return column
     fill = {} if column.get("fill") is None else {"fill": str(column["fill"])}

@@ -1,7 +1,7 @@
 """The user's own files as an entry of the catalogue, and their examples.
 
-Without a test part of its own, a declaration's seed chooses ``test`` examples: the first in its permutation,
-each part then in the order of the files.
+If the files have no test part, the declaration's seed permutes the examples, and the first ``test`` of them
+are the test part. Both parts keep the order of the files.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def entry(name: str, declaration: OwnFiles) -> Entry:
 
 
 def _features(declaration: OwnFiles) -> Features | None:
-    """Range of the features; None for images and texts."""
+    """Description of the features; None for images and texts."""
     if isinstance(declaration, OwnTable):
         return Features((-1.0, 1.0), True)
     if (network := declaration.public_network) is not None:
@@ -49,13 +49,13 @@ def _features(declaration: OwnFiles) -> Features | None:
 
 
 def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:
-    """Training and test part of the declared files.
+    """Training and test part of the declared files, after a comparison with their declaration.
 
     Args:
         name: key of the declaration.
         declaration: declaration of the files.
         place: path of the files.
-        root: folder of params.yaml, with the file of a public network.
+        root: folder of params.yaml, in which the weights of a public network are looked for.
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
@@ -79,7 +79,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
 
 
 def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
-    """Examples of one part of own files: 'train', 'test', or 'all' without parts."""
+    """Examples of one part of own files: 'train', 'test', or 'all' if the files have no parts."""
     if isinstance(declaration, OwnImages):
         from pipeline.data.own import images
 
@@ -120,7 +120,7 @@ def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Ex
 
 
 def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> None:
-    """Make sure that examples have labels of the declared classes, and images the declared shape."""
+    """Make sure that examples have the declared type, shape, range and labels; clip features in place."""
     inputs, labels, where = examples.inputs, examples.labels, f"{declaration.path}: its {part} part"
     if not len(labels):
         raise UserError(f"{where} has no examples")

@@ -1,4 +1,4 @@
-"""Tables, CSV or Parquet: a line for each example, and columns that become features by their declaration."""
+"""Tables (CSV or Parquet) with one example per line. Declared columns become features."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ def read(
 
 
 def frame(path: Path) -> "DataFrame":
-    """All columns of a table; those of a CSV file as text.
+    """All columns of a table; columns of a CSV file are text.
 
     Raises:
         UserError: the file is no table, or too large.
@@ -84,7 +84,7 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
 
 
 def labels(lines: "DataFrame", label: str | None) -> list[str]:
-    """Names of the rows' classes; empty without such a column."""
+    """Name of each line's class, from the column ``label``; empty if the table has no such column."""
     return [] if label is None or label not in lines.columns else _strings(lines[label]).tolist()
 
 
@@ -102,7 +102,7 @@ def names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator["ParquetFile"]:
-    """Open a Parquet file; errors of pyarrow become one line."""
+    """Open a Parquet file. Errors of pyarrow become a UserError of one line."""
     import pyarrow
     from pyarrow import parquet
 
@@ -114,9 +114,10 @@ def _parquet(path: Path) -> Iterator["ParquetFile"]:
 
 
 def declared_by(path: Path, label: str) -> dict[str, Any]:
-    """Classes and columns of a public table: ranges of numbers, and values of up to 50 categories.
+    """Declaration of classes and columns from a public table: ranges of numbers, and up to 50 text values.
 
-    Columns of other texts are left out. Private lines may lack values and have others than the public ones.
+    A column with more text values, or with one number only, is left out. The declaration allows examples of
+    the private table to lack values, and to have values that the public table lacks.
 
     Raises:
         UserError: the file is no table, or lacks the label.
@@ -146,19 +147,19 @@ def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
 
 
 def _strings(column: "Series") -> "Series":
-    """Values as text; a missing one is empty."""
+    """Values as text; a missing value is empty."""
     return column.astype(object).where(column.notna(), "").map(str)
 
 
 def as_numbers(texts: "Series | Sequence[str]") -> np.ndarray:
-    """float64 (N,) numbers; NaN for other texts."""
+    """float64 (N,) numbers; NaN for a text that is no number."""
     import pandas
 
     return np.asarray(pandas.to_numeric(pandas.Series(texts), errors="coerce"), np.float64)
 
 
 def _first(where: "Series") -> int | None:
-    """Index of the first line that is true."""
+    """Index of the first line that is True; None if there is none."""
     places = np.flatnonzero(where.to_numpy())
     return int(places[0]) if len(places) else None
 

@@ -1,4 +1,4 @@
-"""CSV file with a header line, and a text and its class in every other line."""
+"""CSV file with a header line; each further line has a text and its class."""
 
 import csv
 import warnings
@@ -34,8 +34,8 @@ def _check_columns(path: Path) -> None:
     """Make sure that a file has no more columns than pandas reads in a second.
 
     Raises:
-        UserError: it has more.
-        UnicodeDecodeError: it is not UTF-8.
+        UserError: the file has more columns.
+        UnicodeDecodeError: the file is not UTF-8.
     """
     longest = OWN_COLUMNS * 1000  # bytes of names
     with reading(path), path.open("rb") as file:
@@ -55,7 +55,7 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
     Raises:
         UserError: the file is no CSV, or not UTF-8.
     """
-    import pandas  # here, because images don't need it
+    import pandas  # imported here, because images don't need it
 
     try:
         _check_columns(path)
@@ -83,13 +83,13 @@ def columns(path: Path, *names: str) -> list[list[str]]:
     """Values of the columns ``names``, such as the texts and the names of their classes.
 
     Raises:
-        UserError: the file is no CSV, lacks a column, or a row has an empty value in one.
+        UserError: the file is no CSV, lacks a column, or a row has an empty value in one of them.
     """
     return values(path, csv_frame(path), *names)
 
 
 def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
-    """Values of the columns called ``names`` of a frame that was read from ``path``.
+    """Values of the columns ``names`` of ``rows``, a frame that was read from ``path``.
 
     Raises:
         UserError: a column is missing, or a row has an empty value.

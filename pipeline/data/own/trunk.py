@@ -1,4 +1,4 @@
-"""Features of images by a public network of torchvision, without its last linear layer.
+"""Features of images, computed by a public network of torchvision without its last linear layer.
 
 Each image's features are a function of that image alone. The network is never trained, so features are
 computed once, before training.
@@ -16,7 +16,7 @@ from pipeline.models.adapters import last_linear
 from pipeline.models.pretrained import Scaled, declared_tensors, loaded, tensors_in, untrained
 from pipeline.params.own import PublicNetwork
 
-PASS = 32  # images at once
+PASS = 32  # images per pass
 
 
 def width(architecture: str) -> int:
@@ -48,10 +48,10 @@ def _exported(architecture: str, content: bytes, path: Path) -> nn.Module:
 
 
 def computed(images: np.ndarray, network: PublicNetwork, content: bytes, path: Path) -> np.ndarray:
-    """Features, float32 (N, D), by the weights in ``content``, read from ``path``.
+    """Features, float32 (N, D), by the exported weights in ``content``, which were read from ``path``.
 
     Raises:
-        UserError: the weights are another network's.
+        UserError: the weights are of another network.
     """
     return _computed(images, network, _exported(network.architecture, content, path))
 
@@ -69,7 +69,7 @@ def exported(network: PublicNetwork, root: Path) -> bytes:
     """Weights of the network without its last linear layer, as a safetensors file.
 
     Raises:
-        UserError: as `features`.
+        UserError: for the reasons of `features`.
     """
     return safetensors.torch.save(_declared(network, root).state_dict())
 
