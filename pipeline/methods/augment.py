@@ -17,15 +17,15 @@ def crop_flip(
     side: int | None = None,
     padding: Literal["constant", "reflect"] = "constant",
 ) -> Tensor:
-    """Crop each image at a random place after padding, and mirror half of them.
+    """Crop each image at a random place after padding, and mirror half of the crops.
 
     Args:
         images: (..., C, H, W), uint8 or float.
-        draws: three numbers in [0, 1) per image, in the images' order: top and left of its crop, uniform over
-            all places, and mirroring (from .5).
+        draws: three random numbers in [0, 1) per image, in the order of the images. They choose the top and
+            the left of its crop, uniformly over all places, and whether it is mirrored (from .5).
         side: side of the crops in pixels; None: the images' size.
-        padding: zeros ('constant'), or the image mirrored at its border pixels ('reflect'), which needs
-            images larger than the margin.
+        padding: zeros ('constant'), or the image mirrored at its border pixels ('reflect'). 'reflect' needs
+            images larger than `MARGIN`.
 
     Returns:
         Crops (..., C, side, side).
@@ -56,10 +56,10 @@ def crop_flip(
 
 
 def centred(images: Tensor, side: int) -> Tensor:
-    """Pad images (..., C, H, W) with zeros or crop them to (..., C, side, side), equally on opposite sides.
+    """Pad or crop images (..., C, H, W) to (..., C, side, side), equally on opposite sides; padding is 0.
 
-    For tests of a network that was trained on crops of ``side``. If the difference is odd, one more row or
-    column is padded at the end, or cropped at the start.
+    This is for tests of a network that was trained on crops of ``side``. If the difference is odd, one more
+    row or column is padded at the end, or cropped at the start.
     """
     height, width = images.shape[-2:]
     if height == width == side:
@@ -74,14 +74,14 @@ def _offsets(draws: Tensor, last: int) -> Tensor:
 
 
 class Transforms:
-    """Transformations of examples for tests, and with augmentation for training.
+    """Network inputs from stored examples: with augmentation for training, without it for tests.
 
-    Images are scaled to mean 0 and standard deviation 1 per channel, by the statistics of D_pub; the papers'
-    constants are those of the whole training data, private examples included.
+    Images are scaled to mean 0 and standard deviation 1 per channel, by the statistics of the public examples
+    D_pub. The papers' constants are statistics of all training data, private examples included.
     """
 
     def __init__(self, public: Tensor, side: int | None):
-        """``public`` is D_pub as stored, (M, C, H, W) images or (M, T) tokens; ``side`` S or None."""
+        """``public``: D_pub as stored, (M, C, H, W) or (M, T). ``side``: side S of inputs, or None."""
         self.side = side
         self.scale: tuple[Tensor, Tensor] | None = None
         if public.dim() == 4:
@@ -89,7 +89,7 @@ class Transforms:
             self.scale = pixels.mean(1)[:, None, None], pixels.std(1).clamp_min(1e-6)[:, None, None]
 
     def plain(self, stored: Tensor) -> Tensor:
-        """Inputs without augmentation: (..., C, S, S) images, padded or cropped to side S if there is one."""
+        """Inputs without augmentation; images are padded or cropped to (..., C, S, S), unless S is None."""
         if self.side is not None:
             stored = centred(stored, self.side)
         return self.scaled(as_input(stored))

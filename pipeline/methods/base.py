@@ -29,14 +29,14 @@ class Execution:
     device: torch.device
     # replicas in one vmap: all of them on a GPU, one at a time on a CPU, whose batched convolutions are slow
     replicas_at_once: int | None
-    # examples of one forward pass, over all replicas: bounds the memory
+    # examples in one forward pass, of all its replicas together; limits the memory
     physical: int
-    # per-example gradients by vmap(grad) instead of the fast way
+    # whether per-example gradients are always by vmap(grad), not by a faster way
     reference: bool = False
 
     @property
     def single_replica(self) -> bool:
-        """Return whether replicas are computed one by one, by ordinary backward passes, on a CPU."""
+        """Return whether replicas are computed one by one on a CPU, by ordinary backward passes."""
         return self.replicas_at_once == 1 and self.device.type == "cpu"
 
     def examples_at_once(self, replicas: int) -> int:
@@ -44,24 +44,24 @@ class Execution:
         return max(1, self.physical // min(replicas, self.replicas_at_once or replicas))
 
     def holding(self, examples: int) -> "Execution":
-        """Copy with so few replicas together that the memory holds ``examples`` of each in one pass."""
+        """Copy with few enough replicas at once for ``examples`` of each in one forward pass."""
         limit = max(1, self.physical // examples)
         return replace(self, replicas_at_once=min(self.replicas_at_once or limit, limit))
 
 
 @dataclass(frozen=True)
 class Relevances:
-    """Average relevance of an example's features to an earlier trained network."""
+    """Average relevance of each feature to the output of an earlier trained network."""
 
-    mean: Tensor  # the shape of one example; each example's own lie in [0, 1]
-    examples: int  # in the average
+    mean: Tensor  # shape of one example; relevances of a single example lie in [0, 1]
+    examples: int  # number of examples in the average
     public: bool  # whether those examples are public
     informed: bool  # whether the network has seen private examples
 
 
 @dataclass(frozen=True)
 class Task:
-    """Common task of R replicas: network shape, data set, and initial weights of each."""
+    """Network, data and initial weights of R replicas that train together."""
 
     net: nn.Module  # has the frozen tensors, and the shapes of the trained ones
     parameters: Tensors  # (R, ...) initial values of the trained parameters
@@ -71,7 +71,7 @@ class Task:
     public_labels: Tensor  # (M,)
     streams: Streams
     execution: Execution
-    relevance: Relevances | None = None  # of the data, if they have any
+    relevance: Relevances | None = None  # of the data's features; None: the data have none
 
     @property
     def replicas(self) -> int:
@@ -79,27 +79,28 @@ class Task:
         return len(self.streams.names)
 
     def numbers(self, values: Iterable[float]) -> Tensor:
-        """(R,) tensor of one number per replica on the device, to which a GPU waits to copy it."""
+        """(R,) tensor on the device, one number per replica; the copy to a GPU blocks."""
         return torch.tensor(list(values), dtype=torch.float32, device=self.execution.device)
 
 
-# (R, B) predicted classes of stored inputs (B, ...), and of the position of the first one in its split
+# Function of stored inputs (B, ...) and the position of the first in its split; returns (R, B) predictions
 Predict = Callable[[Tensor, int], Tensor]
-LAST = "last."  # prefix of the names of final weights, kept in addition to the tested model
+LAST = "last."  # prefix of the names of the last weights, which are stored beside the tested model
 
 
 class Method(ABC):
-    """Training method over R replicas together, which share all settings that are not single numbers.
+    """Training method that trains R replicas with equal `MethodSettings.batching_key` together.
 
-    A room's method defines its initial state, its step and its spending; the other functions are here.
+    A subclass defines the initial state and the step; its settings define the spending. All other functions
+    have defaults here.
     """
 
-    test_draws = 1  # number of draws of the noise at test; 1 without such noise
+    test_draws = 1  # number of noise draws at test time; 1 for methods without noise at test time
     isolation: Isolation | None = None  # the reason why examples don't mix in a private step
-    unproven: tuple[Statement, ...] = ()  # reasons why the guarantee is not proven, if there are only trials
-    noise_drawn_once = False  # whether its noise is drawn once, so that a resumed run must reuse it
+    unproven: tuple[Statement, ...] = ()  # statement that only tests show that examples don't mix
+    noise_drawn_once = False  # whether noise is drawn once per training, so that a resumed run must reuse it
     settings: tuple[Any, ...]  # of each replica
-    first: Any  # settings of the first replica, for the shared ones
+    first: Any  # settings of the first replica, for settings that all replicas share
 
     def __init__(self, task: Task, settings: Sequence[Any], normalization: str):
         """``settings`` has one entry per replica, in the task's order."""
@@ -114,16 +115,16 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step: new state, and (R,) metrics of the private batch, never to be published."""
+        """Make one step: the new state, and (R,) metrics of the private batch, which no epsilon covers."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
-        """Noise on the sums of a step; None if no step releases sums. An audit may wrap it."""
+        """Mechanism that adds noise to a step's sums; None if no step releases sums. An audit may wrap it."""
         return None
 
     @classmethod
     def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
-        """Sizes of ``net``, for inputs like ``inputs`` (B, ...), that the settings' spending uses."""
+        """Sizes of ``net`` that the settings' spending uses; ``inputs`` (B, ...) are inputs of ``net``."""
         return NetworkSizes(sum(value.requires_grad for value in net.parameters()))
 
     @cached_property
@@ -132,7 +133,7 @@ class Method(ABC):
         return Sizes(self.examples, self.network_sizes(self.task.net, self.task.inputs))
 
     def guarantee(self, replica: int) -> Guarantee:
-        """Spending of one replica's training, by its settings."""
+        """Guarantee of one replica's training, by its settings."""
         guarantee: Guarantee = self.settings[replica].guarantee(self.sizes, self.normalization)
         return guarantee
 
@@ -141,11 +142,11 @@ class Method(ABC):
         return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
 
     def model(self, state: State) -> Tensors:
-        """Tensors (R, ...) of the trained model, which are stored."""
+        """Tensors (R, ...) of the trained model, as they are stored."""
         return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Tensors (R, ...) of the tested network under one draw of its noise."""
+        """Tensors (R, ...) of the tested network for a stored ``model``, with noise draw number ``draw``."""
         return model
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
@@ -153,14 +154,14 @@ class Method(ABC):
         return predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B, K) outputs of a `network` for stored ``inputs`` (B, ...); the largest is of its class."""
+        """(R, B, K) outputs of ``network`` for stored ``inputs`` (B, ...); the largest marks the class."""
         outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
             network, self.test_inputs(inputs)
         )
         return outputs
 
     def test_inputs(self, stored: Tensor) -> Tensor:
-        """Network inputs at test for ``stored`` examples (..., C, H, W), or texts (..., T)."""
+        """Network inputs at test time for ``stored`` images (..., C, H, W) or texts (..., T)."""
         return as_input(stored)
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
@@ -169,11 +170,11 @@ class Method(ABC):
         return outputs
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """Further predictions for tests, by name."""
+        """Further predictors to test, by name."""
         return {}
 
     def resumable(self, steps_done: int) -> bool:
-        """Return whether a resumed run with new randomness spends no more than an unbroken one."""
+        """Return whether resuming with new randomness at this step spends no more than an unbroken run."""
         return True
 
 
@@ -183,7 +184,7 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     Args:
         function: function of one replica's tensors.
         execution: whether replicas are computed together or one by one.
-        shared: number of the last arguments that are the same for every replica.
+        shared: number of arguments, counted from the last, that are the same for every replica.
 
     Returns:
         A function of tensors (R, ...), with results (R, ...).
@@ -212,8 +213,8 @@ def gradient(
 ) -> Callable[..., Any]:
     """`torch.func.grad` of one replica's loss with respect to its first argument.
 
-    If replicas are computed one by one, an ordinary backward pass gives the same at less cost, for images
-    with their channels last in memory.
+    If replicas are computed one by one on a CPU, an ordinary backward pass computes the same gradient at less
+    cost. Its images have their channels last in memory if the network is faster with this layout.
 
     Args:
         loss: function of the network's tensors, its inputs and further arguments; returns the loss () and
@@ -234,7 +235,7 @@ def gradient(
                 leaves, channels_last(inputs) if prefers_channels_last else inputs, *arguments
             )
             parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
-        # the backward pass may return another memory layout than the parameters'
+        # a backward pass may return gradients in another memory layout than the parameters have
         gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
         return gradients, map_tensors(Tensor.detach, auxiliary)
 
@@ -242,19 +243,20 @@ def gradient(
 
 
 def predicted(outputs: Tensor) -> Tensor:
-    """(...) class of the largest of (..., K) outputs; of one output the number, clipped to [0, 1]."""
+    """(...) class with the largest of (..., K) outputs; if K is 1, the output itself, clipped to [0, 1]."""
     return outputs.argmax(-1) if outputs.shape[-1] > 1 else outputs[..., 0].clamp(0, 1)
 
 
 def shares(outputs: Tensor) -> Tensor:
-    """(..., K) probabilities by (..., K) outputs; of one output the number, clipped to [0, 1]."""
+    """(..., K) probabilities from (..., K) outputs; if K is 1, the output itself, clipped to [0, 1]."""
     return outputs.softmax(-1) if outputs.shape[-1] > 1 else outputs.clamp(0, 1)
 
 
 def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:
-    """Apply a function to tensors at the same place of dictionaries and tuples.
+    """Apply a function to the tensors at the same place of several trees.
 
-    torch's own `tree_map` handles many more containers, and takes a tenth of a small network's step.
+    torch's own `tree_map` handles many more types, but would take a tenth of the time of a small network's
+    step.
 
     Args:
         function: function of one tensor of each tree.
@@ -262,7 +264,7 @@ def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -
         *other_trees: trees of the same structure.
 
     Returns:
-        The results in that structure.
+        A tree of the same structure with the results.
     """
     if isinstance(tree, Tensor):
         return function(tree, *other_trees)
@@ -292,10 +294,10 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
 
 
 def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
-    """Reshape ``values`` (R,) to multiply ``tensor`` (R, ...).
+    """Reshape ``values`` (R,) so that they can multiply ``tensor`` (R, ...).
 
     Args:
-        tensor: tensor whose number of dimensions counts.
+        tensor: tensor with the needed number of dimensions.
         values: a number per replica.
 
     Returns:
@@ -305,9 +307,9 @@ def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
 
 
 def as_input(stored: Tensor) -> Tensor:
-    """Network inputs from stored examples: images (uint8) scaled to [0, 1], others unchanged.
+    """Network inputs from stored examples: uint8 images scaled to [0, 1], other examples unchanged.
 
-    It uses no statistic of the data.
+    The scaling uses no statistic of the data.
 
     Args:
         stored: (..., C, H, W) images or (..., T) tokens.

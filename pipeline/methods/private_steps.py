@@ -1,7 +1,8 @@
-"""Common step of all private methods: sample, clip, sum, add noise (Abadi et al. 2016, Algorithm 1).
+"""Common step of the methods that add noise to clipped gradients (Abadi et al. 2016, Algorithm 1).
 
-Methods differ in the clipped unit, which their clipper defines: an example's gradient, the mean over an
-example's augmented copies, or the mean over a mini-set of examples; and in the use of the noisy sum.
+A step samples, clips, sums and adds noise. Methods differ in the use of the noisy sum, and in the clipped
+unit, which their clipper defines. A unit is the gradient of an example, of the mean loss of an example's
+augmented copies, or of the mean loss of a mini-set of examples.
 """
 
 import math
@@ -24,23 +25,23 @@ from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
-# Steps between comparisons of an example's contribution with its gradient alone; each costs a pass
+# Steps between checks that an example contributes to a batch what it gives alone; each costs a pass
 CHECKED_EVERY = 100
-DIFFERENT = 0.05  # relative difference above any effect of rounding, also on a ReLU's threshold
-# Average number of examples of a sample's part. float32 sums up to 180, and up to 156 in samples of 1,024.
-# Larger parts are rare, and are summed in float64.
+DIFFERENT = 0.05  # relative difference that rounding can't cause, not even at a ReLU's threshold
+# Average number of examples in a part of a sample. Sums in float32 are exact enough up to 180 examples, or
+# 156 in samples of 1,024 (`IN_FLOAT32`). Larger parts are rare, and are summed in float64.
 PART = 128
 
 
 class PrivateSteps(Method):
-    """Poisson samples or allocated batches of examples, each example clipped; Gaussian noise of ``sigma``."""
+    """Steps on Poisson samples or allocated batches; each example is clipped, the sum gets Gaussian noise."""
 
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
     draws = 0  # number of uniform numbers for the augmentation of one example
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
-        """Gaussian noise by the settings' spending; None if nothing is private.
+        """Gaussian mechanism with the settings' spending; None if the training is not private.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -60,7 +61,7 @@ class PrivateSteps(Method):
 
     @cached_property
     def of_examples(self) -> Clipper:
-        """Clipper of single examples' gradients; made once, because it runs an example to find the layers."""
+        """Clipper of single examples' gradients; made once, because it runs the network to find layers."""
         return self.factory(self.task.net)
 
     @cached_property
@@ -77,17 +78,17 @@ class PrivateSteps(Method):
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
-        """Reason why examples don't mix in a private step; None if they do, or nothing is private."""
+        """Reason why examples don't mix in a private step; None if they mix, or if nothing is private."""
         return None if self.mechanism is None or self.broken else self.factory.isolation
 
     @property
     def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
-        """Statement that there are only trials, if the network changes variables outside itself."""
+        """Statement that only tests show that examples don't mix; empty if there is better evidence."""
         return (statement("tried"),) if self.isolation == "tried" else ()
 
     @cached_property
     def clips(self) -> Tensor:
-        """(R,) C, the L2 bounds of gradients."""
+        """(R,) clipping bound C of each replica."""
         return self.task.numbers(setting.clip for setting in self.settings)
 
     @cached_property
@@ -97,7 +98,7 @@ class PrivateSteps(Method):
 
     @cached_property
     def class_weights(self) -> Tensor | None:
-        """(K,) factors of the loss of each class's examples; None: all are 1.
+        """(K,) factor of an example's loss for each class; None: all are 1.
 
         Raises:
             UserError: a class has no factor.
@@ -115,12 +116,12 @@ class PrivateSteps(Method):
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
 
     def sample(self, step: int) -> Sample:
-        """Poisson sample of every replica, of expected size B, or its allocated batch."""
+        """Poisson sample of expected size B, or allocated batch, for every replica."""
         streams, batch = self.task.streams, self.first.batch
         samples = independent_samples(streams, self.first, step, self.examples)
         sample = padded(samples, streams.device)
         if self._accounts_rounding and len(samples) == 1:
-            # not with more replicas, because their sizes would decide the padding of a part
+            # not for several replicas, because a part's padding would depend on the other replicas' samples
             population = self.first.population(self.examples)
             return sample._replace(parts=parts_of(samples[0], population, math.ceil(batch / PART)))
         return sample
@@ -135,7 +136,7 @@ class PrivateSteps(Method):
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
     ) -> BatchSum:
-        """Clipped sums over a sample with respect to ``tensors`` (R, ...), for any physical batch.
+        """Sums of clipped gradients of ``tensors`` (R, ...) over a sample, in passes that fit the memory.
 
         ``arguments`` (R, ...) are further arguments of the clipper.
         """
@@ -143,7 +144,7 @@ class PrivateSteps(Method):
         sums: Tensors = {}
         of_units: list[tuple[Tensor, Tensor, Tensor]] = []  # norms, losses and mask of each pass
         pieces = list(sample.pieces(at_once))
-        # bounds on the rounding errors of float32, before and after the passes' sums are added
+        # bounds on the rounding errors of float32: within the passes, and of the addition of their sums
         errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
         additions = len(pieces) * sample.chosen.shape[1] if len(pieces) > 1 else 0
         in_float64 = self._accounts_rounding and errors + additions > IN_FLOAT32
@@ -186,10 +187,11 @@ class PrivateSteps(Method):
         arguments: tuple[Any, ...],
         step: int,
     ) -> None:
-        """Compare the contribution of one example, or mini-set, to a pass with its result alone.
+        """Check that one example, or mini-set, contributes to a pass what it gives alone.
 
         Raises:
-            Unproven: they differ by more than rounding. This stop of the training is itself a release.
+            Unproven: the contribution differs by more than rounding. This stop itself depends on private
+                data.
         """
         inputs, labels, mask = batch
         clipped_sum = over_replicas(clipper, self.task.execution)
@@ -229,7 +231,7 @@ class PrivateSteps(Method):
 
     @property
     def _accounts_rounding(self) -> bool:
-        """Return whether the noise covers the rounding of sums: for noise on a grid with a guarantee."""
+        """Return whether noise must cover the rounding of sums: grid noise, and an epsilon that holds."""
         return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
 
     def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
@@ -239,13 +241,13 @@ class PrivateSteps(Method):
         return self.mechanism.release(sums, bounds, self.task.streams, step)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Network inputs for ``stored`` examples (R, L, ...); ``draws`` (R, L, D) augment them."""
+        """Network inputs for ``stored`` examples (R, L, ...); random ``draws`` (R, L, D) augment them."""
         return self.test_inputs(stored)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """Uniform numbers (R, L, D) or (R, L, S, D) that augment `Sample.chosen`, in its order.
+        """Random numbers (R, K, D), or (R, K, S, D) for mini-sets, that augment the examples `Sample.chosen`.
 
-        So pieces of any length see the same copies.
+        They are drawn for the whole sample, so its augmented copies don't depend on the division into passes.
         """
         size = chosen[0].numel() * self.draws
         return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
@@ -258,11 +260,11 @@ class PrivateSteps(Method):
     def _batches(
         self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Pieces of a sample: inputs (R, L, ...), labels and mask (R, L), or (R, L, S) of mini-sets."""
+        """Inputs (R, L, ...) of each pass; labels and mask, each (R, L), or (R, L, S) for mini-sets."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
         for piece, *_ in passes:
             chosen = sample.chosen[:, piece]
-            # nine times as fast as an index of two dimensions
+            # nine times as fast as a two-dimensional index
             stored = self.task.inputs.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
             inputs = self.train_inputs(stored, None if draws is None else draws[:, piece])
             labels, mask = self.task.labels[chosen], sample.mask[:, piece]

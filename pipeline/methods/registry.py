@@ -1,4 +1,4 @@
-"""Classes and networks for the names in params.yaml, imported by name."""
+"""Training classes and networks by their names in params.yaml."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +20,7 @@ from pipeline.privacy.randomness import initial_seed
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
-    """Method ``name`` over the task's replicas."""
+    """Training method ``name`` for the task's replicas."""
     return _class_of(name)(task, settings, normalization)
 
 
@@ -46,14 +46,14 @@ def _class_of(name: str) -> type[Method]:
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
-    """Network of the model's file with fresh weights, for inputs of `Prepared.input_shape`.
+    """Network of the model's file with fresh weights, for inputs of ``shape`` (`Prepared.input_shape`).
 
-    Two made-up inputs are tried on it; weights, buffers and random state stay unchanged. ``tried`` is False
-    on the device 'meta', on which a trial would load torch's compiler, which takes seconds.
+    The network is tested on two made-up inputs; weights, buffers and random state stay unchanged. ``tried``
+    is False on the device 'meta': a test there would load torch's compiler, which takes seconds.
 
     Raises:
-        UserError: it can't be built for that shape or with those settings, or can't be trained for the
-            classes.
+        UserError: the network can't be built for this shape or with these settings, or can't be trained for
+            the classes.
     """
     part = extensions("models")[model.name]
     try:
@@ -79,7 +79,7 @@ def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> 
 
 
 def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
-    """Reason why a `build`'s result can't be trained, and what is allowed; None if it can."""
+    """Reason why ``net``, the result of a `build`, can't be trained, and what is allowed; None if it can."""
     if not isinstance(net, nn.Module):
         return f"`build` returned {type(net).__name__}; needed: a torch.nn.Module"
     for name, value in net.named_parameters():

@@ -1,7 +1,7 @@
 """Registry of methods: the settings classes in the settings.py of each room (folder of a method).
 
-A settings class names its training class, which is imported by name, so that no method imports another's
-code.
+A settings class names its training class. This class is imported by name, so no method imports the code of
+another method.
 """
 
 from pipeline.errors import UserError

@@ -1,4 +1,4 @@
-"""Samples of a step of several replicas, of examples or mini-sets, and their sums."""
+"""Samples of examples or mini-sets for one step of several replicas, and sums over these samples."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,14 +15,14 @@ from pipeline.privacy.randomness import Streams
 
 
 class Sample(NamedTuple):
-    """Clipped units of a step of every replica: K examples each, or K mini-sets of S examples."""
+    """Clipped units of one step for each of R replicas: K examples, or K mini-sets of S examples."""
 
     chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
     mask: Tensor  # same shape; 1 for examples, 0 for padding
     parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed separately; (): one part
 
     def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:
-        """Pieces along K of about equal size, at most ``pass_size``, with the size of their part."""
+        """Slices along K of similar size, at most ``pass_size``, each with the size of its part."""
         start = 0
         for count in self.parts or (self.chosen.shape[1],):
             size = math.ceil(count / math.ceil(count / pass_size))
@@ -34,13 +34,13 @@ class Sample(NamedTuple):
 class Pass(NamedTuple):
     """Examples that go through the network together."""
 
-    place: slice  # in the sample, along K
-    parts: tuple[int, ...]  # sizes of what is summed apart
-    in_float64: bool  # whether their products and sums are
+    place: slice  # of the sample, along K
+    parts: tuple[int, ...]  # sizes of the parts that are summed separately
+    in_float64: bool  # whether products and sums are in float64
 
 
 def merged(passes: list[Pass], at_once: int) -> list[Pass]:
-    """Neighbouring passes in float32 as one, of several parts, where it has at most ``at_once`` examples."""
+    """Merge neighbouring float32 passes into passes of several parts, of at most ``at_once`` examples."""
     larger = passes[:1]
     for following in passes[1:]:
         last = larger[-1]
@@ -53,9 +53,11 @@ def merged(passes: list[Pass], at_once: int) -> list[Pass]:
 
 
 def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
-    """Sizes in rising order of the parts of a sample, one per non-empty range of the ``examples``.
+    """Sizes of the parts of a sample: one part per range of the ``examples``, without empty parts.
 
-    An added or removed example changes only its own part. The last range has no end.
+    ``sample`` has positions in rising order; ``parts`` is the number of ranges. An added or removed example
+    changes only its own part. The last range has no end, because ``examples`` may be smaller than the true
+    number.
     """
     edges = np.arange(parts + 1) * examples // parts
     edges[-1] = np.iinfo(edges.dtype).max
@@ -66,14 +68,14 @@ def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
 def independent_samples(
     streams: Streams, settings: MethodSettings, step: int, examples: int
 ) -> list[np.ndarray]:
-    """Examples of a step's batch for each replica, each drawn independently."""
+    """Positions in each replica's batch of a step, a Poisson sample or an allocated batch."""
     if settings.drawn == "allocation":
         return streams.allocated(step, examples, settings.batches_of_epoch(examples), settings.joined)
     return streams.poisson(step, examples, settings.batch / settings.population(examples))
 
 
 def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
-    """Samples of different sizes, padded to the longest, of at least one example."""
+    """Samples of different sizes as one `Sample`, padded to the longest, at least to one example."""
     longest = max(1, max(len(sample) for sample in samples))
     index = np.zeros((len(samples), longest), np.int64)
     mask = np.zeros(index.shape, np.float32)
@@ -99,7 +101,7 @@ class BatchSum(NamedTuple):
         return self.norms.norm(dim=2)
 
     def metrics(self) -> "Metrics":
-        """(R,) means over the samples' examples, or mini-sets."""
+        """(R,) means over the examples, or mini-sets, of loss, gradient norm and share of clipped parts."""
         return Metrics(self._replace(sums={})._metrics)
 
     def _metrics(self) -> Tensors:
@@ -115,10 +117,10 @@ class BatchSum(NamedTuple):
 
 
 class Metrics(Mapping[str, Tensor]):
-    """Metrics of a step by name, computed when they are first read: in most steps they never are."""
+    """Metrics of a step by name, computed when they are first read. Those of most steps are never read."""
 
     def __init__(self, compute: Callable[[], Tensors]):
-        """``compute`` them."""
+        """``compute`` returns the metrics."""
         self._compute = compute
 
     @cached_property

@@ -1,7 +1,7 @@
 """Common settings of all methods: `settings` and `levels` of a row.
 
 A method's own settings are in its room, `pipeline/methods/ROOM/settings.py`. None of these modules imports
-torch, so params.yaml is read without it.
+torch, so params.yaml can be read without it.
 """
 
 import math
@@ -28,8 +28,9 @@ VARYING = frozenset(
 )
 
 
-# 'canaries', if each example is clipped; 'crowd', if means are; 'opposites', if data get Laplace noise once;
-# 'shared', if the examples of a batch have the same noise (`pipeline.audits.rows`)
+# Attack of an audit (`pipeline.audits.rows`). 'canaries': for methods that clip each example. 'crowd': for
+# clipped means. 'opposites': for Laplace noise on data, drawn once. 'shared': for noise that a batch's
+# examples share.
 Attack = Literal["canaries", "crowd", "opposites", "shared"]
 
 
@@ -39,14 +40,14 @@ class Circumstances:
 
     normalization: str
     data: str  # name of the prepared data set
-    examples: int  # of its training split
-    public: int  # examples of its public split
-    raw: str  # its raw data set
-    public_raw: str  # raw data set of its public split
-    one_set: bool  # whether these two are editions of one set, with the same labels
+    examples: int  # number of examples in the training split
+    public: int  # number of examples in the public split
+    raw: str  # raw data set of the training split
+    public_raw: str  # raw data set of the public split
+    one_set: bool  # whether both raw data sets are editions of one data set, with the same labels
     no_images: Literal["texts", "features"] | None  # kind of the inputs; None: images
-    relevances: Literal["train", "public"] | None  # split behind its relevances; None: it has none
-    with_relevances: tuple[str, ...]  # all data with relevances
+    relevances: Literal["train", "public"] | None  # split that gave the relevances; None: no relevances
+    with_relevances: tuple[str, ...]  # names of all prepared data sets with relevances
     classes: int | None = None  # number of classes of own data; None: as in the catalogue
 
 
@@ -55,28 +56,29 @@ class MethodSettings(Strict):
 
     method: ClassVar[str]  # its name in params.yaml
     trained_by: ClassVar[str]  # the training class, 'MODULE.CLASS' of the room
-    # version of its numbers: raise it if the same settings would give other numbers, through this room or the
-    # engine
+    # version of the method's numbers: raise it if the same settings would give other numbers, because this
+    # room or the engine changed
     version: ClassVar[int]
-    # Normalisations that it can train. `batch_bn` and `public_bn` name the source of a private network's
-    # statistics; `running_bn` is ordinary batch norm, with running averages. `response` is local response
-    # normalisation of each example.
+    # Normalisations that the method can train. `batch_bn` and `public_bn` name the source of a private
+    # network's statistics; `running_bn` is ordinary batch norm, with running averages. `response` is local
+    # response normalisation of each example.
     normalizations: ClassVar[tuple[str, ...]]
     axis: ClassVar[str]  # the setting that names a row's levels unless the row says otherwise
     scalable: ClassVar[bool] = False  # whether a row can simulate another at a fraction of its cost
     title: ClassVar[str]  # name in figures
     noiseless: ClassVar[Statement] = NOISELESS  # reason why no epsilon holds without privacy
-    unit_inputs: ClassVar[bool] = False  # whether its guarantee is for inputs between 0 and 1
-    scales_inputs: ClassVar[bool] = False  # whether images are scaled by the public ones
+    unit_inputs: ClassVar[bool] = False  # whether its guarantee needs inputs between 0 and 1
+    scales_inputs: ClassVar[bool] = False  # whether images are scaled by statistics of public images
     uses_relevances: ClassVar[bool] = False  # whether it uses the relevances of its data
     # further settings in which replicas that share a step may differ
     varying: ClassVar[frozenset[str]] = frozenset()
-    # former settings in earlier records, each with the value at which records are valid
+    # settings that only earlier records have, each with the value at which such a record is valid
     retired: ClassVar[dict[str, Any]] = {}
     # names of a model's further tensors, besides parameters, weights before averaging and batch norm
     # statistics
     kept: ClassVar[frozenset[str]] = frozenset()
-    # suggestions of `dprepro new row`, besides batch and delta; it asks for all others without a default
+    # values that `dprepro new row` suggests, besides batch and delta; it asks for other settings without
+    # default
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
     # examples of a step; for Poisson samples, the expected number
@@ -84,7 +86,7 @@ class MethodSettings(Strict):
     learning_rate: Positive
     # 'linear' and 'cosine' fall to zero; 'step' multiplies the learning rate by `gamma` at each milestone
     schedule: Literal["constant", "cosine", "linear", "step"] = "constant"
-    warmup: Share = omitted(0.0)  # share of the steps at the start with a linearly rising learning rate
+    warmup: Share = omitted(0.0)  # first share of the steps, in which the learning rate rises linearly
     milestones: tuple[Share, ...] = omitted((0.5, 0.75))  # as shares of the steps after the warm-up
     gamma: Positive = omitted(0.1)
 
@@ -110,18 +112,18 @@ class MethodSettings(Strict):
 
     @property
     def attack(self) -> Attack:
-        """Kind of the audit's attack on its release."""
+        """Kind of attack with which an audit tests the method's releases."""
         return "canaries"
 
     @property
     def drawn(self) -> Sampling:
-        """Sampling of batches: `sampling` of the settings, by default 'poisson'."""
+        """Sampling of batches: the setting `sampling`; 'poisson' for methods without this setting."""
         sampling: Sampling = getattr(self, "sampling", "poisson")
         return sampling
 
     @property
     def joined(self) -> int:
-        """Number of batches of an epoch with a given example: `participations` of the settings or 1."""
+        """Number of batches of an epoch that contain a given example: the setting `participations`, or 1."""
         return int(getattr(self, "participations", 1))
 
     @property
@@ -130,22 +132,21 @@ class MethodSettings(Strict):
         return relation_of(self.drawn) is NeighboringRelation.ADD_OR_REMOVE_ONE
 
     def population(self, examples: int) -> int:
-        """N for sampling, steps and noise: `nominal_examples` of the settings, or all ``examples``."""
+        """N for sampling, steps and noise: the setting `nominal_examples`, or ``examples`` without it."""
         return getattr(self, "nominal_examples", None) or examples
 
     def batches_of_epoch(self, examples: int) -> int:
-        """Allocated batches of an epoch over ``examples``."""
+        """Number of batches of an epoch over ``examples`` with 'sampling: allocation'."""
         return batches_of_epoch(self.population(examples), self.batch, self.joined)
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """Same mechanism over ``steps`` batches of ``batch``, all examples each, for an audit."""
+        """Settings of the same mechanism for an audit: ``steps`` steps, each on all ``batch`` examples."""
         return self.for_audit(images=True).changed({"batch": batch, "epochs": float(steps), "steps": steps})
 
     def for_audit(self, images: bool) -> Self:
         """Settings without options that make an audit slower and are no part of the mechanism.
 
-        The only hook for audits: audits use no name of a method's setting, and settings use no name of an
-        audit.
+        Audits call this function, so they need not know the names of a method's settings.
 
         Args:
             images: True if the row's own network trains on images; False for canaries, which can't be
@@ -154,12 +155,12 @@ class MethodSettings(Strict):
         return self
 
     def changed(self, changes: dict[str, Any]) -> Self:
-        """Copy with those of the ``changes`` that are settings of this method."""
+        """Copy with the ``changes``; a change is ignored if the method has no setting of its name."""
         applicable = {name: value for name, value in changes.items() if name in type(self).model_fields}
         return self.model_copy(update=applicable)
 
     def needs_public(self, normalization: str) -> bool:
-        """Return whether it uses public examples, for example for the scale of its inputs."""
+        """Return whether the method uses public examples, for example for the scale of its inputs."""
         return normalization == "public_bn"
 
     @property
@@ -169,7 +170,7 @@ class MethodSettings(Strict):
 
     @property
     def distance(self) -> float:
-        """Distance of neighbouring data sets' sums, in clipping bounds."""
+        """Largest distance between the sums of neighbouring data sets, in units of the clipping bound."""
         return sensitivity(relation_of(self.drawn))
 
     def parts(self, sizes: Sizes) -> int:
@@ -177,7 +178,7 @@ class MethodSettings(Strict):
         return 1
 
     def noise_multiplier(self, sizes: Sizes) -> float:
-        """Standard deviation of the noise over the clipping bound: ``sigma`` of a method with this setting.
+        """Standard deviation of the noise, divided by `distance` and clipping bound; by default ``sigma``.
 
         Raises:
             UserError: no noise reaches the target epsilon.
@@ -186,7 +187,7 @@ class MethodSettings(Strict):
         return float(settings.sigma)
 
     def spending(self, sizes: Sizes) -> SampledGaussian | Releases:
-        """Spending of a private training: of each step, or of a single release.
+        """Spending of a private training: the mechanism of each step, or the releases before the first step.
 
         Training, ledger and audits use this function; the noise of a training is computed from its result.
 
@@ -207,7 +208,7 @@ class MethodSettings(Strict):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta and accountant of the claim: the paper's accountant, or one with a bound for allocation."""
+        """Delta and accountant of the claimed epsilon: accountant 'rdp', or 'pld' for allocated batches."""
         settings: Any = self
         return settings.delta, "pld" if self.drawn == "allocation" else "rdp"
 
@@ -229,7 +230,7 @@ class MethodSettings(Strict):
 
     @property
     def batching_key(self) -> tuple[Any, ...]:
-        """Key of replicas that can share a step: their values of these settings are equal."""
+        """Values of the settings that replicas must have in common to share their steps."""
         varying = VARYING | self.varying
         return (*(value for name, value in self if name not in varying), self.private)
 
@@ -238,15 +239,15 @@ class MethodSettings(Strict):
         return self.batch
 
     def total_steps(self, examples: int) -> int:
-        """Number of steps for so many training examples."""
+        """Number of steps for a training split of ``examples``."""
         raise NotImplementedError
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
-        """Return whether the history gets a line after ``steps_done`` steps; the last always does."""
+        """Return whether the history gets a line after ``steps_done`` steps; the loop adds one at the end."""
         raise NotImplementedError
 
     def rate_at(self, step: int, steps: int) -> float:
-        """Learning rate of one of ``steps`` steps."""
+        """Learning rate of step ``step`` (from 0) of ``steps`` steps."""
         rising = round(self.warmup * steps)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -313,7 +314,8 @@ class MethodSettings(Strict):
     def _delta_problem(self, circumstances: Circumstances) -> str | None:
         """Reason why a private training's delta is too large for so many examples; None if it isn't.
 
-        A delta of one over the number of examples, or more, would allow publishing an example outright.
+        With a delta of 1/N or more, a training that publishes one of its N examples at random would count as
+        private.
         """
         delta = getattr(self, "delta", 0.0)
         if not self.private or delta < 1 / circumstances.examples:
@@ -322,14 +324,14 @@ class MethodSettings(Strict):
 
 
 class EpochSettings(MethodSettings):
-    """Settings of a method whose length is a number of passes over the training examples."""
+    """Settings of a method that trains for a number of passes over the training examples."""
 
     epochs: Passes
 
     def total_steps(self, examples: int) -> int:
-        """Number of steps T for `epochs` passes over ``examples``, in expectation.
+        """Number of steps T that make `epochs` passes over ``examples`` in expectation.
 
-        For allocated batches, a pass has whole batches only.
+        With allocated batches, a pass has a whole number of batches.
         """
         if self.drawn == "allocation":
             return max(1, round(self.epochs * self.batches_of_epoch(examples) / self.joined))
@@ -341,22 +343,22 @@ class EpochSettings(MethodSettings):
         return steps_done * self.batch // examples > (steps_done - 1) * self.batch // examples
 
     def epoch_at(self, step: int, steps: int) -> int:
-        """Number of whole passes before one of ``steps`` steps."""
+        """Number of whole passes before step ``step`` of ``steps`` steps."""
         return int(step * self.epochs / steps)
 
 
 class DescentSettings(MethodSettings):
-    """Settings of DP-SGD: descent by noisy sums of single examples' clipped gradients."""
+    """Settings of DP-SGD: descent along noisy sums of the clipped gradients of single examples."""
 
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     delta: Delta = 1e-5
-    # 'allocation' puts each example into `participations` batches of an epoch, drawn for it alone
+    # 'allocation' puts each example into `participations` random batches of an epoch, independently of others
     sampling: Literal["poisson", "allocation"] = "poisson"
     participations: Count = 1
     optimizer: Literal["sgd", "adam"] = "sgd"  # post-processing of noisy gradients costs no privacy
     momentum: Share = 0.0  # sgd only
     weight_decay: NotNegative = 0.0  # decoupled from the gradient, as in AdamW
-    # factor of an example's loss before clipping, by its class; declared, not counted in the private data
+    # factor of an example's loss before clipping, one per class; declared, not computed from private data
     class_weights: tuple[Positive, ...] = omitted(())
 
     def problem(self, circumstances: Circumstances) -> str | None:

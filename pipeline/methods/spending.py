@@ -1,4 +1,4 @@
-"""Guarantee of a training, and the sizes that it depends on besides the settings, without torch."""
+"""Guarantee of a training, and the sizes that it needs besides the settings. Imports no torch."""
 
 from dataclasses import dataclass
 
@@ -8,31 +8,31 @@ from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
-CURVES = statement("curves")  # training curves of the history, without noise
+CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
 
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """Sizes of a network; a method's class measures those that its settings use (`Method.network_sizes`)."""
+    """Sizes of a network. `Method.network_sizes` measures those that a method's settings use."""
 
     tensors: int  # number of trained tensors
-    features: int = 0  # numbers of one input
-    maps: int = 0  # feature maps of the first affine layer, or its units
-    neurons: int = 0  # outputs of that layer
-    units: int = 0  # of the last hidden layer
+    features: int = 0  # number of features of one input
+    maps: int = 0  # number of feature maps of the first affine layer, or of its units if it is linear
+    neurons: int = 0  # number of outputs of the first affine layer
+    units: int = 0  # number of units of the last hidden layer
     classes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class RelevanceSizes:
-    """Sizes of the data's relevances that a training's spending depends on."""
+    """Facts about the data's relevances that a training's spending depends on."""
 
-    examples: int  # in the average
+    examples: int  # number of examples in the average
     public: bool  # whether those examples are public
-    informed: bool  # whether the network behind them has seen private examples
-    span: float = 1.0  # of the average relevances
-    mean: np.ndarray | None = None  # (d,) if they are public, without noise
+    informed: bool  # whether the network that gave the relevances has seen private examples
+    span: float = 1.0  # largest average relevance minus the smallest
+    mean: np.ndarray | None = None  # (d,) average relevances, if public; they have no noise
     ratios: np.ndarray | None = None  # (d,) float32 `AdlmSettings.ratios` of released relevances
 
 
@@ -51,10 +51,10 @@ class Guarantee:
 
     spending: SampledGaussian | Releases | None  # None: no private mechanism at all
     delta: float | None
-    claimed_by: str | None  # the accountant behind the paper's claim
-    broken: tuple[Statement, ...] = ()  # reasons why nothing is spent, or why no epsilon holds
+    claimed_by: str | None  # accountant of the claimed epsilon
+    broken: tuple[Statement, ...] = ()  # reasons why no epsilon holds
     not_covered: tuple[Statement, ...] = ()  # uses of private data that the spending leaves out
-    # protected part, of whom and from whom, if not a whole training example
+    # what is protected, and from whom; None: a whole training example
     protects: Statement | None = None
 
     def epsilon_after(self, steps: int) -> float | None:
@@ -62,7 +62,7 @@ class Guarantee:
         if self.broken or self.spending is None:
             return None
         if isinstance(self.spending, Releases):
-            return self.spending.epsilon  # before the first step
+            return self.spending.epsilon  # all of it is spent before the first step
         from pipeline.privacy.accounting import spent_epsilon  # its import takes seconds
 
         assert self.delta is not None, "goes with the spending"

@@ -17,7 +17,7 @@ class Adapted(nn.Module):
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int):
-        """``rank``: number of channels between the two trained layers; the second is 0 at first."""
+        """``rank``: number of channels between the two trained layers; the second starts at 0."""
         super().__init__()
         self.layer = layer
         self.down: nn.Module
@@ -64,7 +64,7 @@ class FrozenBatchNorm(nn.Module):
 
 
 def last_linear(net: nn.Module) -> tuple[str, nn.Linear]:
-    """Name and layer of a classifier's outputs.
+    """Name and layer of a network's last linear layer, which gives a classifier's outputs.
 
     Raises:
         UserError: the network has no linear layer.
@@ -78,7 +78,7 @@ def last_linear(net: nn.Module) -> tuple[str, nn.Linear]:
 
 
 def add_adapters(net: nn.Module, rank: int | None, classes: int) -> nn.Module:
-    """Give a network's frozen layers adapters, or leave all layers trained; replace its last linear layer.
+    """Replace a network's last linear layer; freeze the other layers and add adapters, or train them all.
 
     Args:
         net: a classifier with trained weights; it is changed.

@@ -14,8 +14,8 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Convolutions with ReLU and 2x2 max pooling, a linear layer, and an output without bias (Eq. 23).
 
     130,771 parameters for MNIST, 1,355,978 for CIFAR-10. Normalisation 'response' follows each convolution's
-    ReLU, as in the paper; any other one is at the last hidden layer only, as in the authors' code. The method
-    bounds that layer's outputs itself, because this bound joins the examples of a batch.
+    ReLU, as in the paper. Any other normalisation is at the last hidden layer only, as in the authors' code.
+    The method bounds the outputs of this layer itself, because its bound uses all examples of a batch.
     """
     convolutions, units = GREY if shape[0] == 1 else COLOUR
     channels, height, width = shape

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pipeline.models.model import Model
 
 VERSION = 1  # raise it if the same settings would give other numbers
-PADDING = 0  # token for no word, at a text's end only
+PADDING = 0  # token in place of a word, at the end of a text only
 EMBEDDING = 100
 HIDDEN = 32
 
@@ -17,12 +17,13 @@ HIDDEN = 32
 class Direction(nn.Module):
     """Weights of an LSTM in one direction, with gates in the order of `torch.nn.LSTM`: i, f, g, o.
 
-    Normalisation as in Ba et al. 2016 (arXiv:1607.06450): LN(W_x x_t) + LN(W_h h_{t-1}), with the shift of
-    the first as bias. They also normalise the cell; Davody et al. normalise only outputs of weight matrices.
+    Normalisation is LN(W_x x_t) + LN(W_h h_{t-1}), as in Ba et al. 2016 (arXiv:1607.06450); the shift of the
+    first LN is the bias. Ba et al. also normalise the cell, which is left out here, because Davody et al.
+    normalise only outputs of weight matrices.
     """
 
     def __init__(self, inputs: int, hidden: int, epsilon: float | None):
-        """Initialise as `torch.nn.LSTM`, except a forget bias of 1; ``epsilon`` None: no normalisation."""
+        """Initialise as `torch.nn.LSTM`, but with a forget bias of 1; ``epsilon`` None: no normalisation."""
         super().__init__()
         self.inputs = nn.Linear(inputs, 4 * hidden, bias=epsilon is None)
         # torch has a second bias here, which is added to the first
@@ -39,7 +40,7 @@ class Direction(nn.Module):
         return self.inputs_norm(self.inputs(inputs))
 
     def from_state(self, hidden: Tensor) -> Tensor:
-        """Contribution (B, 4 H) of the last hidden state (B, H) to the gates."""
+        """Contribution (B, 4 H) of the previous hidden state (B, H) to the gates."""
         return self.recurrent_norm(self.recurrent(hidden))
 
 
@@ -62,7 +63,7 @@ class BiLSTM(nn.Module):
 
         ``present`` (B, T) is False at padding.
         """
-        # unbind, not an index a step: its gradient is one stack instead of T tensors of T steps each
+        # unbind: its gradient is one stack; indexing each step would give T tensors of T steps each
         inputs_ahead = self.ahead.from_inputs(inputs).unbind(1)
         inputs_back = self.back.from_inputs(inputs).unbind(1)[::-1]
         words = torch.stack([present, present.flip(1)], 2)[..., None].unbind(1)  # T of (B, 2, 1)
@@ -80,10 +81,10 @@ class BiLSTM(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Logits (B, classes) of texts: tokens (B, T), or word vectors (B, 1, T, E), zeros for padding."""
+    """Logits (B, classes) of texts: tokens (B, T), or word vectors (B, 1, T, E) with zeros as padding."""
 
     def __init__(self, model: Model, shape: tuple[int, ...], classes: int):
-        """Initialise; for ``unnormalized``, the dense layer is the last one and the LSTM the one before."""
+        """``unnormalized`` of the model: 1 leaves out the dense layer's normalisation, 2 also the LSTM's."""
         super().__init__()
         epsilon = model.epsilon if model.normalization == "layer" else None
         takes_tokens = len(shape) == 2
@@ -114,8 +115,8 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
     Args:
         model: normalisation 'none' or 'layer'.
-        shape: (T, V), tokens of a text and size of the vocabulary with padding; or (1, T, E) for word
-            vectors, which are not trained.
+        shape: (T, V) for tokens: length of a text, and size of the vocabulary with padding. (1, T, E) for
+            word vectors, which are not trained.
         classes: number of logits.
 
     Raises:

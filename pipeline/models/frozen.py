@@ -1,9 +1,9 @@
 """Fingerprint of a network's frozen tensors: parameters without a gradient, and buffers.
 
-A model's `build` may load them from a file or compute them. Training doesn't change them, so they are not in
-the files of weights, and a run keeps their fingerprint. A hash would not do, because two machines round a
-computed table, such as sines of positions, differently. Random projections are equal up to rounding, and
-change with any relevant change of the tensors (Johnson and Lindenstrauss 1984).
+A model's `build` may load frozen tensors from a file or compute them. Training doesn't change them, so weight
+files leave them out, and a run's record has their fingerprint. A hash would be too strict, because two
+machines may round a computed table, such as sines of positions, differently. Random projections are equal up
+to rounding, and change with any relevant change of the tensors (Johnson and Lindenstrauss 1984).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ TOLERANCE = 1e-5  # absolute tolerance of each number of a fingerprint; one tens
 
 
 def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
-    """Sums over the frozen tensors of ``net``, with names and shapes: signed values and norms.
+    """Random projections and norms of the frozen tensors of ``net``, summed; names and shapes count too.
 
     Args:
         net: the network as `build` returned it.
@@ -35,7 +35,7 @@ def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
         values = np.nan_to_num(flat, nan=3.0, posinf=2.0, neginf=-2.0)  # masks may be infinite
         seed = hashlib.sha256(f"{name} {tuple(tensor.shape)}".encode()).digest()
         stream = np.random.PCG64(list(seed))
-        # names and shapes alone move the numbers, so that a tensor of zeros is not nothing
+        # from name and shape alone, so that a tensor of zeros changes the numbers too
         total += stream.random_raw(PROJECTIONS + 1) / 2.0**64
         if (norm := float(np.linalg.norm(values))) == 0:
             continue

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple[Tensor, ...]) -> Any:
-    """Outputs of ``net`` for ``arguments`` with ``tensors`` in place of its own, by name.
+    """Outputs of ``net`` for ``arguments``, with ``tensors``, by name, in place of the network's own.
 
     Names are those of `named_parameters` and `named_buffers`; a tensor that several layers share is replaced
-    in all of them. Unlike `torch.func.functional_call`, it restores networks in which one layer has two
-    names (torch replaces such a layer's tensors twice, and restores the replacement), and is faster.
+    in all of them. Unlike `torch.func.functional_call`, this function restores networks in which one layer
+    has two names (torch replaces such a layer's tensors twice, and restores the replacement), and is faster.
 
     Raises:
-        KeyError: the network has no tensor of a name.
+        KeyError: a name in ``tensors`` is not in the network.
     """
     first_names: dict[int, str] = {}
     replaced: list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor]] = []

@@ -12,7 +12,7 @@ HIDDEN_SIZES = (64, 32)  # default sizes of the hidden layers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Linear layers from inputs of ``shape`` over the hidden sizes to ``classes`` outputs.
+    """Linear layers from inputs of ``shape`` through the hidden layers to ``classes`` outputs.
 
     Optional normalisation is between a linear layer and its ReLU.
     """

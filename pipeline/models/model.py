@@ -16,20 +16,20 @@ from pipeline.models.public_weights import PublicWeights
 def architectures() -> dict[str, dict[str, ast.expr | None]]:
     """Available models, each with the names that its file defines. A file with a `build` function is a model.
 
-    The files are read, not imported, so that params.yaml needs no torch. Constants come with their value,
-    functions with None. `ORDERED` marks a model with normalisation before each convolution, which has an
-    order with ReLU; `FEATURES` marks one that can be built without its frozen part, for that number of
-    inputs.
+    The files are parsed, not imported, so that params.yaml needs no torch. Constants come with their value,
+    functions with None. `ORDERED` marks a model with normalisation and ReLU before each convolution, in the
+    order of `Model.order`. `FEATURES` marks a model that can be built without its frozen part; its value is
+    the number of inputs of the other part.
     """
     definitions = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in definitions.items() if "build" in names}
 
 
 def version(name: str) -> int:
-    """Version of a model's numbers: `VERSION` of its file; 1 without it.
+    """Version of a model's numbers: the constant `VERSION` of its file; 1 without this constant.
 
     Raises:
-        UserError: it is no whole number above 0.
+        UserError: `VERSION` is no whole number above 0.
     """
     if (value := architectures()[name].get("VERSION")) is None:
         return 1
@@ -74,7 +74,7 @@ class Model(Strict):
     # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
     order: Literal["norm_relu", "relu_norm"] = "norm_relu"
     hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
-    # of the model 'pretrained': public weights, and the rank of its adapters; None: trained as a whole
+    # for the model 'pretrained' only: public weights; rank of the adapters, None: trained as a whole
     network: PublicWeights | None = omitted(None)
     rank: Count | None = omitted(None)
 
@@ -99,7 +99,7 @@ class Model(Strict):
         return self
 
     def differing(self, other: "Model") -> str | None:
-        """First key in which two models compute differently with the same weights; None if there is none.
+        """First setting by which two models with the same weights differ in outputs; None if there is none.
 
         Kinds of batch norm are the same layer; they differ only in the source of its statistics.
         """

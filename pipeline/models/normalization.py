@@ -16,7 +16,7 @@ class BatchStatistics(nn.Module):
 
     Given (the default): ``mean`` and ``var`` are buffers that `torch.func.functional_call` replaces, so
     gradients with respect to them are possible and examples don't depend on each other. Measured (inside
-    `measuring`): they are those of the batch, as in Davody et al. Eq. 2, with the biased variance.
+    `measuring`): the statistics are those of the batch, as in Davody et al. Eq. 2, with the biased variance.
 
     Shapes: input (B, C) or (B, C, H, W); ``weight``, ``bias``, ``mean``, ``var`` (C,).
     """
@@ -99,7 +99,7 @@ class LocalResponse(nn.Module):
 def moments(values: Tensor, example_weights: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance (C,) of ``values`` (B, C, ...), weighted by ``example_weights`` (B,).
 
-    Padding of a batch has weight 0 and no effect; if all weights are 0, mean and variance are 0.
+    Padding of a batch has weight 0, and so no effect. If all weights are 0, mean and variance are 0.
     """
     flat = values.reshape(*values.shape[:2], -1)  # (B, C, P)
     share = (example_weights / (example_weights.sum().clamp_min(1) * flat.shape[2]))[:, None, None]
@@ -131,11 +131,11 @@ def initial_statistics(net: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def measuring(net: nn.Module, example_weights: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
-    """Let every trained `BatchStatistics` measure its input; ``example_weights`` (B,) weighs the examples.
+    """Let every trained `BatchStatistics` measure its input; ``example_weights`` (B,) weigh the examples.
 
-    Without weights all examples count equally, which is faster, and the statistics have no gradient. The
-    dictionary is filled at the end of the block: ``'LAYER.mean'`` and ``'LAYER.var'``, the names for
-    `functional_call`.
+    Without weights all examples count equally; this is faster, but the statistics have no gradient. The
+    yielded dictionary is filled at the end of the block, under the names for `functional_call`:
+    ``'LAYER.mean'`` and ``'LAYER.var'``.
     """
     statistics: dict[str, Tensor] = {}
     layers = statistics_layers(net)

@@ -1,6 +1,6 @@
 """Classifier of torchvision with public weights from a declared file, trained as a whole or by adapters.
 
-Batch norm keeps its stored statistics, so that examples stay apart. The last linear layer is new.
+Batch norm keeps its stored statistics, so examples don't mix. The last linear layer is new.
 """
 
 import io
@@ -23,10 +23,10 @@ VERSION = 1  # raise it if the same settings would give other numbers
 
 
 class Scaled(nn.Module):
-    """Images in [0, 1] of any size as inputs of a public network: three channels, scaled and normalised."""
+    """Layer that resizes and normalises images in [0, 1] of any size for a public network of 3 channels."""
 
     def __init__(self, network: PublicWeights):
-        """``network``: size, mean and standard deviation."""
+        """``network`` gives size, mean and standard deviation."""
         super().__init__()
         self.size = (network.size, network.size)
         self.register_buffer("mean", torch.tensor(network.mean).view(3, 1, 1), persistent=False)
@@ -43,7 +43,7 @@ class Scaled(nn.Module):
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Network for images of ``shape`` (C, H, W): with adapters of `model.rank`, or trained as a whole."""
+    """Network for images of ``shape`` (C, H, W), with adapters of `model.rank` or trained as a whole."""
     network = model.network
     assert network is not None, "checked with the model's settings"
     net = loaded(network.architecture, declared_tensors(network), network.weights)
@@ -70,7 +70,7 @@ def untrained(architecture: str) -> nn.Module:
 
 
 def loaded(architecture: str, tensors: Mapping[str, Tensor], source: Path | str) -> nn.Module:
-    """Network with the weights ``tensors`` of the file ``source``; its last linear layer may have others.
+    """Network with the weights ``tensors`` of the file ``source``; its last linear layer stays untrained.
 
     Raises:
         UserError: the weights are another network's.
@@ -86,14 +86,14 @@ def loaded(architecture: str, tensors: Mapping[str, Tensor], source: Path | str)
 
 
 def declared_tensors(network: PublicWeights, root: Path = Path()) -> dict[str, Tensor]:
-    """Tensors by name of a network's file, after comparing its digest.
+    """Tensors by name from the file that a network declares, after a check of the file's digest.
 
     Args:
         network: declaration of the network.
         root: folder of params.yaml.
 
     Raises:
-        UserError: the file is missing, too large, another one, or has no tensors.
+        UserError: the file is missing or too large, has another digest, or has no tensors.
     """
     path = root / network.weights
     with reading(path, f"the weights of {network.architecture} belong there"):
@@ -109,7 +109,7 @@ def declared_tensors(network: PublicWeights, root: Path = Path()) -> dict[str, T
 
 
 def tensors_in(content: bytes, path: Path) -> dict[str, Tensor]:
-    """Tensors by name, of a safetensors file or a state dict of `torch.save`.
+    """Tensors by name in ``content``, a safetensors file or a state dict of `torch.save`.
 
     Raises:
         UserError: the file is neither.

@@ -16,7 +16,7 @@ def _inside(path: str) -> str:
     return path
 
 
-Below = Annotated[str, AfterValidator(_inside)]  # params.yaml: a path
+Below = Annotated[str, AfterValidator(_inside)]  # a path below the folder of params.yaml
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Three = tuple[float, float, float]
@@ -32,7 +32,7 @@ class PublicWeights(Strict):
     licence: str
     trained_on: str  # the data, taken as public
     size: Side = 224  # pixels that images are scaled to
-    mean: Three = (0.485, 0.456, 0.406)  # of the normalisation; ImageNet's, as for torchvision's weights
+    mean: Three = (0.485, 0.456, 0.406)  # of images, for normalisation; ImageNet's, as in torchvision
     std: Three = (0.229, 0.224, 0.225)
 
     @property

@@ -1,7 +1,7 @@
-"""Weight files that a model's `build` reads, and a `build` without these files.
+"""Weight files that a model's `build` reads, and a way to run `build` without these files.
 
-An exported network contains all its tensors. To build it again, only names, shapes and types are needed. So
-an export records those of each file that `build` read, and later gives `build` zeros in their place.
+An exported network contains all its tensors. To build it again, `build` needs only names, shapes and types.
+So an export records those of each file that `build` read, and later gives `build` zeros in their place.
 """
 
 import sys
@@ -62,7 +62,7 @@ def recording_reads() -> Iterator[list[Outline]]:
 
 @contextmanager
 def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
-    """Give zeros of ``outlines``, one after the other, to a `build` that reads weight files.
+    """Let a `build` in this block read zeros in the shapes of ``outlines``, in order, instead of files.
 
     Without outlines, files are read as usual.
     """
@@ -84,7 +84,7 @@ def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
 
 @contextmanager
 def _in_place_of_readers(replacement: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Replace the readers where they are defined and where a laboratory's modules imported them by name."""
+    """Replace `READERS` where they are defined and where a laboratory's modules imported them by name."""
     packages = {"torch", "torch.hub", "torchvision", "safetensors.torch", "pipeline.models.pretrained"}
     modules = [
         module

@@ -55,7 +55,7 @@ class Block(nn.Module):
 def _convolution(
     model: Model, inputs: int, outputs: int, kernel: int, stride: int, from_end: int
 ) -> nn.Sequential:
-    """Convolution and its normalisation; it has a bias only without normalisation."""
+    """Convolution and normalisation; the convolution has a bias only if normalisation is left out."""
     norm = normalization(model, outputs, from_end)
     bare = isinstance(norm, nn.Identity)
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=bare), norm)

@@ -16,11 +16,11 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Two 5x5 convolutions of 64 channels, two linear layers of 384 units; 1,144,138 parameters on CIFAR-10.
 
     The number is without normalisation. ReLU and 2x2 max pooling follow each convolution. Davody et al. cite
-    the network for their Table 6 without details. For inputs of shape (2304,), features of the convolutions,
-    it is the linear layers alone, under the same names.
+    the network for their Table 6 without details. For inputs of shape (2304,), the features after the
+    convolutions, the network is the linear layers alone, under the same names.
 
     Raises:
-        ValueError: images are smaller than the crop, or the number of features is another.
+        ValueError: images are smaller than the crop, or ``shape`` is another number of features.
     """
     classifier = nn.Sequential(
         *(nn.Linear(FEATURES, 384), normalization(model, 384, 2), nn.ReLU()),
@@ -44,7 +44,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class CentreCrop(nn.Module):
-    """Centre crop of 24x24 pixels, in training and at test."""
+    """Centre crop of 24x24 pixels, in training and at test time."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C, 24, 24)."""

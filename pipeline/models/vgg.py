@@ -14,8 +14,8 @@ STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolu
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """VGG with eight convolutions; 2,462,282 parameters on CIFAR-10 without normalisation.
 
-    The table doesn't give the output size of its average pooling: here one value per channel, as in its
-    ResNet-18.
+    The table doesn't give the output size of its average pooling. Here it is one value per channel, as in the
+    table's ResNet-18.
     """
     return nn.Sequential(
         *(*vgg_stages(model, shape[0], STAGES, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()),

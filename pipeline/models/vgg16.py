@@ -1,7 +1,7 @@
 """VGG-16 (Simonyan and Zisserman 2015, configuration D) for small images.
 
-Davody et al. describe it in an unpublished appendix. Assumed here, as in the code of the paper's first
-version (uds-lsv/SIDP): thirteen convolutions and a single linear layer.
+Davody et al. describe it in an unpublished appendix. Here it has thirteen convolutions and a single linear
+layer, as in the code of the paper's first version (uds-lsv/SIDP).
 """
 
 from torch import nn

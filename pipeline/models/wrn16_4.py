@@ -1,7 +1,7 @@
 """Wide ResNet 16-4 (Zagoruyko and Komodakis 2016), as in De et al. 2022 and Sander et al. 2022.
 
-Convolutions with biases; before each but the first, ReLU and normalisation, in this order (``order:
-relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or reversed (``norm_relu``).
+Convolutions have biases. Before each convolution but the first come ReLU and normalisation, in this order
+(``order: relu_norm``, CONV-ReLU-GN of Sander et al. section 4.4) or reversed (``norm_relu``).
 """
 
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """WRN-16-4 for images of ``shape`` (C, H, W).
 
     With group norm it has 2,751,562 parameters in 66 tensors on CIFAR-10. Normalisation is applied to the
-    inputs of layers, never to the logits: ``unnormalized`` 0 and 1 are the same network, 2 leaves out the
-    output layer's inputs.
+    inputs of layers, never to the logits. So ``unnormalized`` 0 and 1 are the same network, and 2 leaves out
+    the normalisation of the output layer's inputs.
     """
     blocks: list[nn.Module] = []
     inputs, from_end = STEM, 12
@@ -45,7 +45,7 @@ class Block(nn.Module):
     """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if channels differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
-        """``from_end``: number of trainable layers from the first convolution on, without shortcuts."""
+        """``from_end``: number of trainable layers after the first convolution, without shortcuts."""
         super().__init__()
         self.residual = nn.Sequential(
             *(_activation(model, inputs, from_end + 1), nn.Conv2d(inputs, outputs, 3, stride, 1)),

@@ -19,15 +19,15 @@ CHECKPOINTS = Path(".dprepro/checkpoints")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Training after ``done`` steps. Random streams are derived anew, unless it has their entropy."""
+    """Training after ``done`` steps. A resumed run draws new randomness, unless ``entropy`` is set."""
 
     state: State
     done: int
     history: list[tuple[Any, ...]]
-    seconds: float  # trained so far
+    seconds: float  # of training so far
     started: float  # Unix time of the first step
     cpu_seconds: float = 0.0  # of processor time so far
-    entropy: str | None = None  # in hexadecimal, if noise is drawn once
+    entropy: str | None = None  # entropy of the random streams in hexadecimal, if noise is drawn once
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -53,10 +53,10 @@ def restore(path: Path, device: torch.device) -> Checkpoint | None:
 
 
 def checkpoint_lock(folder: Path, wait: bool = False) -> AbstractContextManager[None]:
-    """Lock of a checkpoint folder, because the trainer of a killed `dvc` may still run.
+    """Lock of a checkpoint folder, because the training of a killed `dvc` may still run.
 
     Raises:
-        UserError: another process holds it, and ``wait`` is False.
+        UserError: another process holds the lock, and ``wait`` is False.
     """
     message = "held by another process that trains this row; wait for it or stop it"
     return locked(folder.with_suffix(".lock"), None if wait else message)

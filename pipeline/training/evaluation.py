@@ -34,9 +34,9 @@ def evaluate(
     root: Path = Path(),
     show: Callable[[str], None] = lambda name: None,
 ) -> Path:
-    """Measure the replicas of a row without valid accuracies; return the path of the record.
+    """Measure the replicas of a row that have no valid accuracies; return the path of the record.
 
-    ``show`` is called with the name of each of the row's replicas when it is measured.
+    ``show`` is called with the name of each of the row's replicas once it has accuracies.
 
     Raises:
         UserError: the row has not been trained, or was trained with other data or frozen tensors; or weights
@@ -113,7 +113,8 @@ def measure(
 ) -> Iterator[tuple[int, Measured]]:
     """Metrics of trained replicas of one model, each with its index in ``members`` and ``weights``.
 
-    Replicas of one group are measured together, as many as the device takes.
+    Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
+    are those of the test split.
 
     Raises:
         UserError: weights are another network's.
@@ -143,7 +144,7 @@ def measure(
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) probabilities by the outputs for a split, or (R, N, 1) numbers."""
+    """(R, N, K) class probabilities of a split's N examples, or (R, N, 1) numbers for a numeric target."""
     replicas = len(next(iter(model.values())))
     with torch.no_grad():
         network = method.network(model, 0)
@@ -152,16 +153,16 @@ def _probabilities(method: Method, model: Tensors, split: Split, execution: Exec
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Make sure that weights are those of the network; ``expected`` has shapes (R, ...)."""
+    """Check that weights are those of the network; ``expected`` has shapes (R, ...)."""
     for name, value in expected.items():
         if name not in weights or weights[name].shape != value.shape[1:]:
             raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
-    """Median noise per coordinate, by released quantity: standard deviation over the span of exact values.
+    """Noise of each released quantity: a coordinate's standard deviation divided by the span of exact values.
 
-    Above 1, a single noisy value has almost no information.
+    It is the median over the coordinates. Above 1, a single noisy value has almost no information.
     """
     if not isinstance(spending, Releases):
         return {}
@@ -169,7 +170,7 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) accuracies by name, as means over the draws of the noise at test if the method has any."""
+    """(R,) accuracies by name; means over the noise draws if the method has noise at test time."""
     replicas = len(next(iter(model.values())))
     draws: dict[str, list[torch.Tensor]] = {"validation": [], "test": []}
     for draw in range(method.test_draws):

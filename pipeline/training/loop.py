@@ -45,7 +45,7 @@ class Replica:
 
     @property
     def name(self) -> str:
-        """Name of its random streams."""
+        """Name of the replica, which also names its random streams."""
         return f"{self.level}/seed={self.seed}"
 
 
@@ -59,10 +59,10 @@ class Progress:
     steps: int
     epoch: float
     logged: bool  # whether the history got a line
-    guarantees: tuple[Guarantee, ...]  # of the replicas, for the epsilon so far
+    guarantees: tuple[Guarantee, ...]  # one per replica, for the epsilon so far
     reproducible: bool  # whether noise is seeded, so that no guarantee holds
-    train_loss: float  # mean over replicas, of the last sample
-    validation_accuracy: float | None  # mean over replicas, when last measured
+    train_loss: float  # mean over replicas, on the sample of the last step
+    validation_accuracy: float | None  # mean over replicas, as last measured
     seconds_left: float
 
 
@@ -71,7 +71,7 @@ Show = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Group:
-    """Replicas trained together, and the result."""
+    """Replicas trained together, and the result of their training."""
 
     replicas: tuple[Replica, ...]
     method: Method
@@ -81,7 +81,7 @@ class Group:
     seconds: float
     started: float
     ended: float
-    cpu_seconds: float  # of processor time, for all of them
+    cpu_seconds: float  # processor time of all replicas together
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class Context:
     data: Prepared
     execution: Execution  # device and batch sizes of the computation
     show: Show  # called at each line of the history, and about once a second in between
-    checkpoint: Path  # folder
+    checkpoint: Path  # folder of checkpoints
     checkpoint_every: float  # seconds between checkpoints: the most that a kill loses
     final_only: bool = False  # whether validation accuracy is measured after the last step only
 
 
 def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[list[Replica]]:
-    """Replicas of one model, in groups with a common batch shape and number of steps.
+    """Replicas of one model, in groups that can share their steps (`MethodSettings.batching_key`).
 
     ``at_once``: largest number of replicas in a group; None: no limit.
     """
@@ -117,9 +117,10 @@ def grouped(replicas: Sequence[Replica], at_once: int | None = None) -> list[lis
 def grouped_for(
     replicas: Sequence[Replica], model: Model, data: Prepared, execution: Execution
 ) -> list[list[Replica]]:
-    """`grouped`, with as many replicas together as the device takes.
+    """`grouped`, with as many replicas in a group as the device takes.
 
-    Replicas are alone if seeds differ in frozen tensors, because a group shares its frozen tensors.
+    If frozen tensors differ between seeds, each replica is a group, because a group shares its frozen
+    tensors.
     """
     at_once = execution.replicas_at_once
     if replicas and at_once != 1:
@@ -141,7 +142,10 @@ def make_task(
     execution: Execution,
     noise: Noise | None = None,
 ) -> Task:
-    """Networks with each replica's initial weights, data on the device, and random streams."""
+    """Task with each replica's initial weights, data on the device, and random streams.
+
+    ``noise``: kind of the streams' noise; None: the default of `Streams`.
+    """
     device = execution.device
     train, public = data.splits["train"], data.splits["public"]
     shape = members[0].settings.input_shape(data.input_shape)
@@ -166,14 +170,14 @@ def make_task(
 
 
 def predictor(method: Method, network: Tensors) -> Predict:
-    """Prediction of the method, which does not depend on an input's position."""
+    """Predictor by a method's ``network``; it ignores the position of the inputs."""
     return lambda inputs, position: predicted(method.logits(network, inputs))
 
 
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
     """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``.
 
-    Of numbers in [0, 1], one minus the mean absolute error.
+    For a numeric target in [0, 1], it is one minus the mean absolute error.
     """
     correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start, inputs in batches(split, replicas, execution):
@@ -186,7 +190,7 @@ def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution
 
 
 def batches(split: Split, replicas: int, execution: Execution) -> Iterator[tuple[int, Tensor]]:
-    """First position and inputs (B, ...) of each batch of a split, of a size for ``replicas`` networks."""
+    """First position and inputs (B, ...) of each batch of a split; B is smaller for more ``replicas``."""
     size = min(2000, execution.examples_at_once(replicas))
     for start in range(0, len(split), size):
         yield start, torch.from_numpy(np.array(split.inputs[start : start + size])).to(execution.device)
@@ -195,7 +199,9 @@ def batches(split: Split, replicas: int, execution: Execution) -> Iterator[tuple
 def train_group(
     members: list[Replica], context: Context, number: int, groups: int, stop_signal: StopSignal
 ) -> Group:
-    """Train replicas that share their steps, the ``number``-th of ``groups``, from their last checkpoint on.
+    """Train a group of replicas that share their steps, from their last checkpoint on.
+
+    ``number`` is the group's position (from 0) among ``groups`` groups, to show progress.
 
     Raises:
         Stopped: ``stop_signal`` returned a signal. A checkpoint was written, from which the next call

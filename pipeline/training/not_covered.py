@@ -1,4 +1,4 @@
-"""Uses of private data by the data set itself, outside every mechanism's epsilon."""
+"""Uses of private data in the preparation of data and networks, which no mechanism's epsilon covers."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def data_uses(
     if data.start is not None:
         start = manifest["start"]
         yield statement("public_start", row=start["row"], data=start["data"])
-    # the network behind the relevances was trained on data, which counts if the method uses relevances
+    # what the network behind the relevances was trained on counts only if the method uses relevances
     if "relevance" in manifest and settings.uses_relevances:
         relevance = manifest["relevance"]
         kind = "informed_relevance" if relevance["informed"] else "public_relevance"
@@ -55,9 +55,9 @@ def data_uses(
 def declared_uses(
     data: str, method: MethodSettings, settings: Settings, weights: PublicWeights | None
 ) -> set[str]:
-    """Keys of the uses that follow from params.yaml alone, without the prepared data.
+    """Keys of the `data_uses` that follow from params.yaml alone, without the prepared data.
 
-    For relevances both keys of `RELEVANCES`, because params.yaml doesn't decide which applies.
+    For relevances, both keys of `RELEVANCES` are included, because params.yaml doesn't decide which applies.
     """
     text = settings.split(data).text
     uses = set()

@@ -1,8 +1,8 @@
 """Training of a row's missing replicas.
 
 Valid replicas of earlier runs are kept, and only the others are trained. A replica enters the record after
-its last step. Until then it has a checkpoint, named by the row, the digests of everything that decides its
-numbers, and the replicas that share it.
+its last step. Until then it has a checkpoint, whose path depends on the row, the digests of everything that
+decides its numbers, and the replicas that share the checkpoint.
 """
 
 import json
@@ -62,20 +62,20 @@ def train(
 ) -> TrainedRow:
     """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
 
-    ``data`` are the row's own; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
+    ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_replicas` for ``workers``.
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, or their initial
             weights or relevances, don't fit.
-        Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced ones in
+        Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced runs in
             the row's next record.
     """
     check_joined(data, settings)
     row = settings.row(key)
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
-    # one lock for the row: its valid replicas must not change before the results are written
+    # one lock for the row, because its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
         standing = Standing(row, data.layout).of(previous)
@@ -124,10 +124,10 @@ def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[Repli
 
 
 def check_inputs(data: Prepared, method: str) -> None:
-    """Make sure that inputs are in [0, 1] if the method's noise is for such inputs; bytes always are.
+    """Check that inputs are in [0, 1] if the method's guarantee needs this; bytes always are.
 
     Raises:
-        UserError: they are not.
+        UserError: some inputs are outside [0, 1].
     """
     inputs = data.splits["train"].inputs
     if not method_settings()[method].unit_inputs or inputs.dtype == np.uint8:
@@ -161,7 +161,7 @@ def _write(
 ) -> None:
     """Add a group to the valid replicas: weights, then the history, then the run with the digests of both.
 
-    Without a group, only invalid replicas are removed.
+    If ``group`` is None, only invalid replicas are removed.
     """
     previous = records.read_run(key, root)
     standing = Standing(row, data.layout).of(previous)

@@ -1,4 +1,4 @@
-"""Scores of predicted probabilities or numbers other than accuracy, by scikit-learn."""
+"""Scores of predictions besides accuracy, by scikit-learn: of class probabilities, or of numbers."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
     """
     from sklearn import metrics
 
-    # rows of float32 sum to one up to rounding
+    # in float32, an example's probabilities sum to one only up to rounding
     probabilities = probabilities.astype(np.float64) / probabilities.sum(1, keepdims=True, dtype=np.float64)
     classes = range(probabilities.shape[1])
     predicted = probabilities.argmax(1)

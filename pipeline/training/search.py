@@ -55,7 +55,7 @@ def search(
     tried = [[row.level(configured), configured.model_dump(mode="json")] for _, configured in choices]
     identity = digest_json([decisive, tried])
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
-    # other seeds than the row's, which stay unseen until its settings are fixed
+    # not the seeds of the row, whose results stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
     replicas = [
         Replica(f"{row.level(configured)}/{index}", seed, configured)
@@ -103,7 +103,7 @@ def search(
                     spent=outcomes[0].spent,
                 )
                 recorded.append(candidate)
-            # published results keep their privacy loss
+            # results that were published keep their privacy loss
             gone = ((None, spent) for spent in earlier.spent()) if earlier else ()
             replaced = records.with_replaced(earlier.replaced if earlier else (), gone)
             record = SearchRecord(
@@ -125,12 +125,12 @@ class _Outcome(NamedTuple):
     """Result of one training of a candidate."""
 
     accuracy: float  # on the validation split, after the last step
-    seconds: float  # its share of its group's time
+    seconds: float  # time of its group, divided by the number of replicas
     spent: TrainingSpent | None
 
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
-    """Spending of a training of ``steps`` steps; None if nothing bounds it."""
+    """Spending of a training of ``steps`` steps; None if no bound on it holds."""
     mechanism = guarantee.spending
     spending = mechanism.epsilon if isinstance(mechanism, Releases) else mechanism
     if guarantee.broken or spending is None or spending == inf:

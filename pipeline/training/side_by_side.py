@@ -32,8 +32,8 @@ def train_replicas(
 ) -> Generator[Group, None, None]:
     """Train replicas of one model, and yield each group after its last step.
 
-    Replicas of a group share their steps, as many as the device takes; a seed of every level comes before the
-    next seed.
+    A group has as many replicas as the device takes, which share their steps. One seed of every level is
+    trained before the next seed.
 
     Args:
         replicas: the replicas.
@@ -42,7 +42,7 @@ def train_replicas(
             it, except for rounding.
 
     Raises:
-        Stopped: a signal asked for it. Checkpoints were written, from which the next call continues.
+        Stopped: a signal stopped the training. Checkpoints were written, from which the next call continues.
     """
     groups = grouped_for(replicas, context.model, context.data, context.execution)
     groups.sort(key=lambda members: members[0].seed)
@@ -54,7 +54,7 @@ def train_replicas(
 
 
 def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
-    """Number of processes that save time, by the amount of work."""
+    """Number of processes for which the work is long enough to save time."""
     if context.execution.device.type != "cpu":
         return 1
     examples = len(context.data.splits["train"])
@@ -133,7 +133,10 @@ def _train_share(
     laboratory: dict[str, Path],
     queue: "Queue[Message]",
 ) -> None:
-    """Run a worker. Its errors occur again in the calling process, which reports them."""
+    """Train every ``processes``-th group from ``first`` on, in a worker.
+
+    Errors occur again in the calling process, which reports them.
+    """
     for package, folder in laboratory.items():
         use([package], folder)
     torch.set_num_threads(threads)

@@ -15,8 +15,9 @@ StopSignal = Callable[[], signal.Signals | None]
 def recording_signals() -> Iterator[StopSignal]:
     """Record the first Ctrl-C or TERM instead of ending; a second one ends the process at once.
 
-    Yields a function that returns the recorded signal. Signals that the process was started to ignore, as by
-    `nohup`, stay ignored; outside the main thread, which alone receives signals, none is recorded.
+    Yields a function that returns the recorded signal. Signals that the process was started to ignore, for
+    example by `nohup`, stay ignored. Only the main thread receives signals, so nothing is recorded in other
+    threads.
     """
     received: list[signal.Signals] = []
     handlers_before: dict[signal.Signals, Any] = {}

@@ -1,11 +1,13 @@
 """General Batch Clipping with layerwise clipping (Nguyen et al. 2023, Eq. 6 and sections 3.2 and 3.3).
 
-A batch of m examples is divided into k = m / s mini-sets. Each mini-set gives one gradient, whose layers are
-clipped to C_h each; the k clipped gradients are summed, N(0, (2 C_h sigma)^2) is added, and the sum is
-divided by k. s = m is Batch Clipping (BC, Eq. 3), s = 1 is Individual Clipping (IC, Eq. 2): DP-SGD.
+A batch of m examples is divided into k = m / s mini-sets of s examples. Each mini-set gives one gradient, and
+layer h of it is clipped to C_h. The k clipped gradients are summed, N(0, (2 C_h sigma)^2) is added, and the
+sum is divided by k. With s = m this is Batch Clipping (BC, Eq. 3). With s = 1 it is Individual Clipping (IC,
+Eq. 2), which is DP-SGD.
 
 A mini-set's gradient depends on its own examples alone, so batch norm may use their statistics. All other
-inputs are public: C_h from D_pub at the start of each epoch, and batch norm at test.
+inputs are public. Layerwise bounds C_h are measured on the public examples D_pub at the start of each epoch.
+The statistics of batch norm at test time are those of D_pub too, unless they are running averages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +39,7 @@ KINDS: dict[type[nn.Module], str] = {
 
 
 class BatchClipping(PrivateSteps):
-    """GBC over R replicas that share all settings but noise, clipping constant and step size."""
+    """General Batch Clipping over R replicas; noise, clipping constants and learning rates may differ."""
 
     settings: tuple[BatchClippingSettings, ...]
     first: BatchClippingSettings
@@ -57,12 +59,12 @@ class BatchClipping(PrivateSteps):
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:
-        """Network inputs of D_pub at test, and its labels."""
+        """Network inputs of D_pub without augmentation, and the labels of D_pub."""
         return self.views.plain(self.task.public), self.task.public_labels
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Clipper of single examples as in DP-SGD, or of mini-sets by their mean gradients."""
+        """Clipper of single examples, as in DP-SGD, or of the mean gradients of mini-sets."""
         return self.of_examples if self.single else partial(self._of_mini_sets, self.resets)
 
     @cached_property
@@ -70,7 +72,7 @@ class BatchClipping(PrivateSteps):
         """Return whether the network's state is renewed before each mini-set.
 
         Raises:
-            UserError: the network keeps state of a mini-set nevertheless.
+            UserError: the network keeps state of a mini-set that can't be renewed.
         """
         if not self.first.private or self.single:
             return False
@@ -78,7 +80,7 @@ class BatchClipping(PrivateSteps):
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
-        """Reason why mini-sets don't mix; only trials show that padding of a set has no effect."""
+        """Reason why mini-sets don't mix; 'tried' if only tests show that padding has no effect on a set."""
         if self.single or self.mechanism is None or self.broken:
             return super().isolation
         if self.first.add_or_remove:
@@ -87,14 +89,14 @@ class BatchClipping(PrivateSteps):
 
     @property
     def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
-        """Statements as for single examples; none for mini-sets."""
+        """As in `PrivateSteps` if mini-sets are single examples; otherwise empty."""
         return super().unproven if self.single else ()
 
     def init(self) -> State:
-        """Initial parameters, and running averages if the method keeps some."""
+        """Initial parameters, and running averages of statistics if the settings ask for them."""
         if self.first.private and not self.single:
-            # examples of a set may mix; but sets of random size are padded to the longest, and a network that
-            # mixes examples would depend on the padding
+            # examples of a set may mix. But sets of random size are padded to the longest set, and in a
+            # network that mixes examples, the padding would have an effect
             if self.first.add_or_remove:
                 Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
             _ = self.resets  # raises for some networks
@@ -106,12 +108,12 @@ class BatchClipping(PrivateSteps):
         }
 
     def sample(self, step: int) -> Sample:
-        """Mini-sets of a step; sets of one example as a sample of examples."""
+        """Mini-sets of a step; a sample of examples if the clipper is of single examples."""
         sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; metrics are of its private batch, and of D_pub."""
+        """Make one step of every replica; metrics are of the private batch, and of D_pub."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
@@ -135,7 +137,7 @@ class BatchClipping(PrivateSteps):
         return state, metrics
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Parameters and statistics of batch norm: those of D_pub, or the running averages."""
+        """Parameters, and the statistics of batch norm: those of D_pub, or the running averages."""
         return model if self.running else self._with_statistics(model)
 
     def test_inputs(self, stored: Tensor) -> Tensor:
@@ -143,21 +145,22 @@ class BatchClipping(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Images as at test, or random crops of them by ``draws`` (..., 3)."""
+        """Random crops of images by ``draws`` (..., 3); as `test_inputs` if ``draws`` is None."""
         return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """Uniform numbers for the augmentation; for Poisson mini-sets ordered by the position in a set first.
+        """Uniform random numbers for the augmentation, in an order that doesn't depend on padding.
 
-        The length of the longest set depends on the replicas that are trained together, and must not change
-        the numbers.
+        For mini-sets of random size, the numbers are drawn for the first example of every set, then for the
+        second of every set, and so on. The length of the longest set depends on the replicas that are trained
+        together, and must not change the numbers.
         """
         if not self.first.add_or_remove or self.single:
             return super().augmentation(chosen, step)
         return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
-        """Return False inside a shuffled order: a resumed run draws a new one, and would repeat examples."""
+        """Return False inside an epoch that is shuffled or allocated: a resumed run would draw it anew."""
         if self.first.sampling != "shuffled":
             return super().resumable(steps_done)
         return steps_done % (self.examples // self.first.batch) == 0
@@ -174,7 +177,7 @@ class BatchClipping(PrivateSteps):
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
     def new_bounds(self, state: State, step: int) -> State:
-        """Bounds of each layer in the epoch that begins with ``step``, and the norms behind them."""
+        """Clipping bounds in the epoch that begins with ``step``, and the norms e_h if they are computed."""
         norms = self.public_norms(state) if self.first.layerwise or self.first.note_norms else None
         clips = self.task.numbers(
             torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
@@ -192,7 +195,7 @@ class BatchClipping(PrivateSteps):
         execution = self.task.execution
         # the fixed statistics of batch norm come after the parameters
         tensors = self._with_statistics(state["parameters"])
-        # made outside `over_replicas`, because networks are not tried under `vmap`
+        # clipper made outside `over_replicas`, because its tests of the network can't run under `vmap`
         replica_norms = partial(self._norms, self.of_examples)
         pieces = (values.split(execution.examples_at_once(self.task.replicas)) for values in self.public)
         norms = [
@@ -203,7 +206,7 @@ class BatchClipping(PrivateSteps):
 
     @staticmethod
     def _norms(clipper: Clipper, inputs: Tensor, labels: Tensor, tensors: Tensors) -> Tensor:
-        """(P, T) unclipped norms of each tensor of one replica's gradients of P examples."""
+        """(P, T) norm of each of T tensors of the gradients of P examples, before clipping."""
         # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
         separate = Bounds(ones.diag(), ones, ones)
@@ -213,7 +216,7 @@ class BatchClipping(PrivateSteps):
         return self.first.epoch_at(step, self.steps)
 
     def _with_statistics(self, parameters: Tensors) -> Tensors:
-        """Parameters and their statistics of batch norm on D_pub."""
+        """Parameters, and batch norm's statistics on D_pub for these parameters."""
         if not self.batch_norm:
             return parameters
         measure = partial(measured, self.task.net)
@@ -230,9 +233,9 @@ class BatchClipping(PrivateSteps):
         mask: Tensor,
         bounds: Bounds,
     ) -> ClippedSum:
-        """Clipped sum over K mini-sets of one replica, with the sums of their statistics.
+        """Clipped sum over K mini-sets of one replica, and the sums of the mini-sets' statistics.
 
-        Inputs are (K, S, ...), labels and mask (K, S).
+        ``inputs`` are (K, S, ...), ``labels`` and ``mask`` (K, S); ``resets`` as in `mini_sets.gradient`.
         """
         execution = self.task.execution
         gradient = partial(mini_sets.gradient, self.task.net, execution, resets)
@@ -247,12 +250,12 @@ class BatchClipping(PrivateSteps):
 
 
 def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
-    """Bounds (R, ...) of trained tensors, each a separate layer (sections 3.2 and 3.3).
+    """Bounds (R, ...) of T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
 
     Args:
         clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to C e_h /
             max e; None: layers are clipped to e_h (Zhang et al.).
-        norms: (R, T) e_h, of public examples alone, so that the bounds are public.
+        norms: (R, T) e_h, measured on public examples alone, so the bounds are public.
     """
     limits = norms
     if clips is not None:
@@ -262,7 +265,7 @@ def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
 
 
 def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:
-    """Names of ``tensors`` with the kind of their module, such as 'conv/0.weight'."""
+    """Names of ``tensors``, each with the kind of its module, such as 'conv/0.weight'."""
     modules = dict(net.named_modules())
     owners = [name.rpartition(".")[0] for name in tensors]
     kinds = [

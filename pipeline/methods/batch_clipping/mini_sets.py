@@ -21,8 +21,8 @@ from pipeline.privacy.randomness import Streams
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
     """Mini-sets (R, K, S) of a step, drawn anew each time.
 
-    A Poisson sample or an allocated batch has no fixed size: each of its examples goes into a random one of
-    the k sets, so that an added example changes one set only. With s = 1 every example is a set.
+    A Poisson sample or an allocated batch has no fixed size. Each of its examples goes into a random one of
+    the k sets, so an added example changes only one set. With s = 1 every example is a set.
     """
     batch, size = settings.batch, settings.set_size
     if settings.add_or_remove:
@@ -37,7 +37,7 @@ def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int,
 
 
 def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
-    """Samples divided into ``count`` random sets, padded to the longest set."""
+    """Samples divided into ``count`` random sets each; sets are padded to the longest set."""
     largest = max(1, max(len(sample) for sample in samples))
     uniforms = streams.uniform_values(step, largest, "mini-sets")
     sets = [
@@ -61,8 +61,8 @@ class Gradient(NamedTuple):
     """Gradient, loss and statistics of one mini-set, before clipping."""
 
     values: Tensors  # g(w; S), the shapes of the parameters
-    loss: Tensor  # () mean over its examples
-    statistics: Tensors  # of its batch-norm layers
+    loss: Tensor  # () mean over the examples
+    statistics: Tensors  # of the batch-norm layers
 
 
 def gradient(

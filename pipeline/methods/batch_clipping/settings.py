@@ -21,7 +21,7 @@ class BatchClippingSettings(EpochSettings):
     trained_by: ClassVar[str] = "method.BatchClipping"
     version: ClassVar[int] = 1
     scales_inputs: ClassVar[bool] = True
-    # `batch_bn` uses a mini-set's own statistics, and at test those of `statistics`
+    # `batch_bn` uses a mini-set's own statistics in training; at test time, see the setting `statistics`
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
@@ -35,45 +35,45 @@ class BatchClippingSettings(EpochSettings):
         **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
     }
 
-    rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, an epoch
-    # Clipped part and bound (sections 3.2 and 3.3). 'full': the whole gradient to C. 'adaptive': each trained
-    # tensor, a layer, to C e_h / max e; e_h is the mean norm of its gradients over D_pub's examples. 'zhang':
-    # each layer to e_h, for any C. 'none': plain SGD.
+    rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # factor of the learning rate per epoch
+    # What is clipped, and to which bound (sections 3.2 and 3.3). 'full': the whole gradient to C. 'adaptive':
+    # each trained tensor h, called a layer, to C e_h / max e; e_h is the norm of its gradient, averaged over
+    # the examples of D_pub. 'zhang': each layer to e_h; C has no effect. 'none': plain SGD.
     clipping: Literal["none", "full", "adaptive", "zhang"]
     clip: Positive = 0.095  # C, the master clipping constant
-    clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of C, an epoch
+    clip_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # factor of C per epoch
     sigma: NotNegative = 0.0  # noise has std 2 C_h sigma
-    # s: examples of a mini-set, whose mean gradient is clipped. None: the whole batch (BC); 1: each (IC)
+    # s: number of examples of a mini-set. None: the whole batch (BC); 1: each example is a set (IC)
     mini_set: Count | None = None
     sampling: Sampling = "fixed"
-    participations: Count = 1  # 'allocation' only: batches of an epoch that each example is in
-    note_norms: bool = False  # e_h of every layer into the history
+    participations: Count = 1  # 'allocation' only: batches of an epoch with a given example
+    note_norms: bool = False  # whether the history gets e_h of every layer
     augment: Literal["none", "crop_flip"] = "none"  # of training images
-    side: Count | None = None  # of crops in training, and of images at test, padded; None: as stored
-    # batch_bn at test. 'public': the statistics of D_pub. 'running': averages of the mini-sets', as in the
-    # paper, which no noise protects.
+    side: Count | None = None  # side of training crops and of test images; None: as stored
+    # Statistics of batch_bn at test time. 'public': those of D_pub. 'running': running averages over
+    # mini-sets, as in the paper; no noise protects them.
     statistics: Literal["public", "running"] = "public"
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in these averages
+    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in running averages
     delta: Delta = 1e-5
 
     @property
     def attack(self) -> Attack:
-        """'canaries' for single examples with Poisson or allocated batches, else 'crowd'.
+        """Attack 'canaries' if each set is one example of a Poisson or allocated batch; otherwise 'crowd'.
 
-        The former are accounted for neighbours that add or remove one example, which moves a sum half as far
-        as turning one clipped vector around.
+        Such sets are accounted for neighbours that add or remove one example. This moves a sum half as far as
+        the attack 'crowd', which turns one clipped vector around.
         """
         return "canaries" if self.add_or_remove and self.mini_set == 1 else "crowd"
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """Same mechanism over short batches and mini-sets; order-based sampling becomes 'fixed'."""
+        """Settings for an audit on small batches; samplings 'shuffled' and 'replacement' become 'fixed'."""
         changes: dict[str, Any] = {} if self.add_or_remove else {"sampling": "fixed"}
         if self.mini_set is not None:
             changes["mini_set"] = min(self.mini_set, batch)
         return super().shortened(batch, steps).changed(changes)
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without augmentation and norms; for canaries also without cropping."""
+        """Settings without augmentation and noted norms; for canaries without crops and running averages."""
         plain: dict[str, Any] = {"augment": "none", "note_norms": False}
         return self.changed({**plain, **({} if images else {"side": None, "statistics": "public"})})
 
@@ -89,18 +89,18 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def distance(self) -> float:
-        """Distance of neighbouring data sets' sums, in clipping bounds."""
+        """Largest distance between the sums of neighbouring data sets, in units of the clipping bound."""
         return sensitivity(relation_of(self.drawn), shared=self.set_size > 1)
 
     def parts(self, sizes: Sizes) -> int:
-        """Number of parts L of the guarantee: 1, or the number of layers."""
+        """Number L of separately clipped parts: 1, or the number of layers if clipping is layerwise."""
         if not self.layerwise:
             return 1
         assert sizes.network is not None, "measured where the settings use it"
         return sizes.network.tensors
 
     def spending(self, sizes: Sizes) -> SampledGaussian:
-        """Spending of a step: L parts, each with noise of 2 C_h sigma (section 3.2)."""
+        """Spending of a step: L parts, each with noise of standard deviation 2 C_h sigma (section 3.2)."""
         return SampledGaussian(
             sampling=self.sampling,
             noise_multiplier=2 * self.sigma / (self.distance * self.parts(sizes) ** 0.5),
@@ -112,11 +112,11 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the claim, and the paper's central limit theorem (section B.1)."""
+        """Delta of the claimed epsilon; its accountant is the paper's central limit theorem (section B.1)."""
         return self.delta, "clt"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Statement about running averages of the mini-sets' statistics, which leave without noise."""
+        """Statement about running averages of the mini-sets' statistics, which are stored without noise."""
         return (RUNNING,) if normalization == "batch_bn" and self.statistics == "running" else ()
 
     @property
@@ -135,11 +135,11 @@ class BatchClippingSettings(EpochSettings):
         return self.batch // self.set_size
 
     def rate_at(self, step: int, steps: int) -> float:
-        """Learning rate of one of ``steps`` steps."""
+        """Learning rate of step ``step`` (from 0) of ``steps`` steps."""
         return super().rate_at(step, steps) * self.rate_decay ** self.epoch_at(step, steps)
 
     def clip_at(self, step: int, steps: int) -> float:
-        """Clipping constant C of one of ``steps`` steps."""
+        """Clipping constant C of step ``step`` (from 0) of ``steps`` steps."""
         return self.clip * self.clip_decay ** self.epoch_at(step, steps)
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
-"""Per-example gradients of convolutions through a joint batch norm without backward passes.
+"""Per-example gradients of convolutions through a joint batch norm, without backward passes.
 
-In a joint batch of J images, every example's loss has a gradient at the outputs of all J. In reverse mode,
-taking it back through the convolutions is a backward pass of J images for every example. Forward mode needs
-less work: a kernel's weight changes one channel alone, through the pixels that it multiplies, and pooling
-leaves few places. So the Jacobian of the outputs with respect to the parameters is computed once, and the
-gradients of all examples are matrix products with it. A step of LeNet-5 with 256 examples takes a quarter of
-the time.
+In a joint batch of J images, the loss of each example has a gradient at the outputs of all J images. Reverse
+mode would take it back through the convolutions by a backward pass of J images for every example. Forward
+mode needs less work: a weight of a kernel changes only one channel, through the pixels that it multiplies,
+and pooling leaves few places. So the Jacobian of the outputs with respect to the parameters is computed once.
+The gradients of all examples are then matrix products with this Jacobian. A step of LeNet-5 with 256 examples
+takes a quarter of the time.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from pipeline.privacy.layer_gradients import is_supported, windows
 
 
 class Block(NamedTuple):
-    """Convolution, batch norm, ReLU and max pooling; with the names of the first two."""
+    """Convolution, batch norm, ReLU and max pooling, and the names of convolution and batch norm."""
 
     conv_name: str
     conv: nn.Conv2d
@@ -32,16 +32,16 @@ class Block(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """Names of its parameters in the network."""
+        """Names of the block's parameters in the network."""
         layers: dict[str, nn.Module] = {self.conv_name: self.conv, self.norm_name: self.norm}
         return {f"{name}.{key}" for name, layer in layers.items() for key, _ in layer.named_parameters()}
 
 
 def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
-    """Blocks at the start of ``net``, and the rest of it.
+    """Blocks at the start of ``net``, and the network of all following layers.
 
-    There are none if it begins with other layers, has frozen parameters in a block, shares parameters, or is
-    no sequence.
+    The blocks end before the first other layer, and before a block with frozen parameters. There are none if
+    ``net`` is no sequence or shares parameters.
     """
     blocks: list[Block] = []
     if not isinstance(net, nn.Sequential) or has_shared_tensors(net):
@@ -66,15 +66,16 @@ def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
 class LinearizedBlocks:
     """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and their Jacobian.
 
-    A Jacobian (C, N, J, Q) is of a channel, with respect to N parameters, for every image at Q = H W places.
+    A Jacobian (C, N, J, Q) has the derivatives of each channel with respect to N parameters, for every image
+    at Q = H W places.
     """
 
     def __init__(self, blocks: list[Block], tensors: Tensors, inputs: Tensor, present: Tensor):
-        """Examples of ``inputs`` (J, ...) with ``present`` (J,) 0 have no effect."""
+        """``inputs`` (J, ...) are the joint batch; examples with ``present`` (J,) 0 have no effect."""
         self.blocks = blocks
         self.outputs = inputs
-        # By block. For the last block the N are a channel's own parameters: the weights of its kernel, its
-        # gain and its shift. For the others they are all parameters of the block, channel by channel
+        # One per block. In the last block, the N parameters are a channel's own: the weights of its kernel,
+        # its gain and its shift. In earlier blocks, they are all parameters of the block, channel by channel
         self.jacobians: list[Tensor] = []
         for block in blocks:
             entering = self.outputs
@@ -94,7 +95,7 @@ class LinearizedBlocks:
             self.jacobians.append(torch.cat(own, 1))
 
     def gradients(self, at_outputs: Tensor) -> Tensors:
-        """(P, ...) gradients of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
+        """Gradients (P, ...) of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
         left = at_outputs.flatten(3).permute(2, 0, 1, 3).flatten(2)  # (C, P, J Q)
         gradients: Tensors = {}
         for block, jacobian in zip(self.blocks, self.jacobians, strict=True):
@@ -105,19 +106,19 @@ class LinearizedBlocks:
                 by_channel = products.sum(0).unflatten(1, (block.conv.out_channels, -1))
             weights, gain, shift = by_channel.tensor_split((-2, -1), dim=2)
             gradients[f"{block.conv_name}.weight"] = weights.unflatten(2, block.conv.weight.shape[1:])
-            if block.conv.bias is not None:  # batch norm removes it
+            if block.conv.bias is not None:  # batch norm removes its effect
                 gradients[f"{block.conv_name}.bias"] = torch.zeros_like(shift[..., 0])
             gradients |= {f"{block.norm_name}.weight": gain[..., 0], f"{block.norm_name}.bias": shift[..., 0]}
         return gradients
 
 
 class _BehindConvolution(NamedTuple):
-    """Linearization of a block's batch norm, ReLU and pooling around the present values."""
+    """Linearization of a block's batch norm, ReLU and pooling at the values of one forward pass."""
 
     conv: nn.Conv2d
     normalized: Tensor  # (C, J, H, W), before gain and shift
-    weights: Tensor  # (J,) weight of one place of each image in the mean over all; 0 for absent images
-    places: Tensor  # (C, J, Q) places chosen by pooling, of the P = H W
+    weights: Tensor  # (J,) weight of one place of each image in batch norm's mean; 0 for absent images
+    places: Tensor  # (C, J, Q) places that pooling chose, among P = H W
     active: Tensor  # (C, J, Q) 1 where ReLU is active at a chosen place
     scale: Tensor  # (C,) factors of batch norm
 
@@ -126,14 +127,14 @@ class _BehindConvolution(NamedTuple):
         return torch.stack([self.active * self._taken(), self.active], 1)
 
     def kernel_jacobian(self, inputs: Tensor) -> Tensor:
-        """(C, K, J, Q) Jacobian with respect to a channel's K weights, for ``inputs`` (J, I, ...)."""
+        """(C, K, J, Q) Jacobian with respect to the K weights of a channel, for ``inputs`` (J, I, ...)."""
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
         mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)
         along = torch.einsum("cjp,kjp->ck", self._weighted().flatten(2), pixels)
         return self._changed(pixels.expand(len(self.places), -1, -1, -1), mean, along)
 
     def pushed(self, tangents: Tensor, kernel: Tensor) -> Tensor:
-        """(C, N, J, Q) tangents of the outputs for ``tangents`` (N, J, I, H, W) of the inputs.
+        """(C, N, J, Q) tangents of the block's outputs for ``tangents`` (N, J, I, H, W) of its inputs.
 
         ``kernel`` is (C, I, ...).
         """
@@ -158,9 +159,9 @@ class _BehindConvolution(NamedTuple):
         return self.normalized.flatten(2).gather(2, self.places)
 
     def _changed(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
-        """(C, N, J, Q): the outputs' change if the convolution's outputs change by ``change`` (C, N, J, P).
+        """(C, N, J, Q) change of the block's outputs for a change (C, N, J, P) of its convolution's outputs.
 
-        ``mean`` and ``along`` (C, N) are the means of the change and of its product with the normalized
+        ``mean`` (C, N) is the mean of ``change``; ``along`` (C, N) is that of ``change`` times the normalized
         values.
         """
         taken = change.gather(3, self.places[:, None].expand(-1, change.shape[1], -1, -1))

@@ -1,7 +1,7 @@
 """DP-SGD (Abadi et al. 2016), with the normalisation layers of Davody et al. 2020.
 
-Each step takes a Poisson sample of expected size B from the N training examples, clips every example's
-gradient to C, sums, adds N(0, z^2 C^2), divides by B and descends by SGD, or by Adam.
+Each step takes a Poisson sample of expected size B from the N training examples, or an allocated batch. It
+clips the gradient of every example to C, sums, adds N(0, z^2 C^2), divides by B, and descends by SGD or Adam.
 `pipeline.methods.dpsgd.statistics` defines an example's gradient in networks with batch norm.
 """
 
@@ -21,7 +21,7 @@ from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 
 
 class Dpsgd(PrivateSteps):
-    """DP-SGD over R replicas that share batch size, steps and privacy or its absence."""
+    """DP-SGD over R replicas that share batch size and steps, and are all private or all not private."""
 
     settings: tuple[DpsgdSettings, ...]
     first: DpsgdSettings
@@ -39,17 +39,17 @@ class Dpsgd(PrivateSteps):
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Clipper for the normalisation's statistics; without privacy nothing is clipped."""
+        """Clipper for the source of batch norm's statistics; without privacy, plain sums of gradients."""
         return self.of_examples if self.first.private else self._unclipped
 
     @cached_property
     def of_examples(self) -> Clipper:
-        """Clipper of single examples' gradients for the normalisation's statistics."""
+        """Clipper of single examples' gradients for the source of batch norm's statistics."""
         return self.statistics.clipper()
 
     @property
     def factory(self) -> ClipperFactory:
-        """Factory of clippers for the normalisation's statistics."""
+        """Factory of clippers for the source of batch norm's statistics."""
         return self.statistics.factory
 
     def init(self) -> State:
@@ -66,7 +66,7 @@ class Dpsgd(PrivateSteps):
             sums = self.released(sums, bounds, step)
         if self.first.private and self.statistics.weights:
             sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(parameters, sums)
-        # by the expected batch size, because the true one is private
+        # divided by the expected batch size, because the true size is private
         gradients = {name: value / self.batch for name, value in sums.items()}
         rates = self.rates(step)
         shrunk = decayed(parameters, rates, [setting.weight_decay for setting in self.settings])
@@ -74,13 +74,13 @@ class Dpsgd(PrivateSteps):
         return next_state, batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Parameters and their normalisation statistics."""
+        """Parameters, and the statistics of `public_bn` for these parameters."""
         if not self.statistics.weights:
             return model
         return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) outputs by the test protocol of the network's normalisation."""
+        """(B, K) outputs by the test protocol for the source of batch norm's statistics."""
         return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:

@@ -13,7 +13,7 @@ JOINT = statement("joint_statistics")
 
 
 class DpsgdSettings(DescentSettings, EpochSettings):
-    """DP-SGD (Abadi et al. 2016), the base of every private row."""
+    """DP-SGD (Abadi et al. 2016) with noise for a target epsilon."""
 
     method: ClassVar[str] = "dpsgd"
     trained_by: ClassVar[str] = "method.Dpsgd"
@@ -34,7 +34,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon
     accountant: Literal["rdp", "pld"] = "rdp"
-    # A public number that sampling rate, steps and noise follow in place of N, which then stays private
+    # Public number in place of N for sampling rate, steps and noise; then N itself stays private
     nominal_examples: Count | None = omitted(None)
     weight_decay: NotNegative = omitted(0.0)
     # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
@@ -46,7 +46,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without class weights; with plain SGD if the row's own network trains."""
+        """Settings without class weights and nominal N; with plain SGD if the row's own network trains."""
         plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0} if images else {}
         return self.changed({"class_weights": (), "nominal_examples": None, **plain})
 
@@ -66,7 +66,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the target, and the accountant that calibrates the noise."""
+        """Delta of the target epsilon, and the accountant that calibrates the noise."""
         return self.delta, self.accountant
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
@@ -74,7 +74,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         return (JOINT,) if normalization == "batch_bn" else ()
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Passes of a step; in Davody's Algorithm 1 the batch and the public images for each example."""
+        """Passes of a step; private `batch_bn` passes the batch and all public images for each example."""
         joint = self.private and circumstances.normalization == "batch_bn"
         return self.batch * (self.batch + circumstances.public if joint else 1)
 

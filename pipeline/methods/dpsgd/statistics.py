@@ -1,6 +1,6 @@
 """Sources of batch norm's statistics, and the per-example gradient for each source.
 
-Each class is one source; all functions take and return one replica's tensors, and vmap adds replicas.
+Each class is one source. All functions take and return the tensors of one replica; vmap adds replicas.
 """
 
 from collections import Counter
@@ -29,24 +29,24 @@ from pipeline.privacy.layers import trained_layers, watch_layers
 # Smallest number of examples whose gradients through a joint batch are computed together: fewer leave a CPU
 # idle
 FEWEST_AT_ONCE = 4
-# the same with linearized convolutions, whose Jacobian is read once for all of these
+# the same with `LinearizedBlocks`, whose Jacobian is read once for all examples of a piece
 FEWEST_BEHIND_BLOCKS = 128
 
 
 class NoStatistics:
-    """No batch norm: examples don't mix. Base class of the others."""
+    """No batch norm: examples don't mix. Base class of the other sources."""
 
     # whether a sample may be computed in pieces
     divisible = True
 
     def __init__(self, task: Task, settings: DpsgdSettings):
-        """Store the arguments of the functions besides parameters and examples."""
+        """Take the network, the public inputs and the weights of statistics."""
         self.net: nn.Module = task.net
         self.execution = task.execution
         self.examples_at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
-        # statistics in the released vector, and their weights in the clipped vector
+        # weights in the clipped vector of the gradients of statistics, by the statistic's name
         self.weights = self._weights(settings)
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
@@ -57,7 +57,7 @@ class NoStatistics:
         return {}
 
     def clipper(self) -> Clipper:
-        """Clipped sums of gradients with respect to parameters and `input_statistics`."""
+        """Clipper of gradients with respect to parameters and `input_statistics`."""
         return self.factory(self.net)
 
     @cached_property
@@ -69,7 +69,7 @@ class NoStatistics:
         )
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
-        """Gradient of the parameters from the released tensors, if there are statistics among them."""
+        """Gradients of the parameters, from released gradients of parameters and `input_statistics`."""
         return released
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -78,16 +78,17 @@ class NoStatistics:
         return loss_of(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) logits at test, for parameters and their `input_statistics`."""
+        """(B, K) logits at test time, for parameters and their `input_statistics`."""
         return functional_call(self.net, tensors, (inputs,))
 
 
 class PublicStatistics(NoStatistics):
-    """``public_bn``: statistics s(theta) of the public images alone, in training and at test.
+    """``public_bn``: statistics s(theta) of the public images alone, in training and at test time.
 
-    An example's loss depends on the example, theta and s. Its gradient is the pair (d_i, a u_i) with respect
-    to both; this pair is clipped, summed and noised. `parameter_gradients` takes the noisy U through s to
-    theta: D + J^T U with J = ds/dtheta and U divided by a; it uses no private data, so it is post-processing.
+    An example's loss depends on the example, theta and s. Its gradients are d_i with respect to theta and u_i
+    with respect to s. The vector (d_i, a u_i) is clipped; the noisy sum of these vectors, its second part
+    divided by a, is (D, U). `parameter_gradients` returns the gradient with respect to theta, D + J^T U with
+    J = ds/dtheta. It uses no private data besides the noisy sum, so it is post-processing.
     """
 
     def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
@@ -108,15 +109,15 @@ class PublicStatistics(NoStatistics):
 class JointStatistics(NoStatistics):
     """``batch_bn``: Davody et al., Algorithm 1 to the letter.
 
-    In training the statistics are those of the sample joined with the M public images, and each example's
-    loss is differentiated through that joint batch, at a cost of (B + M) B. At test each example is joined
-    with the public images, in a separate batch of 1 + M.
+    In training, the statistics are those of the sample joined with the M public images. Each example's loss
+    is differentiated through this joint batch, at a cost of (B + M) B. At test time, each example is joined
+    with the public images in a separate batch of 1 + M.
     """
 
     divisible = False
 
     def __init__(self, task: Task, settings: DpsgdSettings):
-        """Store the arguments; some batch norm must be trained."""
+        """Take the network and the public images; some batch norm must be trained."""
         super().__init__(task, settings)
         self.first = next(iter(_batch_norms(self.net).values()))
         self.linear = _linear_layers(self.net, self.example)
@@ -124,7 +125,7 @@ class JointStatistics(NoStatistics):
         self.block_names = set().union(*(block.names for block in self.blocks))
 
     def clipper(self) -> Clipper:
-        """Clipped sums through the joint batch."""
+        """Clipper of gradients through the joint batch."""
         return self._clipped
 
     def _clipped(
@@ -132,9 +133,10 @@ class JointStatistics(NoStatistics):
     ) -> ClippedSum:
         """Clipped sum of every example's gradient through the joint batch, in pieces that fit the memory.
 
-        A linear layer's gradient is the product of its inputs and the gradients at its outputs, which are
-        those of added zeros, 'taps'. Only the other layers' gradients are written out. If the network begins
-        with blocks of convolutions, only the layers after them are differentiated in this way.
+        A linear layer's gradient is the product of its inputs and the gradients at its outputs. To get the
+        gradients at its outputs, zeros called taps are added to the outputs, and the loss is differentiated
+        with respect to the taps. Only gradients of other layers are written out. If the network begins with
+        `leading_blocks`, only the layers after them are differentiated in this way.
         """
         joint, present = self._joined(inputs, mask)
         blocks = LinearizedBlocks(self.blocks, tensors, joint, present)
@@ -184,21 +186,21 @@ class JointStatistics(NoStatistics):
         return ClippedSum({**total.sums, **weights}, total.norms, values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """(B,) losses with the statistics of the present examples and the public images together."""
+        """(B,) losses with the statistics of the examples with ``mask`` 1 and the public images together."""
         joint, present = self._joined(inputs, mask)
         with measuring(self.net, present):
             logits = functional_call(self.net, parameters, (joint,))
         return loss_of(logits[: len(labels)], labels, reduction="none")
 
     def _joined(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Joint batch (B + M, ...), and its mask."""
+        """Joint batch (B + M, ...), and its mask (B + M,)."""
         return torch.cat([inputs, self.public]), torch.cat([mask, mask.new_ones(len(self.public))])
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K) logits, each example in a separate joint batch.
 
-        The public images join it at the first batch norm: before it examples don't mix, and the public
-        images' values are the same in every batch.
+        The public images join the batch at the first batch norm. Examples don't mix before this layer, so
+        there the public images have the same values in every batch.
         """
         captured: list[Tensor] = []
         hook = self.first.register_forward_pre_hook(lambda layer, arguments: captured.append(arguments[0]))

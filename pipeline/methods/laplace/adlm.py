@@ -18,7 +18,7 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 
 
 class Adlm(Perturbed):
-    """Algorithm 1: features share epsilon_2 by their noisy relevances."""
+    """Algorithm 1: epsilon_2 is divided among the features in proportion to their noisy relevances."""
 
     def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order; the task has relevances."""
@@ -29,7 +29,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def mean(self) -> Tensor:
-        """(d,) relevances before noise (line 2)."""
+        """(d,) average relevances before noise (line 2)."""
         # in single precision, the rounded means of neighbours could be further apart than the noise allows
         on_grid = self.task.streams.noise == "grid"
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
@@ -75,7 +75,7 @@ class Adlm(Perturbed):
         return next_state, {**metrics, **relevances}
 
     def guarantee(self, replica: int) -> Guarantee:
-        """Spending of one replica's releases, with each input's noise by its relevances."""
+        """Guarantee of one replica's training; the noise on each input feature follows from `ratios`."""
         assert self.sizes.relevances is not None, "measured by `sizes`"
         span = (self.mean.amax() - self.mean.amin()).item() or 1.0
         ratios = self.ratios[replica].cpu().numpy()

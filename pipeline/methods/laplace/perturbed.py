@@ -1,11 +1,11 @@
-"""Training on perturbed data instead of by perturbed gradients (Phan et al. 2017, Algorithm 1).
+"""Training on noisy data instead of with noisy gradients (Phan et al. 2017, Algorithm 1).
 
-Laplace noise is added to the inputs of the first affine layer and to the coefficients of the loss; `ilm` and
-`adlm` divide the inputs' noise among the features differently. The variant decides the scale of the noise,
+Laplace noise is added to the inputs of the first affine layer and to the coefficients of the loss. `ilm` and
+`adlm` divide the noise on inputs among the features differently. The variant decides the scale of the noise,
 and whether examples share it; see `pipeline.methods.laplace.settings.IlmSettings`.
 
-In 'paper' and 'sound' every example has independent noise, drawn once. Training then reads only this release
-of the private data, so it spends nothing more.
+In the variants 'paper' and 'sound' every example has independent noise, drawn once. Training then reads only
+this release of the private data, so it spends nothing more.
 """
 
 import math
@@ -27,16 +27,16 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.mechanisms import release_laplace
 
 SECOND = 1 / 8  # phi^(2) of the logistic loss (Eqs. 24 and 25), for any label
-TINY = 1e-6  # smallest distance of a unit's extremes, which is 0 for a dead unit
+TINY = 1e-6  # smallest divisor when a unit is scaled by its extremes, which are equal in a dead unit
 
 
 @dataclass(frozen=True)
 class NoisyExamples:
     """Noisy examples of R replicas for training.
 
-    ``inputs`` (R, B, ...); ``first`` and ``second`` (R, B, M), coefficients of the loss, the latter (R, 1, 1)
-    if it is constant; ``units`` (R, |h_k|) is added to the states of the last hidden layer, where the
-    authors' code adds the coefficients' noise.
+    ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are coefficients of the loss; a constant
+    ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is added to the states of the last hidden layer. The
+    authors' code has its noise there, not on the coefficients; in the other variants ``units`` is 0.
     """
 
     inputs: Tensor
@@ -46,7 +46,7 @@ class NoisyExamples:
 
 
 class Perturbed(Method):
-    """Training on noisy inputs and a noisy loss over R replicas that share batches and optimizer."""
+    """Training with noisy inputs and a noisy loss over R replicas that share batch size and optimizer."""
 
     settings: tuple[IlmSettings, ...]
     first: IlmSettings
@@ -59,7 +59,7 @@ class Perturbed(Method):
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd()
         self.parts = split_network(task.net, as_input(task.inputs[:1]))
         self.features = task.inputs[0].numel()  # d
-        # the extremes of a unit are of the whole batch, which can't be divided
+        # a batch can't be divided, because the extremes of a unit are taken over the whole batch
         self.execution = task.execution.holding(self.batch)
 
     def init(self) -> State:
@@ -67,7 +67,7 @@ class Perturbed(Method):
         return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """Make one step of every replica on a batch; 'paper' and 'sound' read only released data."""
+        """Make one step of every replica; the variants 'paper' and 'sound' read only released data."""
         chosen = self.task.streams.shuffled(step, self.examples, self.batch)
         batch = (
             self._shared_noise_batch(chosen, step) if self.variant == "code" else self._released_batch(chosen)
@@ -78,10 +78,11 @@ class Perturbed(Method):
         return self.optimizer.update(state, gradients, self.rates(step), step), {"train_loss": losses}
 
     def model(self, state: State) -> Tensors:
-        """Parameters, and the extremes and statistics that bound the last hidden layer at test.
+        """Parameters, bias factor, batch norm's statistics, and extremes that bound the last hidden layer.
 
-        Both are measured on the first examples, as many as a batch. Their noisy inputs are used, as in
-        training; 'code' uses exact inputs, because its noise is new at each step.
+        Statistics and extremes are measured on the first B training examples, for use at test time. The
+        inputs of these examples are noisy, as in training. The variant 'code' uses exact inputs, because its
+        noise is new at each step.
         """
         if self.variant == "code":
             clean = as_input(self.task.inputs[: self.batch])
@@ -124,7 +125,7 @@ class Perturbed(Method):
 
     @cached_property
     def identical(self) -> Tensor:
-        """(R,) scale b of the noise if all features have the same; 0: none."""
+        """(R,) scale b that the noise on inputs has if all features have the same scale; 0: no noise."""
         return self.task.numbers(settings.input_scale(self._network) for settings in self.settings)
 
     @cached_property
@@ -134,12 +135,12 @@ class Perturbed(Method):
 
     @cached_property
     def loss_scales(self) -> Tensor:
-        """(R,) scale b of the noise on each coefficient of the loss; 0: none."""
+        """(R,) scale b of the noise on each coefficient of the loss; 0: no noise."""
         return self.task.numbers(settings.loss_scale(self._network) for settings in self.settings)
 
     @cached_property
     def bias_factors(self) -> Tensor:
-        """(R,) bias feature of the first layer: 1; only 'paper' adds noise to it (line 14)."""
+        """(R,) feature that the first layer's bias multiplies: 1; with noise in 'paper' alone (line 14)."""
         bias = torch.ones(1, 1, device=self.identical.device)
         if self.variant != "paper":
             return bias[0].expand(self.task.replicas)
@@ -156,7 +157,7 @@ class Perturbed(Method):
         first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
         second = self._second
         if self.variant == "paper":
-            # 1/8 is no data, but has noise in the paper; the noise of phi^(0) would change no gradient
+            # 1/8 contains no data, but has noise in the paper; noise on phi^(0) would change no gradient
             second = self._noisy_coefficients(torch.full_like(first, SECOND), "second")
         return NoisyExamples(
             inputs.unflatten(2, task.inputs.shape[1:]),
@@ -170,7 +171,7 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
-        """(R, N, M) coefficients (N, M) with their noise."""
+        """(R, N, M) coefficients with noise, from the ``exact`` ones (N, M)."""
         scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
         return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
@@ -193,13 +194,13 @@ class Perturbed(Method):
         return NoisyExamples(inputs, first_coefficients(targets), self._second, units)
 
     def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
-        """(R, d) noise with ``scales`` (R, d), added to 0."""
+        """(R, d) noise of the given ``scales`` (R, d)."""
         return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
     # functions of one replica
 
     def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Scale states to [0, 1] by the extremes of a batch (section III-B), or in 'code' clamp them."""
+        """Scale states to [0, 1] by extremes ``low`` and ``high`` (section III-B); clamp them in 'code'."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
         return (hidden - low) / (high - low).clamp_min(TINY)
@@ -225,7 +226,7 @@ class Perturbed(Method):
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, M) outputs of one replica, with the extremes and the bias feature of its model."""
+        """(B, M) outputs of one replica; ``tensors`` include the extremes and the bias factor of `model`."""
         tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
@@ -238,5 +239,8 @@ def first_coefficients(targets: Tensor) -> Tensor:
 
 
 def polynomial(outputs: Tensor, first: Tensor, second: Tensor | float = SECOND) -> Tensor:
-    """(B,) sums over the M outputs z of phi^(0) + phi^(1) z + phi^(2) z^2; all (B, M), phi^(0) = log 2."""
+    """(B,) loss: sum of phi^(0) + phi^(1) z + phi^(2) z^2 over the M outputs z, with phi^(0) = log 2.
+
+    ``outputs``, ``first`` (phi^(1)) and ``second`` (phi^(2)) are (B, M).
+    """
     return (math.log(2) + first * outputs + second * outputs.square()).sum(-1)

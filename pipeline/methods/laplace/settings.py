@@ -18,14 +18,14 @@ SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
 # Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite
 # noise
 LEAST_RELEVANCE = 1e-5
-POWER = 4  # exponent of relevances in that code
+POWER = 4  # exponent of relevances in the authors' code
 
 
 def _sensitivity(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
     if value is None or value in ("maps", "neurons") or number:
         return value
-    # one line instead of one for each type
+    # one message instead of one for each type
     raise ValueError(f"{value!r} is not allowed: 'maps', 'neurons' or a number above 0")
 
 
@@ -52,19 +52,19 @@ class IlmSettings(EpochSettings):
     varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share"})
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
-    # claimed epsilon of all releases together; `.inf` trains without noise. Below a thousandth, nothing of an
-    # image would be left in float32
+    # claimed epsilon of all releases together; `.inf` trains without noise. Below .001, rounding to float32
+    # would leave nothing of an image
     epsilon: Annotated[Epsilon, Field(ge=1e-3)]
-    # 'paper': Algorithm 1 to the letter: independent noise for every example, at 1/|L| of the scale, drawn
-    # once. 'code': as in the authors' code: the same noise for all examples of a batch, drawn anew at each
-    # step. 'sound': independent noise for every example, at the scale of its full sensitivity, drawn once.
+    # 'paper': Algorithm 1 to the letter. Noise is independent for every example and drawn once; its scale is
+    # 1/|L| of the full one. 'code': as in the authors' code. All examples of a batch have the same noise,
+    # drawn anew at each step. 'sound': as 'paper', but with the scale of an example's full sensitivity.
     variant: Literal["paper", "code", "sound"]
-    # Delta_h0 = 2 |h0| d, with |h0| the feature maps or the neurons of the first layer; or Delta_h0 itself;
-    # unused in 'sound'
+    # |h0| in Delta_h0 = 2 |h0| d: number of the first layer's feature 'maps', or of its 'neurons'. A number
+    # is Delta_h0 itself. Unused in 'sound'
     sensitivity: Sensitivity = None
     noise_batch: Count | None = None  # |L| in the noise's scale; None: the batch
-    loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; the inputs have the rest
-    limit: Positive | None = None  # noisy inputs are clamped to plus and minus this
+    loss_share: Annotated[float, Field(gt=0, lt=1)] = 0.5  # epsilon_3 / epsilon; inputs get the rest
+    limit: Positive | None = None  # noisy inputs are clamped to [-limit, limit]
     optimizer: Literal["adam", "sgd"] = "adam"
 
     @property
@@ -74,11 +74,11 @@ class IlmSettings(EpochSettings):
 
     @property
     def attack(self) -> Attack:
-        """'shared' if the examples of a batch share noise, else 'opposites'."""
+        """Attack 'shared' if the examples of a batch share their noise; otherwise 'opposites'."""
         return "shared" if self.variant == "code" else "opposites"
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """Same mechanism over short batches with each example's noise, which 'paper' divides by |L|."""
+        """Settings of the mechanism for an audit on small batches; 'paper' keeps |L|, and so the noise."""
         small = super().shortened(batch, steps)
         return small.changed({"noise_batch": self.scale_batch}) if self.variant == "paper" else small
 
@@ -89,16 +89,16 @@ class IlmSettings(EpochSettings):
 
     @property
     def scale_batch(self) -> int:
-        """|L| in the noise's scale."""
+        """Batch size |L| in the noise's scale."""
         return self.noise_batch or self.batch
 
     @property
     def uses_network(self) -> bool:
-        """Return whether the spending depends on sizes of the network: always with noise."""
+        """Return whether the spending depends on sizes of the network: True if there is noise."""
         return self.private
 
     def input_scale(self, network: NetworkSizes) -> float:
-        """Scale b of the noise on each input if all features have the same; 0 without noise."""
+        """Scale b of the noise on each input if all features have the same scale; 0 without noise."""
         return _float32(self._input_sensitivity(network) / (self.input_share * self.epsilon))
 
     def loss_scale(self, network: NetworkSizes) -> float:
@@ -106,9 +106,10 @@ class IlmSettings(EpochSettings):
         return _float32(self._loss_sensitivity(network) / (self.loss_share * self.epsilon))
 
     def _input_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity over epsilon_2: Delta_h0 / |L| (line 13), or the distance of two images.
+        """Sensitivity of the inputs, to be divided by epsilon_2: Delta_h0 / |L| (line 13); d in 'sound'.
 
-        Delta_h0 of |h0| hidden neurons on d features is 2 |h0| d (Lemma 3).
+        d is the largest L1 distance of two images with d features in [0, 1]. Delta_h0 of |h0| hidden neurons
+        on d features is 2 |h0| d (Lemma 3).
         """
         if self.variant == "sound":
             return float(network.features)
@@ -118,9 +119,10 @@ class IlmSettings(EpochSettings):
         return 2.0 * hidden * network.features / self.scale_batch
 
     def _loss_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity over epsilon_3: Delta_F / |L| (line 19), or 2: a label moves two coefficients by 1.
+        """Sensitivity of the loss, to be divided by epsilon_3: Delta_F / |L| (line 19); 2 in 'sound'.
 
-        Delta_F of M classes over |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5).
+        In 'sound' it is 2 because another label moves two coefficients by 1 each. Delta_F of M classes and
+        |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5).
         """
         if self.variant == "sound":
             return 2.0
@@ -147,7 +149,7 @@ class IlmSettings(EpochSettings):
             claimed=self.loss_share * self.epsilon,
             distance=distance,
             scales=(self.loss_scale(network),),
-            repeats=2,  # 1/2 - y of the class before and the class after
+            repeats=2,  # coefficients 1/2 - y of the old and the new class
             span=1.0,
         )
         return Releases(laplace=(*self.relevance_releases(sizes), inputs, labels))
@@ -157,26 +159,26 @@ class IlmSettings(EpochSettings):
         return None
 
     def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
-        """Releases of relevances: none, unless a method uses some."""
+        """Releases of relevances; none in `ilm`."""
         return ()
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta 0 and the Laplace mechanism, whose epsilon is pure."""
+        """Delta 0, and the accountant 'laplace' of the claimed epsilon."""
         return 0.0, "laplace"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Statement about noise that the examples of a batch share, which doesn't hide their differences."""
+        """Statement that noise shared by a batch's examples doesn't hide their differences ('code')."""
         return (SHARED,) if self.variant == "code" else ()
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Spending of the releases, with a statement on the protected part, of whom and from whom."""
+        """Spending of the releases, and a statement on what is protected, and from whom."""
         guarantee = super().guarantee(sizes, normalization)
         if guarantee.spending is None:
             return guarantee
-        # a curator, who sees every image, averages private images' relevances
+        # relevances of private images are averaged by a curator, who sees every image
         trust = "curated" if sizes.relevances and not sizes.relevances.public else "local"
-        # with 1/|L| of the noise on an example, the spending is |L| times epsilon
+        # an example with 1/|L| of the noise spends |L| times epsilon
         epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
         return replace(
             guarantee,
@@ -211,7 +213,7 @@ class AdlmSettings(IlmSettings):
     varying: ClassVar[frozenset[str]] = IlmSettings.varying | {"relevance_share"}
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
-    note_relevance: bool = False  # the noisy relevance of every feature into the history (Figure 3)
+    note_relevance: bool = False  # whether the history gets every feature's noisy relevance (Figure 3)
 
     @property
     def input_share(self) -> float:
@@ -219,20 +221,20 @@ class AdlmSettings(IlmSettings):
         return super().input_share - self.relevance_share
 
     def scaled(self, mean: Any) -> Any:
-        """(d,) relevances before noise (line 2); in 'code' they are scaled and raised to a power."""
+        """(d,) relevances before noise (line 2); 'code' scales them to [0, 1] and raises them to a power."""
         if self.variant != "code":
             return mean
         least = mean.min()
         return ((mean - least) / (mean.max() - least).clip(LEAST_RELEVANCE)) ** POWER
 
     def ratios(self, noisy: Any) -> Any:
-        """(..., d) beta_j = d |R_j| / sum |R_j| (Eq. 16) of noisy relevances (..., d), array or tensor."""
+        """(..., d) beta_j = d |R_j| / sum |R_j| (Eq. 16) of relevances R = ``noisy``, array or tensor."""
         size = (noisy if self.variant == "code" else abs(noisy)).clip(LEAST_RELEVANCE)
         ratios = noisy.shape[-1] * size / size.sum(-1, keepdims=True)
         return ratios.clip(LEAST_RELEVANCE) if self.variant == "code" else ratios
 
     def feature_ratios(self, sizes: Sizes) -> np.ndarray | None:
-        """(d,) `ratios` of the training's relevances, or of public ones, which have no noise."""
+        """(d,) `ratios` of the training's noisy relevances, or of public relevances, which have no noise."""
         relevances, _ = _measured(sizes)
         if relevances.ratios is not None or relevances.mean is None:
             return relevances.ratios
@@ -240,17 +242,19 @@ class AdlmSettings(IlmSettings):
         return ratios
 
     def relevance_distance(self, sizes: Sizes) -> float:
-        """Largest change of a mean of numbers in [0, 1] by one example.
+        """Largest change of an average relevance in [0, 1] by one example: 1 / |D|, or 1 if ``informed``.
 
-        A network that was trained on the example may change with it, and so every example's relevances.
+        A network that was trained on the example (``informed``) may change with it. Then the relevances of
+        all examples change too.
         """
         relevances, _ = _measured(sizes)
         return 1.0 if relevances.informed else 1 / relevances.examples
 
     def relevance_scale(self, sizes: Sizes) -> float:
-        """Scale b of the noise on a relevance: Delta_R / epsilon_1 (line 6), in 'sound' of the full Delta_R.
+        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (line 6); 0 for public ones.
 
-        Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1).
+        Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1). In 'sound' it is d times
+        `relevance_distance`.
         """
         relevances, network = _measured(sizes)
         if relevances.public or not self.private:
@@ -262,14 +266,14 @@ class AdlmSettings(IlmSettings):
         return sensitivity / (self.relevance_share * self.epsilon)
 
     def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
-        """Releases of the mean relevances; none for relevances of public images, which have no noise."""
+        """Release of the average relevances; none for relevances of public images, which have no noise."""
         relevances, network = _measured(sizes)
         if relevances.public:
             return ()
         mean = Laplace(
             quantity="relevances",
             claimed=self.relevance_share * self.epsilon,
-            # scaled to [0, 1] after averaging, as in 'code', a mean may jump
+            # in 'code' the averages are scaled to [0, 1], so one example may move one of them far
             distance=None if self.variant == "code" else self.relevance_distance(sizes),
             scales=(self.relevance_scale(sizes),),
             repeats=network.features,
@@ -278,7 +282,7 @@ class AdlmSettings(IlmSettings):
         return (mean,)
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Guarantee as of `ilm`; none if public relevances carry noiseless data of private images."""
+        """Guarantee as in `ilm`; broken if public relevances without noise depend on private images."""
         guarantee = super().guarantee(sizes, normalization)
         relevances, _ = _measured(sizes)
         if guarantee.spending is None or not (relevances.public and relevances.informed):

@@ -14,12 +14,12 @@ from pipeline.privacy.gradients import Tensors
 class SplitNetwork:
     """Network of one replica as a function of its parameters."""
 
-    features: nn.Sequential  # inputs to the |h_k| units of the last hidden layer
+    features: nn.Sequential  # layers from the inputs to the |h_k| units of the last hidden layer
     output: nn.Linear
     prefix: str  # of the names of the output layer's parameters
     bias: str | None  # name of the first affine layer's bias
-    maps: int  # feature maps of that layer, or its units
-    neurons: int  # its outputs
+    maps: int  # number of that layer's feature maps, or of its units
+    neurons: int  # number of its outputs
 
     @property
     def units(self) -> int:
@@ -32,10 +32,10 @@ class SplitNetwork:
         return self.output.out_features
 
     def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:
-        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () is the feature of the first bias."""
+        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () multiplies the first bias."""
         features = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
         if self.bias is not None:
-            # a layer that is not trained has its bias in the network
+            # the bias of a frozen layer is in the network, not in ``tensors``
             bias = features.get(self.bias, self.features.get_parameter(self.bias))
             features[self.bias] = bias * bias_factor
         return functional_call(self.features, features, (inputs,))
@@ -51,7 +51,7 @@ class SplitNetwork:
 
 
 def split_network(net: nn.Module, example: Tensor) -> SplitNetwork:
-    """Parts of ``net``; ``example`` (1, ...) is run to count the first layer's neurons.
+    """Split ``net``; it runs on ``example`` (1, ...) to count the first layer's neurons.
 
     Raises:
         UserError: the network is not a plain sequence from an affine layer to a linear output.

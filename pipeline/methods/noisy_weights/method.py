@@ -1,8 +1,8 @@
 """Training with noise on the weights (Davody et al. 2020, section 2): a study of robustness, not of privacy.
 
-Every weight is drawn from N(mu, sigma^2) anew in each forward pass, in training and at test; mu is learned by
-reparametrisation with Adam, sigma is fixed. Weights are matrices and kernels; biases, the gains and shifts of
-normalisation, and the rows of an embedding table, which are a text's inputs, have no noise.
+Every weight is drawn from N(mu, sigma^2) anew in each forward pass, in training and at test time. Adam learns
+mu by reparametrisation; sigma is fixed. Weights with noise are matrices and kernels. Biases, the gains and
+shifts of normalisation, and the rows of an embedding table, which are a text's inputs, have no noise.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from pipeline.models.normalization import initial_statistics, measured, measurin
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 
-MEASURED = 1000  # training examples that give the statistics of a draw
+MEASURED = 1000  # number of training examples on which a draw's statistics are measured
 
 
 class NoisyWeights(Method):
@@ -44,16 +44,16 @@ class NoisyWeights(Method):
         self.optimizer = Adam()
         self.remeasured = normalization == "running_bn" and self.first.statistics == "draw"
         self.noisy = noisy_names(task.net)
-        # f(lambda theta) of section 2: a matrix and the bias added to its product are one map
+        # tensors that f(lambda theta) of section 2 multiplies: noisy matrices, and the biases of their layers
         self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
         self.sigmas = task.numbers(setting.sigma for setting in settings)
         self.averaging = task.numbers(setting.averaging for setting in settings)
-        # the noise at test is no privacy noise, and is seeded: it is the same in every evaluation on such a
+        # noise at test time is not for privacy, so it is seeded: equal in all evaluations on one kind of
         # device
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
-        """Initial means, zero moments, and running averages of a standard normal."""
+        """Initial means mu, zero moments of Adam, and running averages with mean 0 and variance 1."""
         running = initial_statistics(self.task.net).items()
         return {
             **self.optimizer.start(self.task.parameters),
@@ -79,11 +79,11 @@ class NoisyWeights(Method):
         return {**updated, "running": running}, {"train_loss": losses}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Weights of one draw, and their statistics."""
+        """Tensors with the weights of one draw, and batch norm's statistics for these weights."""
         return self._draw_network(model, draw, scale=1.0)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """Predictions 'scale_L' for each of `scales`: all weights of the first draw times L."""
+        """Predictors 'scale_L' for each L of `scales`: the weights of the first draw are multiplied by L."""
 
         def predictor(scale: float) -> Predict:
             network = self._draw_network(model, 0, scale)
@@ -92,7 +92,7 @@ class NoisyWeights(Method):
         return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
-        """Weights of one draw times ``scale``, and their statistics."""
+        """Tensors with the weights of one draw times ``scale``, and batch norm's statistics for them."""
         noise = self.test_streams.normal(draw, self._size, "test")
         noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
         tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}
@@ -103,7 +103,7 @@ class NoisyWeights(Method):
         return sum(self.task.parameters[name][0].numel() for name in self.noisy)
 
     def _add_noise(self, parameters: Tensors, noise: Tensor) -> Tensors:
-        """Weights mu + sigma noise; ``noise`` (R, number of noisy weights)."""
+        """Weights mu + sigma noise, with ``noise`` (R, number of noisy weights)."""
         noisy_weights = dict(parameters)
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
@@ -115,7 +115,7 @@ class NoisyWeights(Method):
     def _loss(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        """Mean loss of a batch with its own statistics, and those statistics."""
+        """Mean loss of a batch, which is normalised by its own statistics, and these statistics."""
         with measuring(self.task.net) as statistics:
             loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)

@@ -28,10 +28,10 @@ class NoisyWeightsSettings(EpochSettings):
     augment: Literal["none", "crop_flip"] = "none"  # of training images
     # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
     averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
-    # running_bn at test. 'running': the running averages, as in the paper. 'draw': measured on training
-    # examples under the tested draw of the noise.
+    # Statistics of running_bn at test time. 'running': the running averages, as in the paper. 'draw':
+    # measured on training examples with the weights of the tested draw.
     statistics: Literal["running", "draw"] = "running"
-    draws: Count = 10  # of the noise at test, whose accuracies are averaged
-    # lambdas of the paper's scale invariance: factors of every matrix and of the bias added to its product,
-    # for further tests of the trained network
+    draws: Count = 10  # noise draws at test time; their accuracies are averaged
+    # lambdas of the paper's scale invariance, for further tests of the trained network: factors of every
+    # matrix and of the bias in the same layer
     scales: tuple[Positive, ...] = ()

@@ -1,8 +1,9 @@
 """DP-SGD as in Sander et al. 2022: at a given noise level sigma, batch size B and number of steps S.
 
-Each step takes a Poisson sample of expected size B. The gradients of an example's K augmented copies are
-averaged and then clipped to C (augmentation multiplicity, Eq. 5); the sum over the sample gets N(0, sigma^2
-C^2) and is divided by B. The tested model is a moving average of the weights.
+Each step takes a Poisson sample of expected size B, or an allocated batch. The gradients of an example's K
+augmented copies are averaged, and the average is clipped to C (augmentation multiplicity, Eq. 5). The sum
+over the sample gets N(0, sigma^2 C^2) and is divided by B. The tested model is a moving average of the
+weights.
 
 A smaller B with the same B / sigma and S is a simulation (section 3.4): it predicts the accuracy at a
 fraction of the cost, and spends far more privacy.
@@ -31,7 +32,7 @@ NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 
 
 class Tan(PrivateSteps):
-    """DP-SGD with AugMult and a moving average, over R replicas with equal settings but rates and noise."""
+    """DP-SGD with augmented copies and a moving average; R replicas may differ in rates and noise."""
 
     settings: tuple[TanSettings, ...]
     first: TanSettings
@@ -47,18 +48,18 @@ class Tan(PrivateSteps):
         if self.first.optimizer == "sgd":
             dampening = task.numbers(setting.dampening for setting in settings)
             self.optimizer = Sgd(momentum_of(task, settings), dampening)
-        # the copies at test have no privacy, and are seeded: they are the same in every evaluation
+        # augmentation at test time is not for privacy, so it is seeded: equal in every evaluation
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
-        """Initial parameters, also as their average, and the optimizer's state."""
+        """Initial parameters, the average, which equals them at first, and the optimizer's state."""
         return {**self.optimizer.start(self.task.parameters), "average": self.task.parameters}
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step of every replica; metrics are of its private sample."""
         batch = self.clipped_sums(state["parameters"], self.sample(step), self.whole, step)
         sums = self.released(batch.sums, self.whole, step)
-        # by the expected batch size, because the true one is private
+        # divided by the expected batch size, because the true size is private
         gradients = {name: value / self.first.batch for name, value in sums.items()}
         rates = self.rates(step)
         parameters = decayed(state["parameters"], rates, [setting.weight_decay for setting in self.settings])
@@ -81,14 +82,14 @@ class Tan(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """(R, L K, ...) K consecutive copies of each example, augmented by its ``draws`` (R, L, K P)."""
+        """Inputs (R, L K, ...): K consecutive copies of each example, augmented by ``draws`` (R, L, K P)."""
         if draws is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 1)
         return self._augment(copies, draws.unflatten(2, (self.copies, -1)).flatten(1, 2))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """'last': prediction by the last weights. 'vote': by the average, on K augmented copies (AugTest)."""
+        """Predictors: 'last' uses the last weights, 'vote' the average on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
         predictors: dict[str, Predict] = {"last": lambda inputs, position: self.predict(last, inputs)}
         if self.draws and self.copies > 1:
@@ -100,7 +101,7 @@ class Tan(PrivateSteps):
         return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
-        """Moving average after a step; its decay grows with the steps, so that it forgets the start."""
+        """Moving average after a step; its decay rises with the steps, so that it forgets the start."""
         steps_done = step + 1
         decay = self.task.numbers(
             min(setting.ema, (1 + steps_done) / (10 + steps_done)) for setting in self.settings
@@ -111,7 +112,7 @@ class Tan(PrivateSteps):
         }
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
-        """(R, B) most frequent class of K augmented copies of each image; the first of equal ones."""
+        """(R, B) most frequent class among K augmented copies of each image; the lowest class in a tie."""
         shape = (position + len(inputs), self.copies, 3)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
         draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
@@ -124,7 +125,7 @@ class Tan(PrivateSteps):
         return torch.stack(votes).sum(0).argmax(-1)
 
     def _histogram(self, batch: BatchSum) -> Tensors:
-        """(R,) shares of a sample with a gradient norm in the bin that begins at an edge, by name."""
+        """(R,) share of the sample's gradient norms in each bin, named by the lower edge of the bin."""
         bins = torch.bucketize(batch.gradient_norms, self.edges, right=True) - 1
         counts = (F.one_hot(bins, len(NORM_EDGES)) * batch.mask[..., None]).sum(1)
         shares = counts / batch.mask.sum(1, keepdim=True).clamp_min(1)

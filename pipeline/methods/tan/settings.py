@@ -20,19 +20,19 @@ class TanSettings(DescentSettings):
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
-    NOTES: ClassVar[int] = 10  # lines of a history; passes would be a bad unit, as B may have any size
+    NOTES: ClassVar[int] = 10  # lines of a history; not one per pass, because B may have any size
 
     steps: Count  # S
     sigma: NotNegative  # noise on the clipped sum has std C sigma
-    # K: augmented copies of an example, whose gradients are averaged before clipping (appendix C), and of a
-    # test image whose classes are voted on (AugTest)
+    # K: number of augmented copies. Gradients of a training example's copies are averaged before clipping
+    # (appendix C); the classes of a test image's copies are put to the vote (AugTest)
     copies: Count = 1
     augment: Literal["none", "crop_flip"] = "none"
     # sgd only, as in torch: buffer = momentum buffer + (1 - dampening) gradient
     dampening: Share = 0.0
     # Largest decay of the weights' moving average, min(ema, (1 + t) / (10 + t)) after t steps; 0: no average
     ema: Share = 0.9999
-    note_norms: bool = False  # a histogram of the gradients' norms into the history (Figure 7)
+    note_norms: bool = False  # whether the history gets a histogram of gradient norms (Figure 7)
 
     @property
     def private(self) -> bool:
@@ -44,12 +44,12 @@ class TanSettings(DescentSettings):
         return self.batch * self.copies
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without augmentation, norms and class weights, on images with plain SGD."""
+        """Settings without augmentation, noted norms and class weights; on images also without momentum."""
         plain = {"augment": "none", "copies": 1, "note_norms": False, "class_weights": ()}
         return self.changed({**plain, **({"momentum": 0.0} if images else {})})
 
     def simulates(self, target: Self) -> bool:
-        """Return whether these are ``target`` with batch and noise smaller by one factor (section 3.4)."""
+        """Return whether only batch and noise differ from ``target``, smaller by one factor (section 3.4)."""
         scaled = {"batch": target.batch, "sigma": target.sigma, "note_norms": target.note_norms}
         equal_otherwise = self.model_copy(update=scaled) == target
         same_ratio = math.isclose(self.sigma * target.batch, target.sigma * self.batch, rel_tol=1e-6)
