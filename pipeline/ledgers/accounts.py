@@ -47,13 +47,14 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 
 def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
-    """Settings of DP-SGD with a noise multiplier over the clipping bound, as in Opacus and dp-accounting.
+    """Settings of DP-SGD; the unit of the noise multiplier is the clipping bound, as in Opacus.
 
-    `AccountSettings.noise_multiplier` is over the distance of neighbouring sums: twice the bound if
-    neighbours replace an example. Epochs become a whole number of steps, rounded up.
+    The unit of `AccountSettings.noise_multiplier` is the distance of neighbouring sums. If neighbours replace
+    an example, this distance is twice the clipping bound, so the noise multiplier is halved. Epochs become a
+    whole number of steps, rounded up.
 
     Args:
-        noise_multiplier: standard deviation of the noise over the clipping bound.
+        noise_multiplier: standard deviation of the noise divided by the clipping bound.
         **options: further fields of `AccountSettings`.
 
     Returns:
@@ -66,7 +67,7 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
         settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **options)
     except ValidationError as problem:
         raise UserError("\n".join(problem_lines(problem))) from problem
-    # a loader takes a last step for the rest of its last pass
+    # a data loader takes one more step for an incomplete last batch
     steps = ceil(settings.length)
     distance = sensitivity(relation_of(settings.sampling))
     changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
@@ -74,7 +75,7 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Spending of one step: L parts at multiplier z are z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
+    """Spending of a step; L parts at noise z are one at z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
     return SampledGaussian(
         sampling=settings.sampling,
         noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),
@@ -102,15 +103,16 @@ def _mu_metric(ledger: schema.Ledger) -> dict[str, float]:
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
-    """Epsilons that Sander et al. 2022 draw and print, and those of other accountants.
+    """Numbers in the figures and tables of Sander et al. 2022, and epsilons by other accountants.
 
     Args:
         settings: settings of the account.
 
     Returns:
         Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, and `epsilon_pld` by privacy
-        loss distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4); with an
-        `order`, the Renyi divergence of all steps at this order, `renyi`, and TAN's, `renyi_tan`.
+        loss distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4). If the
+        settings have an `order`, also the Renyi divergence of all steps at this order: `renyi`, and its
+        approximation by TAN, `renyi_tan`.
     """
     spending, steps = spending_of(settings), settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)

@@ -1,8 +1,8 @@
 """Composition of all trainings that released something about the same private examples.
 
-A row's composition has its replicas, the trainings of its searches, and replaced trainings: git keeps their
-results, so their privacy loss stays. `pipeline.ledgers.data_budget` composes over all rows and searches of a
-data set.
+A row's composition covers its replicas, the trainings of its searches, and replaced trainings. Git keeps the
+results of replaced trainings, so their privacy loss still counts. `pipeline.ledgers.data_budget` composes the
+trainings of all rows and searches on a data set.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from pipeline.results.records import read_search, searches_of
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
-# largest epsilon of a training for composition on one grid
+# largest epsilon of a training whose losses are composed on a grid
 LARGEST_GRID = 50.0
 INTERVAL = 1e-3
 
@@ -38,7 +38,7 @@ class Trainings(NamedTuple):
 
 
 def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
-    """Epsilon of a row's private replicas and searches together.
+    """Composition of a row's private replicas, searches and replaced trainings.
 
     The searches are the row's own search and every search whose record names the row.
 
@@ -48,7 +48,8 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         root: folder of params.yaml.
 
     Returns:
-        The composition; None if at most one training run has a bound and every replaced run has one.
+        The composition; None if no replica has a bound, or if only one training has a bound and no replaced
+        training lacks one.
     """
     trainings = trainings_of_run(run)
     names = {search} if search else set()
@@ -71,8 +72,8 @@ def trainings_of_run(run: Run) -> Trainings:
 def composed(trainings: Trainings) -> Composition | None:
     """Composition of the trainings that have a bound.
 
-    `left_out` counts the others: trainings with seeded noise, without privacy, or that mix examples,
-    candidates without a recorded privacy loss, and a search without a record.
+    `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
+    mixed examples; candidates without a recorded privacy loss; and one for a search without a record.
 
     Args:
         trainings: trainings of a row and its searches.
@@ -101,11 +102,11 @@ def composed(trainings: Trainings) -> Composition | None:
 def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
     """Upper bound on epsilon of several trainings together.
 
-    Delta is the smallest of the trainings'. If one training is accounted for neighbours that replace an
-    example, as noise on data always is, all are (`SampledGaussian.replacing`).
+    Delta is the smallest delta of a training. If one training is accounted for neighbours that replace an
+    example, then all are (`SampledGaussian.replacing`). Trainings on noisy data always are.
 
     Args:
-        trainings: spending of each.
+        trainings: spending of each training.
 
     Returns:
         Epsilon, delta, the neighbouring relation, and the method of the bound.
@@ -122,7 +123,7 @@ def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, Neighbor
 
 
 def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tuple[float, str]:
-    """Epsilon of all trainings at ``delta``, and the method of the bound."""
+    """Upper bound on the composed epsilon at ``delta``, and the method of the bound."""
     if not trainings:
         return 0.0, BASIC
     epsilons = {training: smallest_bound(*training, delta) for training in trainings}
@@ -135,7 +136,7 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     for training, number in remaining:
         losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
     grid_epsilon, accountant = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
-    # the basic bound takes long; it is at least the sum of epsilons at the whole delta
+    # The basic bound takes long to compute. It is at least the sum of epsilons at the whole delta.
     if grid_epsilon < fsum(number * epsilons[training] for training, number in trainings.items()):
         return grid_epsilon, accountant
     basic_epsilon = _basic(trainings, delta)
@@ -149,7 +150,7 @@ def _basic(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> flo
 
 
 def _composable(spent: TrainingSpent | None) -> Spent | None:
-    """Spending of a training in the form for composition; None if nothing bounds it."""
+    """Spending of a training in the form for composition; None without a bound."""
     if spent is None:
         return None
     spending = spent.spending
@@ -172,7 +173,7 @@ def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], lis
         root: folder of params.yaml.
 
     Returns:
-        Spending of each training, and of each replaced one; None if it has no bound.
+        Spending of each candidate, and of each replaced training; None for a training without a bound.
 
     Raises:
         UserError: the file is no record of a search.

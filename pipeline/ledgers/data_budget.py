@@ -1,7 +1,7 @@
 """Privacy budget of a private data set: epsilon of all trainings on it in the laboratory.
 
-It is computed from the records each time and stored in no ledger; otherwise each new row would change the
-ledgers of all others.
+The budget is computed from the records each time. No ledger stores it, because each new row would change the
+ledgers of all other rows.
 """
 
 from collections.abc import Iterator
@@ -20,25 +20,25 @@ class DataBudget:
     """Trainings on one private data set, and their composition."""
 
     data: str  # entry of `own` in params.yaml
-    rows: tuple[str, ...]  # whose committed runs trained on it
+    rows: tuple[str, ...]  # rows with recorded runs on these data
     searches: tuple[str, ...]
-    unlinked: tuple[str, ...]  # searches among these that no row names
+    unlinked: tuple[str, ...]  # those of `searches` that no row names
     composition: Composition | None  # None: no training has a bound
     left_out: int  # trainings without a bound
 
 
 def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
-    """Budgets of the laboratory's own data sets with trainings, by name.
+    """Budgets of the laboratory's own data sets that have recorded trainings.
 
-    All recorded runs and searches count, also those without an entry in params.yaml. Data sets of the
-    catalogue are public and have no budget. Splits and other forms of the same files are one data set.
+    All recorded runs and searches count, even without an entry in params.yaml. Data sets of the catalogue are
+    public and have no budget. Splits and derived forms of the same files count as one data set.
 
     Args:
         settings: params.yaml.
         root: folder of params.yaml.
 
     Returns:
-        A budget for each data set, in the order of names.
+        A budget for each data set, sorted by name.
 
     Raises:
         UserError: a record is damaged.
@@ -65,7 +65,7 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
 
 
 def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
-    """Budget of the own data set behind prepared ``data``; None if the data are public or untouched."""
+    """Budget of the own data set of prepared ``data``; None for public data, or without recorded training."""
     sets = set(_own_sets(settings, data, []))
     return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
 
@@ -94,12 +94,13 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
 
 
 def _own_sets(settings: Settings, data: str, editions: list[tuple[str, Any]]) -> Iterator[str]:
-    """Names of own data sets that a training read.
+    """Names of own data sets that a training has read.
 
     Args:
         settings: params.yaml.
         data: prepared data set of the training; '' if unknown.
-        editions: raw data sets and editions in the training's provenance, because entries may have changed.
+        editions: (raw data set, edition) in the training's provenance. They are needed because the entries of
+            params.yaml may have changed since the training.
 
     Yields:
         Names, without repetition.

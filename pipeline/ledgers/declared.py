@@ -1,6 +1,6 @@
 """Comparison of a run's recorded guarantee with the guarantee that its settings declare.
 
-No data are needed, except relevances: without them the spending of `adlm` is not compared.
+No data are needed, except the relevances of `adlm`. Without relevances its guarantee isn't compared.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ from pipeline.results import records
 from pipeline.results.schema import Run, Trained
 from pipeline.training.not_covered import DATA_USES
 
-# Relative tolerance of calibrated noise: versions of the accountant differ a little in its last digits
+# Relative tolerance of a calibrated noise multiplier: its last digits differ between accountant versions
 CALIBRATED = 1e-3
 
 
 def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
-    """Compare the guarantee of each recorded replica with the one that its settings declare.
+    """Compare the guarantee of each recorded replica with the guarantee that its settings declare.
 
     Args:
         run: the record.
@@ -36,7 +36,7 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
         root: folder of params.yaml.
 
     Raises:
-        UserError: a replica's guarantees differ; then neither can be trusted.
+        UserError: the two guarantees of a replica differ, so that neither can be trusted.
     """
     for replica, difference in contradictions(run, settings, root):
         raise UserError(
@@ -46,7 +46,7 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
 
 
 def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterator[tuple[Trained, str]]:
-    """Recorded replicas whose guarantee differs from the one that their settings declare.
+    """Recorded replicas whose guarantee differs from the guarantee that their settings declare.
 
     Args:
         run: the record.
@@ -92,7 +92,7 @@ def declared_guarantee(
     settings: Settings,
     root: Path,
 ) -> Guarantee | None:
-    """Guarantee of one replica by its settings.
+    """Guarantee that the settings declare for one replica.
 
     Args:
         method: name of the method in params.yaml.
@@ -104,7 +104,7 @@ def declared_guarantee(
         root: folder of params.yaml.
 
     Returns:
-        The guarantee; None if it depends on relevances that are not here.
+        The guarantee; None if it depends on relevances and the prepared data are not on this machine.
 
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.
@@ -125,7 +125,7 @@ def declared_guarantee(
 
 
 def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
-    """Shape of one input of the network, before the method's settings change it.
+    """Shape of one input of the network, before the method's settings change this shape.
 
     Args:
         model: the row's model.
@@ -133,7 +133,7 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
         settings: all settings of params.yaml.
 
     Returns:
-        (C, H, W) of images, (T, D) of texts.
+        (C, H, W) of images, (T, D) of texts, (F,) of features of a pretrained network.
     """
     split = settings.split(data)
     if settings.has_features(data):
@@ -148,10 +148,10 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
 
 
 def _relevances(data: str, root: Path) -> RelevanceSizes | None:
-    """Sizes of the data's relevances, with their mean if it is public.
+    """Sizes of the relevances of prepared ``data``, with the mean relevances if these are public.
 
     Returns:
-        None if the prepared data are not here.
+        The sizes; None if the prepared data are not on this machine.
     """
     if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
@@ -166,7 +166,7 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
 
 
 def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
-    """Name of the first differing field of a recorded and an expected guarantee."""
+    """Name of the first field that differs between a recorded and an expected guarantee; None: all agree."""
     for name in ("delta", "claimed_by"):
         if getattr(replica, name) != getattr(guarantee, name):
             return name
@@ -194,13 +194,13 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
 
 
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
-    """Compare releases: their quantities, epsilons and noise.
+    """Compare the quantities, epsilons and noise of releases.
 
-    If noisy relevances divide the inputs' noise, each pixel's share was drawn, and only their total is
-    compared.
+    Noisy relevances divide the inputs' epsilon among the pixels, so the noise of each pixel is random. Then
+    only the total epsilon of the inputs is compared.
 
     Returns:
-        True if they agree.
+        True if the releases agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

@@ -35,10 +35,11 @@ NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: the rounding error of all steps is larger than delta"
 NO_LOSSES = "not computed: the steps of an epoch are not independent"
 BASIC = "basic composition (closed form)"
-# delta of further bounds for Laplace noise, which may be far below the pure epsilon
+# delta of further bounds for Laplace noise; they may be far below the pure epsilon, because the worst cases
+# of many coordinates seldom occur together
 DELTA = 1e-5
 AT_DELTA = "an upper bound at delta 1e-5"
-# largest pure epsilon for dp-accounting's losses of Laplace noise
+# largest pure epsilon for which dp-accounting computes the privacy losses of Laplace noise
 LAPLACE_LARGEST = 700
 
 
@@ -50,15 +51,15 @@ def ledger_of(
     uses: Iterable[Statement] = (),
     others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """Ledger of a replica, from the numbers of the mechanism that ran.
+    """Ledger of a replica, from the recorded spending of the mechanism that ran.
 
     Args:
-        trained: the replica.
-        reproducible: whether its noise was seeded, so that no guarantee holds.
-        searched: the search that chose its hyper-parameters; None: none did.
-        steps: steps after which the ledger has the epsilon spent so far.
-        uses: uses of private data by its data set and row that no epsilon covers.
-        others: as for `make_ledger`.
+        trained: record of the replica.
+        reproducible: whether the replica's noise was seeded; then no guarantee holds.
+        searched: name of the search that chose the hyper-parameters; None: no search did.
+        steps: steps after which the ledger reports the epsilon spent so far.
+        uses: uses of private data by the row and its data set that no epsilon covers.
+        others: further accountants, as in `make_ledger`.
 
     Returns:
         The ledger, with every accountant's epsilon.
@@ -80,7 +81,7 @@ def ledger_of(
 
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
-    """Uses of private data that are uncovered in every private training."""
+    """Uses of private data that no epsilon of a private training covers; ``uses`` are among them."""
     if trained.spending is None:
         return
     nominal = trained.settings.get("nominal_examples")
@@ -118,14 +119,14 @@ def make_ledger(
         spending: mechanism of a step.
         steps: number of steps.
         delta: delta of all epsilons.
-        claimed_by: accountant of the claim: 'rdp', 'pld' or 'clt'.
-        reasons: reasons why no bound holds; empty if one does.
+        claimed_by: accountant of the claimed epsilon: 'rdp', 'pld' or 'clt'; None: nothing is claimed.
+        reasons: reasons why no bound holds; empty if the bounds hold.
         not_covered: uses of private data that no epsilon covers.
-        reported_steps: steps after which the ledger has the epsilon spent so far.
-        others: further accountants in the ledger; None: all.
+        reported_steps: steps after which the ledger reports the epsilon spent so far.
+        others: modules of further accountants (`pipeline.ledgers.accountants`); None: all of them.
 
     Returns:
-        The ledger, whose proven epsilon is the smallest of the bounds.
+        The ledger. Its proven epsilon is the smallest of the bounds; with ``reasons`` it has none.
     """
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
@@ -141,8 +142,8 @@ def make_ledger(
         curve = tradeoff(profiles, epsilons[tightest])
         results.append(_limit(spending, epsilons["clt"]))
     claimed = epsilons.get(claimed_by, inf) if claimed_by else inf
-    # a claim by the central limit theorem is about clipped means, which a record may turn around, unless each
-    # set is a single example of a Poisson sample
+    # A claimed epsilon by the central limit theorem is for clipped gradients of mini-sets. One record may
+    # reverse such a gradient, unless each mini-set is a single example of a Poisson sample.
     coins = spending.sampling in ("poisson", "allocation")
     single = coins and spending.sets == spending.batch
     shared = claimed_by == "clt" and not single
@@ -177,7 +178,7 @@ def make_ledger(
 
 
 def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
-    """Statement that names the worst pair of data sets."""
+    """Statement that names the pair of neighbouring data sets of the lower bound."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
     single_vector = spending.sampling in ("poisson", "allocation") and not shared
@@ -192,17 +193,17 @@ def release_ledger(
     protects: Statement | None = None,
     reported_steps: Iterable[int] = (),
 ) -> Ledger:
-    """Ledger of Laplace noise that was added once, before all ``steps``.
+    """Ledger of Laplace noise that was added once, before the first step.
 
-    Claimed and proven epsilon are pure, at delta 0.
+    Claimed and proven epsilon are pure: they hold at delta 0.
 
     Args:
         releases: releases of the training.
         steps: number of steps.
-        reasons: reasons why no bound holds; empty if one does.
+        reasons: reasons why no bound holds; empty if the bounds hold.
         not_covered: uses of private data that no epsilon covers.
-        protects: protected part, of whom and from whom, if not a whole training example.
-        reported_steps: steps after which the ledger has the epsilon spent so far.
+        protects: statement of what is protected from which observer; None: a training example, as usual.
+        reported_steps: steps after which the ledger reports the epsilon spent so far.
 
     Returns:
         The ledger.
@@ -245,19 +246,19 @@ def release_ledger(
 
 
 def _opposites_epsilon(releases: Iterable[Released]) -> float:
-    """Epsilon between a black image and a white one of another class, at delta 0.
+    """Lower bound on epsilon at delta 0, for a black image and a white image of another class.
 
-    It leaves out relevances, because the distance between the mean relevances of such a pair is unknown.
+    Relevances are left out, because the distance of the mean relevances is unknown for this pair.
 
     Returns:
-        Sum over inputs and labels.
+        Sum of the epsilons of inputs and labels.
     """
     return fsum(released.epsilon_upper or 0.0 for released in releases if released.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)
 def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
-    """Bounds at `DELTA`, below the pure epsilon: worst cases of many coordinates seldom come together."""
+    """Upper bounds on epsilon at `DELTA`, by Renyi DP and by privacy loss distributions."""
     accounting, pure = library("dp-accounting"), releases.epsilon
     # Laplace noise is symmetric, so the neighbouring relation changes only the distances
     renyi = AccountantEpsilon(
@@ -275,7 +276,7 @@ def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
 def bounds_of(
     spending: SampledGaussian, steps: int, delta: float
 ) -> tuple[dict[str, AccountantEpsilon], Losses | OneStep | None]:
-    """Upper bounds by name ('rdp', 'pld', 'unamplified'), and the loss distribution behind 'pld'."""
+    """Upper bounds on epsilon by name ('rdp', 'pld', 'unamplified'), and the loss distribution of 'pld'."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
@@ -313,7 +314,7 @@ def smallest_bound(spending: SampledGaussian, steps: int, delta: float) -> float
 
 
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
-    """Epsilon by the claim's central limit theorem, with a note that separates it from the bounds."""
+    """Claimed epsilon by a central limit theorem; its note says that it is exact, or an approximation."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
     finite = isfinite(epsilon)
     return AccountantEpsilon(

@@ -1,27 +1,28 @@
-"""Number of digits of an epsilon in a ledger."""
+"""Rounding of a ledger's epsilons to the stored digits."""
 
 from pipeline.privacy.risk import Risk
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down, rounded_up
 
-# Machines and versions of numpy round a Fourier transform of losses differently: after 600,000 steps, by a
-# relative 1e-5 of epsilon. So two machines may differ by one in the last digit, at most `MACHINE_TOLERANCE`.
+# Machines and numpy versions round a Fourier transform of losses differently. After 600,000 steps, epsilon
+# differs by a relative 1e-5. So the last stored digit may differ by one, at most a relative
+# `MACHINE_TOLERANCE`.
 DIGITS, NOISE = 5, 14
 MACHINE_TOLERANCE = 10.0 ** (1 - DIGITS)
 
 
 def up(epsilon: float) -> float:
-    """Round an upper bound to `DIGITS` significant digits, never down by more than numerical noise."""
+    """Round an upper bound up to `DIGITS` significant digits, without the digits of numerical noise."""
     return float(rounded_up(_without_noise_digits(epsilon), DIGITS))
 
 
 def down(epsilon: float) -> float:
-    """Round a lower bound to `DIGITS` significant digits, never up by more than numerical noise."""
+    """Round a lower bound down to `DIGITS` significant digits, without the digits of numerical noise."""
     return float(rounded_down(_without_noise_digits(epsilon), DIGITS))
 
 
 def stated(ledger: Ledger) -> Ledger:
-    """Ledger with every epsilon rounded to the stored digits."""
+    """Ledger with every epsilon, and the attack risk, rounded to the stored digits."""
 
     def upper(value: float | None) -> float | None:
         return None if value is None else up(value)
@@ -47,7 +48,7 @@ def stated(ledger: Ledger) -> Ledger:
 
 
 def _stated_risk(risk: Risk) -> Risk:
-    """Attack risk with rounded bounds; the cut-off ``least_rate`` is rounded to the nearest."""
+    """Attack risk with bounds rounded up, and the cut-off ``least_rate`` rounded to two digits."""
     changes = {
         name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
     }
@@ -55,5 +56,5 @@ def _stated_risk(risk: Risk) -> Risk:
 
 
 def _without_noise_digits(value: float) -> float:
-    """Drop the digits of numerical noise, so that 0.1 + 0.15 is exactly 0.25."""
+    """Round to `NOISE` digits, without the digits of numerical noise: 0.1 + 0.15 becomes exactly 0.25."""
     return float(f"{value:.{NOISE}g}")

@@ -1,4 +1,4 @@
-"""Published numbers of others (`references.yaml`), computed here by the same kind of accountant.
+"""Published numbers of other projects and papers (`references.yaml`), compared with our numbers.
 
 `python -m pipeline.ledgers.references` writes docs/references.md.
 """
@@ -23,8 +23,8 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
 
 REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
-PEERS = Path("reports/benchmarks/peers.md")  # section of trainings by others' code (`benchmarks/peers.py`)
-GRID = 1e-4  # interval of privacy losses, as by default in dp-accounting
+PEERS = Path("reports/benchmarks/peers.md")  # trainings by others' code (`benchmarks/peers.py`)
+GRID = 1e-4  # interval of the grid of privacy losses, the default of dp-accounting
 DIGITS = 5
 INTRODUCTION = """# Published numbers of others
 
@@ -63,9 +63,9 @@ class Source(Strict):
 class Setting(Strict):
     """Setting of a published number: Poisson samples; neighbours add or remove one example."""
 
-    noise: Positive | None = None  # multiplier over the sensitivity
+    noise: Positive | None = None  # noise multiplier: standard deviation divided by the sensitivity
     examples: Count | None = None  # N
-    batch: Count | None = None  # expected
+    batch: Count | None = None  # expected batch size
     steps: Count | None = None
     delta: Delta | None = None
     epsilon: Positive | None = None
@@ -91,7 +91,7 @@ class Reference(Strict):
     by: Literal["classic", "improved", "pld", "clt", "delta", "sigma"] | None = None  # None: not computed
     setting: Setting
     relation: Literal["equal", "below", "differs", "beside"]
-    within: Annotated[float, Field(gt=0, lt=1)] | None = None  # relative
+    within: Annotated[float, Field(gt=0, lt=1)] | None = None  # largest relative difference
     why: str = ""
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class Reference(Strict):
 
     @property
     def holds(self) -> bool:
-        """True if the number computed here has the declared relation to the printed one."""
+        """True if our number is near the printed one, and for 'below' not above it; also if not computed."""
         if self.by is None or self.within is None:
             return True
         ours = computed(self)
@@ -114,7 +114,7 @@ class Reference(Strict):
 
 
 class References(Strict):
-    """Contents of the file."""
+    """Contents of `references.yaml`."""
 
     sources: dict[Key, Source]
     references: dict[Key, Reference]
@@ -128,14 +128,14 @@ class References(Strict):
 
 
 def read_references(root: Path = Path()) -> References:
-    """Read and check the references of the file in ``root``."""
+    """Read and check `references.yaml` in ``root``."""
     text = (root / REFERENCES).read_text(encoding="utf-8")
     return References.model_validate(YAML(typ="safe", pure=True).load(text))
 
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """Number of a reference as computed by this project.
+    """Our number for the setting of a reference.
 
     Args:
         reference: the reference with its setting.
@@ -169,7 +169,7 @@ def computed(reference: Reference) -> float:
 
 
 def page(references: References, root: Path = Path()) -> str:
-    """Text of docs/references.md; its last section is the file of peers in ``root``."""
+    """Text of docs/references.md; its last section is the file `PEERS` in ``root``."""
     lines = [INTRODUCTION]
     for key, source in references.sources.items():
         mine = [entry for entry in references.references.values() if entry.source == key]

@@ -30,7 +30,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         Path of the ledgers.
 
     Raises:
-        UserError: the row or its run doesn't exist, or the run differs from its declared settings.
+        UserError: the row or its run doesn't exist, or a recorded guarantee differs from the declared one.
     """
     row = settings.row(key)
     run = records.read_run(key, root)
@@ -64,9 +64,9 @@ def entries(
         run: the row's recorded trainings.
         search: name of the row's search.
         settings: params.yaml.
-        steps: by replica, steps after which the ledger has the epsilon spent so far.
+        steps: for (level, seed) of a replica, steps after which its ledger reports the epsilon spent so far.
         root: folder of params.yaml.
-        others: as for `make_ledger`.
+        others: further accountants, as in `make_ledger`.
 
     Returns:
         An entry for each replica, in the run's order.

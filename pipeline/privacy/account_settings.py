@@ -8,7 +8,7 @@ from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Delta, Sampling
 from pipeline.privacy.sampled_gaussian import batches_of_epoch
 
-# largest number of steps, by closed forms; and with several sets of draws with replacement
+# largest number of steps: for closed forms, and for several sets of draws with replacement
 MOST_STEPS, MOST_OF_SETS = 10**12, 10**6
 
 
@@ -20,14 +20,15 @@ class AccountSettings(Strict):
 
     sampling: Sampling = "poisson"
     examples: Count  # N
-    batch: Count  # m; 'poisson': expected
-    epochs: Positive | None = None  # passes; or `steps`
+    batch: Count  # m; 'poisson': expected batch size
+    epochs: Positive | None = None  # passes over the examples; either `epochs` or `steps` is given
     steps: Count | None = None
-    # standard deviation of the noise over the distance that one example moves a part, within range of floats
+    # standard deviation of the noise divided by the distance that one example moves a part; limited, so that
+    # floats don't overflow
     noise_multiplier: Annotated[float, Field(ge=1e-9, le=1e9)]
     parts: Count = 1  # L: parts of the gradient, clipped and noised separately
     participations: Count = 1  # 'allocation' only: batches of an epoch that each example is in
-    # k: clipped vectors of a step; 'replacement' only, as an example may be in each of them
+    # k: clipped vectors of a step; 'replacement' only, where an example may be in several of them
     sets: Count | None = None
     delta: Delta = 1e-5  # as claimed, even if it is above 1/N and so means little
     claimed_by: Literal["clt", "rdp"] = "clt"  # accountant of the paper
@@ -61,7 +62,7 @@ class AccountSettings(Strict):
 
     @property
     def length(self) -> float:
-        """`total_steps` before rounding; shuffled and allocated passes have whole batches only."""
+        """`total_steps` before rounding; passes of 'shuffled' and 'allocation' have whole batches only."""
         whole = self.sampling in ("shuffled", "allocation")
         batches = batches_of_epoch(self.examples, self.batch, self.participations)
         in_pass = batches / self.participations if whole else self.examples / self.batch

@@ -6,8 +6,9 @@
   `classic_epsilon` uses Mironov's conversion, a looser bound.
 * ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
   tighter upper bound.
-* ``unamplified``: sampling taken as known (`pipeline.privacy.participation`). An upper bound at any noise.
-* ``clt``: the limit that some papers state (`pipeline.privacy.clt`). An approximation and no bound.
+* ``unamplified``: the attacker knows the samples (`pipeline.privacy.participation`). An upper bound at any
+  noise.
+* ``clt``: the central limit theorem of some papers (`pipeline.privacy.clt`). An approximation and no bound.
 * ``tan``: the closed form of Sander et al. (`pipeline.privacy.total_noise`). An approximation and no bound.
 * `opacus_prv` and `opacus_rdp`: Opacus's epsilons for Poisson samples, as a second library.
 """
@@ -49,17 +50,17 @@ RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE
 # dp-accounting warns about every Renyi order that it leaves out, which only loosens the bound
 logging.getLogger("absl").setLevel(logging.ERROR)
 
-# dense near 1, where large epsilons find their minimum, and far enough out for epsilon .05 at delta 1e-5
+# dense near 1, where large epsilons have their minimum, and large enough for epsilon .05 at delta 1e-5
 ORDERS = (
     *np.arange(1.1, 5, 0.1).round(1).tolist(),
     *np.arange(5, 11, 0.5).tolist(),
     *range(11, 64),
     *np.geomspace(64, 4096, 40).round().tolist(),
 )
-# for samples without replacement, whose bound takes long at large orders, and interpolates between whole ones
+# for samples without replacement: their bound takes long at large orders, and interpolates between whole ones
 WHOLE_ORDERS = (*range(2, 64), 64, 80, 96, 128, 192, 256, 512, 1024)
 LEAST_NOISE = 0.05  # below, the integral at fractional orders takes long, and sampling saves little
-PARTS = (1, 64, 256, 1024, 5000)  # parts of the orders; later parts are used only if needed
+PARTS = (1, 64, 256, 1024, 5000)  # limits of parts of the orders; later parts are used only if needed
 
 
 def poisson_gaussian(
@@ -71,7 +72,7 @@ def poisson_gaussian(
 
 
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
-    """Epsilon by Renyi DP, improved conversion; neighbours add or remove one example."""
+    """Epsilon by Renyi DP with the improved conversion; neighbours add or remove one example."""
     epsilon = inf
     for low, high in pairwise(PARTS):
         orders = [order for order in ORDERS if low <= order < high]
@@ -94,13 +95,13 @@ class _RdpByParts(PrivacyAccountant):
 
 
 def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
-    """Check that no higher order can give an epsilon below ``epsilon``.
+    """Check that no order above ``order`` can give an epsilon below ``epsilon``.
 
-    Higher orders take longer. A divergence grows with its order, and the improved conversion subtracts at
-    most this gain.
+    Higher orders take longer. A divergence grows with its order. The improved conversion subtracts at most
+    ``gain`` from the divergence, and ``gain`` falls with the order.
 
     Returns:
-        True if none can.
+        True if no higher order can.
     """
     gain = log(order) / (order - 1) - log1p(-1 / order)
     return isfinite(divergence) and divergence > epsilon + gain
@@ -114,10 +115,10 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     Args:
         event: composed mechanism.
         delta: delta of the guarantee.
-        interval: interval of the discretisation.
+        interval: interval of the grid of losses.
 
     Returns:
-        An upper bound at any ``interval``; infinity if rounding leaves nothing of delta.
+        An upper bound at any ``interval``; infinity if delta is within the rounding error.
     """
     accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
     remaining_delta = delta - ROUNDING * _compositions(event)
@@ -132,12 +133,12 @@ def _compositions(event: DpEvent) -> int:
 
 
 def tightest(epsilon: float, delta: float, steps: int) -> Accountant:
-    """Accountant with the smallest bound among those that can resolve such a guarantee."""
+    """'pld', whose bound is smaller, if it can resolve such a guarantee; otherwise 'rdp'."""
     resolved = epsilon >= LEAST_EPSILON and steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1)
     return "pld" if resolved else "rdp"
 
 
-@lru_cache(maxsize=256)  # half a second
+@lru_cache(maxsize=256)  # a call takes half a second
 def opacus_rdp(
     rate: float, noise_multiplier: float, steps: int, delta: float, first_release: float | None = None
 ) -> float:
@@ -147,7 +148,7 @@ def opacus_rdp(
     accountant = RDPAccountant()
     accountant.history = _history(rate, noise_multiplier, steps, first_release)
     with warnings.catch_warnings():
-        # it warns if the best order is the smallest, as at an epsilon of hundreds
+        # Opacus warns if the best order is the smallest, as at an epsilon of hundreds
         warnings.simplefilter("ignore")
         return float(accountant.get_epsilon(delta, alphas=list(ORDERS)))
 
@@ -162,10 +163,10 @@ def _history(
 
 @lru_cache(maxsize=512)
 def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergences of one step, or of one epoch if it is shuffled.
+    """Renyi divergences of one step, or of one epoch of 'shuffled'.
 
     Returns:
-        (K,) divergences; infinite if dp-accounting has none.
+        (K,) divergences at the K orders; infinite where dp-accounting has no bound.
     """
     poisson = spending.sampling == "poisson"
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE if poisson else NeighboringRelation.REPLACE_ONE
@@ -188,12 +189,12 @@ def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> flo
 
 
 def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
-    """Epsilon by Renyi DP, improved conversion, in milliseconds; None if dp-accounting has no bound."""
+    """Epsilon by Renyi DP with the improved conversion; takes milliseconds; None without a bound."""
     return _converted(spending, steps, lambda *curve: float(compute_epsilon(*curve, delta)[0]))
 
 
 def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
-    """Epsilon by Renyi DP with the conversion of Mironov 2017 (Sander et al. 2022, Eq. 3); None as above."""
+    """Epsilon by Renyi DP, conversion of Mironov 2017 (Sander et al. 2022, Eq. 3); None without a bound."""
     return _converted(
         spending, steps, lambda orders, divergences: float((divergences - np.log(delta) / (orders - 1)).min())
     )
@@ -202,7 +203,7 @@ def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> floa
 def _converted(
     spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
 ) -> float | None:
-    """Smallest epsilon by ``convert`` over orders and their divergences after ``steps`` steps."""
+    """Smallest epsilon that ``convert`` gives for orders and their divergences after ``steps`` steps."""
     if spending.sampling in ("replacement", "allocation"):
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
@@ -220,14 +221,14 @@ def _converted(
 
 
 def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
-    """(K,) divergences of ``steps`` steps and of an earlier release, by order."""
+    """(K,) divergences of ``steps`` steps and of `SampledGaussian.first_release`, at K orders."""
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
     total = _renyi(spending, orders) * times
     return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
 
 
 def spent_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Upper bound on the epsilon spent so far, cheap enough to show while training."""
+    """Upper bound on the epsilon spent after ``steps`` steps, cheap enough to show during training."""
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
     if spending.sampling == "allocation":
@@ -251,7 +252,7 @@ def opacus_prv(
         Epsilon and its error bound.
 
     Raises:
-        ValueError: the accountant fails, as at large epsilon.
+        ValueError: the accountant fails, for example at a large epsilon.
     """
     from opacus.accountants import PRVAccountant
 
@@ -265,8 +266,8 @@ def opacus_prv(
         raise ValueError(f"PRV failed: {problem}") from problem
 
 
-COARSE_EPOCHS = 4.0  # factor on the grid of allocated epochs, for a bound in a tenth of a second
-COARSE = 1e-3  # a grid ten times as fast as `pld_epsilon`'s, also with an upper bound
+COARSE_EPOCHS = 4.0  # factor on the grid's interval for 'allocation', for a bound in a tenth of a second
+COARSE = 1e-3  # interval of a coarse grid: ten times as fast as the default one, and also an upper bound
 NEAR = 0.995  # share of a target epsilon that a bound must reach
 
 
@@ -281,8 +282,8 @@ def noise_for(
 ) -> float:
     """Smallest noise multiplier, to a thousandth, that keeps a `poisson_gaussian` within epsilon.
 
-    'pld' searches on a coarse grid, and again on the fine grid if the result is below `NEAR` of epsilon
-    there.
+    'pld' searches on a coarse grid first. If the result's epsilon on the fine grid is below `NEAR` times the
+    target, it searches again on the fine grid.
 
     Args:
         epsilon: target.
@@ -296,7 +297,8 @@ def noise_for(
         The noise multiplier.
 
     Raises:
-        UserError: no multiplier below 10,000 is enough, or .2 is already enough; or 'pld' has no bound there.
+        UserError: no multiplier below 10,000 is enough, or .2 is already enough; or 'pld' can't resolve the
+            guarantee.
     """
     if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
         raise UserError(
@@ -328,8 +330,8 @@ def _calibrated(
     delta: float,
     remaining_delta: float,
 ) -> float:
-    """Noise at which ``epsilon_of`` is just within epsilon; rounding leaves ``remaining_delta``."""
-    # below .2 the PLD grows very large, and so loose a target needs no calibration
+    """Noise at which ``epsilon_of`` is just within epsilon; ``remaining_delta`` is delta less rounding."""
+    # below .2 the PLD grows very large, and such a loose target needs no calibration
     low, high = 0.2, 1.0
     while epsilon_of(event_at(high), delta) > epsilon:
         low, high = high, 2 * high

@@ -1,21 +1,23 @@
 """Privacy loss distributions of random allocation: balls and bins (Feldman and Shenfeld 2025 and 2026).
 
-Every epoch puts each example into one of its t batches, independently and uniformly. The likelihood ratio of
-an epoch's releases with the example to those without it is W = (X_1 + ... + X_t) / t. Without the example,
-each X_i = exp((2 x_i - 1) / (2 z^2)) is log-normal with mean 1. Delta is the expectation of a convex function
-of W: of (W - e^epsilon)_+ if the example is removed, and of (1 - e^epsilon W)_+ if it is added. So a law with
-the same mean that is larger in the convex order gives a pair of distributions that dominates W's in both
-directions, and composes. `epoch_ratio` is such a law on a grid of log W: a value between two points of the
-grid is split between them so that the mean stays. The error is of second order in the grid's spacing.
+Every epoch puts each example into one of its t batches, independently and uniformly. Neighbouring data sets
+differ in one example, added or removed: its gradient appears or disappears.
 
-`rounded_epoch` is a post-processing of an epoch's releases: the same sums, rounded to the grid after each
-addition. Its laws with and without the example are exact, so that their epsilon is a lower bound.
+The likelihood ratio of an epoch's releases, with the example to without it, is W = (X_1 + ... + X_t) / t with
+X_i = exp((2 x_i - 1) / (2 z^2)). z is the noise multiplier, and x_i the i-th release along the example's
+gradient, in units of the distance that the example moves it. Without the example, each X_i is log-normal with
+mean 1. Delta is the expectation of a convex function of W: of (W - e^epsilon)_+ if the example is removed,
+and of (1 - e^epsilon W)_+ if it is added. So a distribution with the same mean that is larger in the convex
+order gives an upper bound on delta in both directions, also after composition. `epoch_ratio` is such a
+distribution on a grid of log W. It splits a value between two points of the grid so that the mean stays. The
+error is of second order in the grid's spacing.
 
-A round in which each example is in k of t batches is k such epochs of t / k batches, as an upper bound: a
+For a lower bound, `rounded_epoch` rounds these sums to the grid after each addition. This is a
+post-processing of an epoch's releases, and its distributions with and without the example are exact.
+
+An epoch in which each example is in k of t batches counts as k epochs of t / k batches, an upper bound: a
 uniform choice of k batches is a choice of one batch in each block of a random partition, and knowing the
 partition only helps the attacker.
-
-Neighbouring data sets differ in one example, added or removed: its gradient appears or disappears.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,12 +41,13 @@ LEAST_NOISE = 0.05  # smallest noise multiplier; with less, exponentials of loss
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 Law = TypeVar("Law")
-# (offset, share) of the points that receive a value, by its distance above a point in spacings
+# (offset, share) of the points that receive a value, as a function of the value's distance above a point, in
+# spacings, and of the spacing
 Placement = Callable[[float, float], Iterator[tuple[int, float]]]
 
 
 class Masses(NamedTuple):
-    """Distribution on the grid: the k-th mass is at exp(spacing (first + k))."""
+    """Distribution on the grid: the k-th mass, from 0, is at the value exp(spacing (first + k))."""
 
     first: int
     values: np.ndarray  # (K,)
@@ -55,22 +58,22 @@ class Masses(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Law of a likelihood ratio without the example."""
+    """Distribution of a likelihood ratio if the example is absent."""
 
     masses: Masses
     zero: float  # probability of 0
-    beyond: float  # part of the expectation above all points, with probability 0
+    beyond: float  # part of the expectation that lies above all points; its probability counts as 0
 
 
 class Rounded(NamedTuple):
-    """Laws of a rounded likelihood ratio without the example and with it, on the same points."""
+    """Distributions of a rounded likelihood ratio, without and with the example, on the same points."""
 
     without: Masses
     within: Masses
 
 
 def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -> float:
-    """Spacing of an epoch's grid of losses."""
+    """Spacing of an epoch's grid of losses, times ``coarseness``."""
     exponent = noise_multiplier**-2
     variance = min(exponent, log1p(expm1(min(exponent, 50.0)) / batches))
     spacing = min(coarseness * FINENESS * sqrt(variance), LARGEST_SPACING)
@@ -79,7 +82,7 @@ def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -
 
 @attrs.frozen
 class RandomAllocationDpEvent(DpEvent):
-    """Event of an epoch of ``steps`` steps; each example is in ``selected`` random steps, independently."""
+    """Event of an epoch of ``steps`` steps; each example is in ``selected`` of them, at random."""
 
     steps: int
     selected: int
@@ -89,13 +92,14 @@ class RandomAllocationDpEvent(DpEvent):
 def composed_epochs(
     noise_multiplier: float, batches: int, participations: int, steps: int, spacing: float
 ) -> PrivacyLossDistribution:
-    """Privacy losses of ``steps`` steps, an upper bound, on a grid of ``spacing``.
+    """Upper bound on the privacy losses of ``steps`` steps, on a grid of ``spacing``.
 
     Args:
-        noise_multiplier: standard deviation of the noise over the distance that an example moves a release.
+        noise_multiplier: standard deviation of the noise divided by the distance that an example moves a
+            release.
         batches: batches of an epoch.
         participations: batches of an epoch that an example is in. With more than one, an incomplete epoch
-            counts as a whole.
+            counts as a whole one.
         steps: at least 1.
         spacing: spacing of the grid of losses.
 
@@ -105,7 +109,7 @@ def composed_epochs(
     epochs, begun = divmod(steps, batches)
     if participations > 1:
         epochs, begun = epochs + (begun > 0), 0
-    # sizes of the blocks of a partition into as many as participations
+    # sizes of the blocks of a partition of an epoch, one block for each participation
     size, larger = divmod(batches, participations)
     parts = [(size, size, epochs * (participations - larger)), (size + 1, size + 1, epochs * larger)]
     parts.append((size, begun, 1 if begun else 0))
@@ -120,7 +124,7 @@ def composed_epochs(
 def epoch_losses(
     noise_multiplier: float, batches: int, steps: int, spacing: float
 ) -> PrivacyLossDistribution:
-    """Privacy losses of an epoch's first ``steps`` steps, an upper bound; arguments of `epoch_ratio`."""
+    """Upper bound on privacy losses of an epoch's first ``steps`` steps; arguments as in `epoch_ratio`."""
     (first, masses), zero, beyond = epoch_ratio(noise_multiplier, batches, steps, spacing)
     removed = masses * np.exp(spacing * (first + np.arange(len(masses))))
     last = first + len(masses) - 1
@@ -131,16 +135,17 @@ def epoch_losses(
 
 
 def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Ratio:
-    """Law of the likelihood ratio of an epoch's first steps: an upper bound in the convex order.
+    """Upper bound, in the convex order, on the likelihood ratio of an epoch's first steps.
 
     Args:
-        noise_multiplier: standard deviation of the noise over the distance that the example moves a release.
+        noise_multiplier: standard deviation of the noise divided by the distance that the example moves a
+            release.
         batches: t, batches of the epoch.
         steps: completed steps, from 1 to t.
         spacing: spacing of the grid of log W.
 
     Returns:
-        A law with mean 1.
+        A distribution with mean 1.
     """
 
     def add(first: Ratio, second: Ratio, counts: tuple[int, int]) -> Ratio:
@@ -157,7 +162,7 @@ def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: floa
 
 @lru_cache(maxsize=8)
 def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: float) -> Rounded:
-    """Exact laws of a post-processing of an epoch's first steps; arguments of `epoch_ratio`."""
+    """Exact distributions of the rounded ratio of an epoch's first steps; arguments as in `epoch_ratio`."""
 
     def add(first: Rounded, second: Rounded, counts: tuple[int, int]) -> Rounded:
         # the example is in one of the summands
@@ -179,7 +184,7 @@ def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: fl
 
 
 def _repeated(one: Law, count: int, add: Callable[[Law, Law, tuple[int, int]], Law]) -> Law:
-    """Sum of ``count`` independent copies, by doubling."""
+    """Sum of ``count`` independent copies of ``one``; ``add`` also gets the numbers of copies in its sums."""
     power, copies = one, 1
     total, added = None, 0
     while True:
@@ -199,7 +204,7 @@ def _span(noise_multiplier: float, batches: int, spacing: float) -> tuple[int, i
 
 
 def _log_normal(noise_multiplier: float, batches: int, spacing: float) -> Ratio:
-    """Law of X / batches; each cell's mass is split between the cell's ends."""
+    """Distribution of X / batches for one X; each cell's mass is split between the cell's ends."""
     first, last = _span(noise_multiplier, batches, spacing)
     left = np.arange(first, last) * spacing
     # all terms of these integrals are positive, and smooth: no digits are lost
@@ -221,7 +226,7 @@ def _normal_masses(edges: np.ndarray) -> np.ndarray:
 
 
 def _split(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
-    """Shares of the two points around a value, so that its mean stays."""
+    """Shares of a value for the two points around it, so that the mean stays."""
     below = floor(distance)
     share = expm1(spacing * (distance - below)) / expm1(spacing)
     yield below, 1 - share
@@ -234,7 +239,7 @@ def _nearest(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
 
 
 def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Masses:
-    """Law of the sum of two independent variables, from the lowest point of either on."""
+    """Distribution of the sum of two independent variables, from the lower of their first points on."""
     low = min(first.first, second.first)
     high = max(first.first + len(first.values), second.first + len(second.values))
     total = Masses(low, np.zeros(high - low + ceil(log(2) / spacing) + 1))
@@ -251,9 +256,9 @@ def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Mas
 def _add_smaller(
     total: Masses, larger: Masses, smaller: Masses, least: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the sums in which the second summand is ``least`` points, or more, below the first."""
+    """Add to ``total`` the sums in which ``smaller`` is at least ``least`` points below ``larger``."""
     split = place is _split
-    # from so many points on a sum lies in the larger summand's own cell
+    # at this distance or more, a sum lies in the larger summand's own cell
     far = 1 + floor(-log(expm1(spacing if split else spacing / 2)) / spacing)
     far = max(far, least)
     nearest = larger.first - (smaller.first + len(smaller.values) - 1)
@@ -282,7 +287,7 @@ def _add_smaller(
 def _add_diagonal(
     total: Masses, larger: Masses, smaller: Masses, apart: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the sums whose second summand is ``apart`` points below the first."""
+    """Add to ``total`` the sums in which ``smaller`` is exactly ``apart`` points below ``larger``."""
     begin = max(larger.first, smaller.first + apart)
     end = min(larger.first + len(larger.values), smaller.first + len(smaller.values) + apart)
     if begin >= end:
@@ -297,7 +302,7 @@ def _add_diagonal(
 
 
 def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
-    """Law of the ratio plus a ``constant`` above 0; values are split."""
+    """Distribution of the ratio plus a positive ``constant``; values are split between two points."""
     masses = law.masses
     values = np.append(np.exp(masses.logs(spacing)), 0.0) + constant
     weights = np.append(masses.values, law.zero)
@@ -312,7 +317,7 @@ def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
 
 
 def _trimmed(law: Ratio, spacing: float) -> Ratio:
-    """Law whose rare values are moved to 0, to the first and the last point, and to ``beyond``."""
+    """Distribution whose rare values are moved to 0, to the first and the last point, and to `beyond`."""
     masses, logs = law.masses, law.masses.logs(spacing)
     moments = masses.values * np.exp(logs)
     low = int(np.searchsorted(np.cumsum(masses.values), RARE))
@@ -326,7 +331,7 @@ def _trimmed(law: Ratio, spacing: float) -> Ratio:
 
 
 def _cut(laws: Rounded) -> Rounded:
-    """Laws whose rare values are moved to the first and the last point."""
+    """Distributions whose rare values are moved to the first and the last point."""
     both = laws.without.values + laws.within.values
     low = int(np.searchsorted(np.cumsum(both), RARE))
     high = len(both) - 1 - int(np.searchsorted(np.cumsum(both[::-1]), RARE))

@@ -1,16 +1,17 @@
 """Attack risk of a mechanism, and mu of Gaussian DP with its regret.
 
-All follow from the mechanism's trade-off curve f: at a false-positive rate alpha no membership attack has a
-false-negative rate below f(alpha). A curve comes from
+Risk, mu and regret follow from the mechanism's trade-off curve f: at a false-positive rate alpha no
+membership attack has a false-negative rate below f(alpha). A curve comes from
 
-* privacy loss distributions p of removing and of adding an example. e^-l p(l) is the distribution of the
-  other data set. So an attacker who guesses at losses above y has the true-positive rate sum of p(l) over l >
-  y, and the false-positive rate sum of e^-l p(l) over l > y. These points, their mirror images and the
-  straight lines between them are the curve. For the other data set's distribution, gdpnum 0.1.2 and riskcal
-  1.5.1 take dp-accounting's distribution of adding an example, at all losses. For sampled Gaussians its
-  masses sum to more than 1, at very negative losses, so mu and true-positive rates become too small.
-* delta at epsilons: f(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha) (Dong, Roth
-  and Su 2022, Proposition 2.5).
+* privacy loss distributions p of removing and of adding an example. With the other data set, loss l has the
+  probability e^-l p(l). So an attack that guesses 'member' at losses above y has the true-positive rate sum
+  of p(l) over l > y, and the false-positive rate sum of e^-l p(l) over l > y. These points, their mirror
+  images and the straight lines between them are the curve. For the probabilities with the other data set,
+  gdpnum 0.1.2 and riskcal 1.5.1 use dp-accounting's distribution of adding an example, at all losses. For
+  sampled Gaussians its masses sum to more than 1, because they are too large at very negative losses. So mu
+  and true-positive rates of these packages are too small.
+* deltas at epsilons: f(alpha) >= 1 - delta - e^epsilon alpha, and f(alpha) >= e^-epsilon (1 - delta - alpha)
+  (Dong, Roth and Su 2022, Proposition 2.5).
 
 Grids of losses are rounded pessimistically, so that rates, mu and regret are upper bounds.
 """
@@ -58,12 +59,13 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
     """Attack risk of a mechanism.
 
     Args:
-        curves: its trade-off curves, each a bound.
-        epsilon: its proven epsilon at the ledger's delta. mu covers false-positive rates from the one at
-            which (epsilon, delta) touches the curve, so that it is never below the mu of (epsilon, delta).
+        curves: trade-off curves of the mechanism; each is a lower bound.
+        epsilon: proven epsilon of the mechanism at the ledger's delta. mu covers error rates from the
+            false-positive rate at which the line of (epsilon, delta) touches the curve. So mu is never below
+            the mu of (epsilon, delta).
 
     Returns:
-        Largest true-positive rates, advantage and mu.
+        Largest true-positive rates and advantage; mu and its regret.
     """
     curve = Curve(
         lambda alphas: np.maximum.reduce([each.at(alphas) for each in curves]),
@@ -101,7 +103,7 @@ def laplace_risk(epsilon: float) -> Risk:
 
 
 def curve_of_losses(losses: Losses) -> Curve:
-    """Trade-off curve of a privacy loss distribution, for both orders of neighbours."""
+    """Trade-off curve of privacy loss distributions, valid for adding and for removing an example."""
     grid = losses.grid
     parts = [_called_out(grid._pmf_remove, losses.rounding)]
     if not grid._symmetric:
@@ -112,10 +114,10 @@ def curve_of_losses(losses: Losses) -> Curve:
 
 
 def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """Error rates of the attacks with a threshold >= 0 on the loss.
+    """Error rates of the attacks with a threshold y >= 0 on the loss.
 
-    Both are summed from the top. At negative losses e^-y would multiply the rounding of Fourier transforms,
-    and dp-accounting's distribution of adding an example has too much mass there.
+    Rates are summed from the largest loss down. At negative losses e^-y would multiply the rounding errors of
+    Fourier transforms, and dp-accounting's distribution of adding an example has too much mass.
 
     Returns:
         (K,) false-positive and (K,) false-negative rates.
@@ -129,7 +131,7 @@ def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.n
 
 
 def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
-    """Trade-off curve of (epsilon, delta) lines from 0 to ``epsilon`` and beyond."""
+    """Trade-off curve of the lines of (epsilon, delta), for epsilons from 0 to ``epsilon`` and beyond."""
     beyond = np.geomspace(max(epsilon, 1e-3), max(OVERFLOW, 2 * epsilon), LINES // 5)
     epsilons = np.unique(np.concatenate([np.linspace(0, epsilon, LINES), beyond]))
     return curve_of_lines(epsilons, np.minimum(profile(epsilons), 1.0))
@@ -144,7 +146,7 @@ def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
         right = (1 - deltas[:, None] - alphas) / slopes
         return np.maximum(np.maximum(left, right).max(0), 0.0)
 
-    # lines of the largest epsilon meet their mirror images here
+    # the highest line at equal error rates meets its mirror image here
     corner = float(((1 - deltas) / (1 + slopes[:, 0])).max())
     advantage = float(((1 - deltas) * (slopes[:, 0] - 1) / (slopes[:, 0] + 1) + deltas).min())
     return Curve(at, np.array([corner]), advantage)
@@ -154,14 +156,14 @@ def tradeoff(profiles: Sequence[Profile], epsilon: float) -> tuple[tuple[float, 
     """Table of the trade-off curve of a mechanism, a lower bound for any attacker.
 
     Args:
-        profiles: upper bounds on the mechanism's delta, valid for both orders of neighbours.
+        profiles: upper bounds on the mechanism's delta, valid for adding and for removing an example.
         epsilon: largest epsilon of interest.
 
     Returns:
-        Pairs (alpha, beta) of type I and smallest type II error, rounded down.
+        Pairs (alpha, beta) of type I error and smallest type II error; beta is rounded down.
     """
     dense = np.linspace(0, min(epsilon, LAST_LINE), TABLE_LINES)
-    # `epsilon` itself, of any size, is for alpha 0
+    # ``epsilon`` itself, of any size, gives beta at alpha 0
     epsilons = np.concatenate([dense, np.linspace(dense[-1], LAST_LINE, TABLE_LINES), [epsilon]])
     curve = curve_of_lines(epsilons, np.minimum.reduce([profile(epsilons) for profile in profiles]))
     floored = np.floor(curve.at(np.array(ALPHAS)) * 10**DIGITS) / 10**DIGITS
@@ -177,7 +179,7 @@ def touching_rate(curve: Curve, epsilon: float) -> float:
 
 
 def gaussian_mu(curve: Curve, least_rate: float) -> float:
-    """Smallest mu with f_mu <= f wherever both error rates are at least ``least_rate``.
+    """Smallest mu whose curve f_mu of mu-GDP is <= f wherever both error rates are at least ``least_rate``.
 
     Args:
         curve: trade-off curve f of a mechanism.
@@ -195,7 +197,7 @@ def gaussian_mu(curve: Curve, least_rate: float) -> float:
 
 
 def regret(curve: Curve, mu: float) -> float:
-    """Smallest D with f(x + D) - D <= f_mu(x) at all x."""
+    """Smallest D with f(x + D) - D <= f_mu(x) at all x, for ``curve`` f and the curve f_mu of mu-GDP."""
     rates = np.unique(np.concatenate([[0.0], np.geomspace(1e-12, 1, SAMPLES), np.linspace(0, 1, SAMPLES)]))
     gaussian = norm.cdf(norm.isf(rates) - mu)
     low, high = 0.0, 1.0

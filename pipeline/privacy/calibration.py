@@ -1,7 +1,7 @@
 """Noise calibration by the tightest proven bound, for any sampling, with few evaluations of this bound.
 
-`pipeline.privacy.accounting.noise_for` calibrates the noise of trainings, whose recorded numbers depend on
-its last digit.
+Trainings use `pipeline.privacy.accounting.noise_for` instead, because recorded results depend on the last
+digit of their noise.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ DIGITS = 5  # of the noise multiplier, rounded up
 NEAR = 0.998  # smallest share of the target epsilon that the result has
 CLOSED = 1.0005  # factor within which the bracket counts as closed
 TINY = 1e-300  # in place of an epsilon of 0, for logarithms
-# grids of the search: interval over that of the ledger, and share of epsilon to reach
+# grids of the search: factor on the interval of the ledger's grid, and share of the target epsilon to reach
 GRIDS = ((20.0, 0.98), (4.0, 0.99), (1.0, NEAR))
 CHEAP_STEPS = 20  # bisections of the cheap bound
-MOST_EVALUATIONS = 16  # of the bound on a grid
+MOST_EVALUATIONS = 16  # of the bound on each grid
 
 
 def proven_epsilon(spending: SampledGaussian, steps: int, delta: float, coarseness: float = 1.0) -> float:
@@ -36,9 +36,9 @@ def least_noise(
 ) -> float:
     """Noise multiplier, of `DIGITS` digits, whose bound is between `NEAR` times ``epsilon`` and ``epsilon``.
 
-    Bisection of the cheap bounds, Renyi DP and the closed form, gives a sufficient multiplier. From there a
-    secant method on logarithms, inside a bracket, lowers it with the bound on a coarse grid, then on the
-    ledger's.
+    First, bisection with the cheap bounds, Renyi DP and the closed form, gives a sufficient multiplier. Then
+    a secant method on logarithms, inside a bracket, lowers this multiplier. It uses the bound on coarse grids
+    first, and at last on the ledger's grid.
 
     Args:
         epsilon: target, above 0.
@@ -84,13 +84,13 @@ def least_noise(
 def _lowered(
     epsilon: float, enough: float, near: float, slope: float, bound: Callable[[float], float]
 ) -> tuple[float, float]:
-    """Smallest noise multiplier whose ``bound`` is between ``near`` and 1 times ``epsilon``.
+    """Noise multiplier whose ``bound`` is at most ``epsilon``, and if possible at least ``near`` times it.
 
     Args:
         epsilon: target.
         enough: a sufficient multiplier.
-        near: share of the target.
-        slope: estimated slope of log epsilon over log noise.
+        near: share of the target that the bound should reach.
+        slope: estimated slope of log epsilon as a function of log noise.
         bound: epsilon at a multiplier.
 
     Returns:

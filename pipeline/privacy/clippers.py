@@ -1,10 +1,10 @@
-"""Choice of the fastest correct clipper for a network, by trials.
+"""Choice of the fastest correct clipper for a network, by trials on made-up inputs.
 
-`BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`, and
-`OneByOne` on one example after the other. In all three, no network can mix examples; only a network that
-`works_by_example` runs on the batch itself. A clipper's gradients may still be wrong, and a network may keep
-state between calls, or may be meant for batches that it mixes. So the network is tried on made-up inputs,
-which use no data, and each example in a batch is compared with the example alone.
+`BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`.
+`OneByOne` runs the network on one example after the other. With all three, no network can mix examples; only
+a network that `works_by_example` runs on the batch itself. But a clipper's gradients may be wrong, and a
+network may keep state between calls, or may be meant to mix the examples of a batch. So a trial runs the
+network on made-up inputs, without data, and compares each example in a batch with the example alone.
 """
 
 import copy
@@ -45,7 +45,7 @@ from pipeline.privacy.parameters import Isolation
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
 FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
 FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
-EXPENSIVE = 5e8  # multiplications of layers that a batch, or all examples together, may take
+EXPENSIVE = 5e8  # most multiplications of layers for a batch, or for all made-up examples together
 TINY = 1e-30  # in place of a norm of 0
 # Relative differences that count as rounding. In double precision, which is tried first, rounding is far
 # smaller, but some layers always compute in single precision; networks of such layers differ by 1e-4.
@@ -60,13 +60,13 @@ class ClipperFactory:
     example: Tensor  # (1, ...), used for shape, type and device only
     copies: int
     single_replica: bool
-    resets: bool  # whether the network's state is renewed before each call
-    tried: bool  # whether the network changes variables that can't be renewed
+    resets: bool  # whether each call gets a copy of the network's state
+    tried: bool  # whether the network changes variables outside itself, of which calls get no copy
     taps: bool  # as in `BookKeeping`
 
     @property
     def isolation(self) -> Isolation:
-        """Reason why examples don't mix: 'tried' if variables outside of the network change."""
+        """Reason why examples don't mix; 'tried' if the network changes variables outside itself."""
         if self.tried:
             return "tried"
         return "one_at_a_time" if self.way is OneByOne else "by_construction"
@@ -86,11 +86,11 @@ def clipper_factory(
     """First of `BookKeeping`, `PerExample` and `OneByOne` that is correct for a network.
 
     Args:
-        net: the network, in the mode of its use.
+        net: the network, in the mode (train or eval) in which it will be used.
         example: one of its inputs (1, ...), for shape, type and device only.
-        copies: K of `Clipper`.
+        copies: K of `Clipper`, augmented copies of each example.
         reference: leave `BookKeeping` out.
-        single_replica: see `BookKeeping`. Otherwise the clipper must also run under `vmap`.
+        single_replica: as in `BookKeeping`; if False, the clipper must also run under `vmap`.
 
     Returns:
         The factory of clippers.
@@ -114,7 +114,7 @@ def clipper_factory(
 
 
 class Called(NamedTuple):
-    """State of a network after some calls, and results of the first and the last."""
+    """State of a network after some calls, and results of the first and the last call."""
 
     state: Prints
     buffers: Tensors
@@ -123,14 +123,14 @@ class Called(NamedTuple):
 
 
 class KeptState(NamedTuple):
-    """State that a network keeps between calls, if it has no effect."""
+    """Kinds of state that a network keeps between calls, without an effect on results."""
 
-    resets: bool  # whether attributes, buffers or parameters change, which copies of the network separate
-    tried: bool  # whether variables change that its functions refer to, which nothing separates
+    resets: bool  # whether attributes, buffers or parameters change; calls then need copies of them
+    tried: bool  # whether variables outside the network change; calls get no copies of them
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
-    """Check whether a network's state must be renewed before each mini-set.
+    """Check whether each mini-set needs a fresh copy of a network's state.
 
     Examples of one mini-set may mix.
 
@@ -142,7 +142,7 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
         True if the network keeps state between calls.
 
     Raises:
-        UserError: as `kept_state`; or it changes variables outside itself.
+        UserError: as `kept_state`; or the network changes variables outside itself.
     """
     with fixed_randomness(example.device), NoDropout():
         state = kept_state(net, random_inputs(net, example, 4).split(2))
@@ -163,11 +163,11 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
         tolerance: relative difference of outputs that counts as rounding.
 
     Returns:
-        Whether state must be renewed, and whether only trials show that this is enough.
+        The kinds of state that calls change.
 
     Raises:
-        UserError: a buffer depends on inputs; an input gives other outputs after another input; outputs
-            change from call to call, or by random numbers.
+        UserError: a buffer depends on inputs; outputs for an input depend on the input before it; outputs
+            change from call to call, or with random numbers.
     """
 
     def calls(*batches: Tensor, seed: int = 0) -> Called:
@@ -175,7 +175,7 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
         outcomes: list[Tensor] = []
         for batch in batches:
             with fixed_randomness(batch.device, seed):
-                outcomes = [*outcomes[:1], _outcome(called, batch)]  # each as large as the network
+                outcomes = [*outcomes[:1], _outcome(called, batch)]  # two, each as large as the network
         return Called(prints_inside(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
 
     def is_same(outcome: Tensor, other: Tensor) -> bool:
@@ -212,7 +212,7 @@ def _named(variables: list[str]) -> str:
 
 
 def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
-    """Outputs (B, ...) of a call of ``net`` and gradients of trained parameters, as a float32 vector."""
+    """Outputs of ``net`` for ``inputs`` and gradients of its trained parameters, in one float32 vector."""
     with torch.enable_grad():
         outputs = net(inputs.clone())
         if not isinstance(outputs, Tensor):
@@ -227,12 +227,12 @@ def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
 
 
 class Example(NamedTuple):
-    """Made-up example, with its results alone."""
+    """Made-up example, with its results when it is alone in its batch."""
 
     inputs: Tensor  # (K, ...)
-    label: float  # a class, or a number for one output
+    label: float  # a class, or a number if the network has one output
     logits: Tensor  # (K, classes)
-    gradients: Tensors  # in float32, because there are several
+    gradients: Tensors  # in float32, to save memory
     norms: Tensor  # (T,) of each gradient
 
     @property
@@ -242,15 +242,15 @@ class Example(NamedTuple):
 
 
 class Trial:
-    """Comparison of a network's results on single made-up examples with those in batches.
+    """Comparison of a network's results for single made-up examples with its results for batches.
 
-    Dropout is switched off, because it draws for every example separately. The mode stays, because batch norm
-    mixes examples in one mode and not in the other. A network that passes is correct on these inputs, at
-    these weights; that is no proof for others.
+    Dropout is switched off, because it draws for every example separately. The network's mode stays, because
+    batch norm mixes examples in training mode only. A network that passes is correct on these inputs, at
+    these weights. This is no proof for other inputs or weights.
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
-        """Run copies of ``net`` in precision ``dtype``; see `clipper_factory`.
+        """Try a copy of ``net`` in precision ``dtype``; other arguments as in `clipper_factory`.
 
         Raises:
             UserError: an example's logits or gradients depend on its batch, or as `kept_state`.
@@ -263,7 +263,7 @@ class Trial:
             if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
                 layer.dropout = 0.0
         for weight in self.net.parameters():
-            # random weights, because zeros, or thresholds of a ReLU, could hide an effect
+            # random weights, because zeros, or the threshold of a ReLU, could hide an effect
             size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
@@ -294,7 +294,7 @@ class Trial:
         raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
 
     def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
-        """Return whether a clipper's sums over batches equal those of single examples."""
+        """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
         sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
@@ -303,7 +303,7 @@ class Trial:
                 return False
 
     def _examples(self, inputs: list[Tensor]) -> Iterator[Example]:
-        """Examples on which the network alone gives finite numbers."""
+        """Examples that have finite logits and gradients when they are alone in their batch."""
         for position, example in enumerate(inputs):
             label = None
             try:
@@ -324,7 +324,7 @@ class Trial:
                 )
 
     def _compare(self, size: int) -> None:
-        """Refuse a network that gives examples of a batch other results than each example alone."""
+        """Refuse a network whose results for a batch differ from its results for each example alone."""
         chosen = [self.examples[position % len(self.examples)] for position in range(size)]
         weights = _weights(chosen)
         try:
@@ -355,7 +355,7 @@ class Trial:
             )
 
     def _is_right(self, factory: ClipperFactory, chosen: list[Example], under_vmap: bool) -> bool:
-        """Return whether a clipper gives the examples' norms, losses and a weighted, unclipped sum."""
+        """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""
         weights = _weights(chosen)
         ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
         inputs = torch.cat([example.inputs for example in chosen])
@@ -382,7 +382,7 @@ class Trial:
         )
 
     def _distance(self, sums: Tensors, chosen: list[Example], weights: list[float]) -> float:
-        """L2 distance of ``sums`` to the weighted sum of examples' gradients."""
+        """L2 distance of ``sums`` from the weighted sum of the examples' gradients."""
         squares = 0.0
         for name, value in self.tensors.items():
             expected = torch.zeros_like(value)
@@ -423,7 +423,7 @@ def _loss(logits: Tensor, label: float) -> Tensor:
 
 
 def _weights(chosen: list[Example]) -> list[float]:
-    """Different weights, with which every example has a visible share in a sum of gradients."""
+    """Weights that differ and give every example a visible share in a sum of gradients."""
     largest = max(TINY, *(example.norm for example in chosen))
     return [
         (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
@@ -432,7 +432,7 @@ def _weights(chosen: list[Example]) -> list[float]:
 
 
 def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
-    """Return whether rows differ by rounding only, relative to the largest row; False if one isn't finite."""
+    """Return whether all rows are finite and differ by rounding only, relative to the largest row."""
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
 
@@ -457,7 +457,7 @@ def multiplications(net: nn.Module, inputs: Tensor) -> int:
 
 @contextmanager
 def _without_own_rules() -> Iterator[None]:
-    """Make a `torch.autograd.Function` with its own `vmap` rule fail, as the rule gets all examples."""
+    """Make a custom `torch.autograd.Function` with a `vmap` rule fail, because the rule sees all examples."""
 
     def fail(*arguments: Any) -> Any:
         raise NotImplementedError("a rule of one's own for vmap sees all examples")
@@ -493,7 +493,7 @@ class NoDropout(TorchFunctionMode):
 
 
 def _refuse_unsupported(net: nn.Module) -> None:
-    """Refuse networks that are known to be wrong, with a better message than a trial's."""
+    """Refuse networks that are known to be wrong, with a better message than that of a trial."""
     for name, layer in net.named_modules():
         batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm)
         if batch_norm and (layer.training or not layer.track_running_stats):
@@ -508,7 +508,7 @@ def _refuse_unsupported(net: nn.Module) -> None:
 def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
     """Random inputs like an example: numbers in [0, 1), or tokens that every embedding has.
 
-    Token 0 is left out if there are others, because it may be padding, which only ends texts.
+    Token 0 is left out if there are other tokens. It may be padding, which occurs only at the end of a text.
 
     Args:
         net: the network, whose embeddings limit tokens.
@@ -529,9 +529,9 @@ def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
 def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
     """Inputs of several kinds; the first are those of `random_inputs`.
 
-    The others are numbers that are negative, large, spread, almost constant or small; texts of other lengths,
-    which end with padding, and of one word. No two numbers of an example are equal, because rounding decides
-    ties in a pool.
+    Further kinds of numbers are negative, large, spread, almost constant or small. Further kinds of texts are
+    shorter and end with padding, or repeat one word. No two numbers of an example are equal, because rounding
+    would decide ties in max pooling.
 
     Args:
         net: the network.

@@ -1,4 +1,4 @@
-"""Central limit theorems: approximate mu of the Gaussian DP of many small steps. No bounds."""
+"""Approximate mu of Gaussian DP of many small steps, by central limit theorems; no bounds."""
 
 from math import exp, expm1, hypot, isfinite, sqrt
 
@@ -8,13 +8,14 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 
 def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
-    """mu of the central limit theorem that papers state for this sampling.
+    """mu by the central limit theorem that papers state for this sampling.
 
-    ``fixed`` and ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su
-    2022 and Appendix B.1 of Nguyen et al. 2023. ``poisson`` and ``allocation``, whose likelihood ratios have
-    the same variance: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020. ``shuffled``: sqrt(epochs) / z, which
-    is exact if the order hides nothing. Squares of mu add up over a first release and the steps (Dong, Roth
-    and Su 2022, Corollary 3.3).
+    Batches have m of N examples, T is the number of steps, and z the noise multiplier. ``fixed`` and
+    ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su 2022 and
+    Appendix B.1 of Nguyen et al. 2023. ``poisson``: (m / N) sqrt(T (e^(1/z^2) - 1)), Bu et al. 2020; also
+    ``allocation``, whose likelihood ratios have the same variance. ``shuffled``: sqrt(epochs) / z, which is
+    exact if the order is known. The squared mu of a first release and of the steps are added (Dong, Roth and
+    Su 2022, Corollary 3.3).
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -43,8 +44,8 @@ def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
 def h(noise: float) -> float:
     """sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2): Corollary 5.4 of Dong, Roth and Su 2022.
 
-    Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) for 3 sigma^-1 / 2; its numbers agree with the
-    latter.
+    Phi is the standard normal distribution function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2)
+    instead of 3 sigma^-1 / 2 (sigma is z); its numbers agree with 3 sigma^-1 / 2.
 
     Args:
         noise: noise multiplier z.

@@ -1,4 +1,4 @@
-"""Gaussian mechanism in closed form: mu-GDP (Dong, Roth and Su 2022), N(0, 1) against N(mu, 1)."""
+"""Gaussian mechanism in closed form: mu-GDP, N(0, 1) against N(mu, 1) (Dong, Roth and Su 2022)."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,9 @@ PRECISION = 1e-9
 def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
     """Delta of mu-GDP at each epsilon >= 0 (Balle and Wang 2018, Theorem 8).
 
-    Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu); the second term is computed from the density
-    at the first argument, so that nothing overflows at an epsilon of millions.
+    It is Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), with Phi the standard normal
+    distribution function. The second term is computed from the density at the first term's argument, so that
+    nothing overflows at an epsilon of millions.
 
     Args:
         epsilons: any shape.
@@ -29,12 +30,12 @@ def gaussian_delta(epsilons: np.ndarray, mu: np.ndarray) -> np.ndarray:
         lower, upper = epsilons / mu - mu / 2, epsilons / mu + mu / 2
         second = 0.5 * np.exp(-(lower**2) / 2) * erfcx(upper / np.sqrt(2))
         delta = np.maximum(ndtr(-lower) - second, 0.0)
-    # two equal distributions
+    # at mu = 0 both distributions are equal
     return np.where(mu == 0, 0.0, delta)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-GDP at ``delta``; an upper bound, within `PRECISION`."""
+    """Epsilon of mu-GDP at ``delta``, rounded up within `PRECISION`."""
     return least_epsilon(lambda epsilons: gaussian_delta(epsilons, np.asarray(mu)), delta)
 
 
@@ -46,7 +47,7 @@ def least_epsilon(profile: Profile, delta: float) -> float:
         delta: delta of the guarantee.
 
     Returns:
-        The epsilon, or infinity.
+        The epsilon; infinity if there is none.
     """
 
     def is_enough(epsilon: float) -> bool:

@@ -1,8 +1,8 @@
-"""Sums of clipped per-example gradients: the reference, and a fast way with equal results.
+"""Sums of clipped per-example gradients: reference ways, and a fast way with equal results.
 
-Both take one replica's tensors; the caller adds replicas with `torch.func.vmap`. ``tensors`` holds every
-parameter *and* buffer of the network to be differentiated, by name, so statistics of a normalisation layer
-(`BatchStatistics`) are further names.
+All ways take the tensors of one replica; the caller adds replicas with `torch.func.vmap`. ``tensors`` holds,
+by name, every parameter *and* buffer of the network that gets a gradient. So statistics of a normalisation
+layer (`BatchStatistics`) are among its names.
 """
 
 import itertools
@@ -22,13 +22,13 @@ from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, of_exampl
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
 
-# Floats of activations up to which a pass of several parts may have more examples than others
+# Largest size of activations, in floats, for which a pass of several parts may have more examples than usual
 CACHED_FLOATS = 2_000_000
-# Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, but at least so many
-# examples; larger passes are no faster
+# Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, and fewest examples
+# of a pass; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 VECTOR = 16  # numbers in a vector register of a CPU
-# Layers whose first dimension is that of the examples, and whose output for one doesn't depend on others
+# Layers whose first dimension is of examples, and whose output for an example depends on no other example
 BY_EXAMPLE = {
     *(nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv2d, nn.GroupNorm),
     *(nn.ReLU, nn.Tanh, nn.MaxPool2d),
@@ -42,8 +42,8 @@ Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by
 class Bounds(NamedTuple):
     """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
 
-    Each tensor belongs to one part. Its weight is a factor inside the part's norm: the tensor is clipped as
-    if it were multiplied by the weight, and gets noise as if it were then divided by it.
+    Each tensor belongs to one part. A tensor's weight is a factor inside the part's norm. Clipping and noise
+    are as if the tensor were first multiplied by its weight, and divided by it after noise is added.
     """
 
     members: Tensor  # (T, G) 1 if a tensor belongs to a part
@@ -65,11 +65,11 @@ class ClippedSum(NamedTuple):
 
     sums: Tensors  # sum over examples of the clipped gradient; the shapes of `tensors`
     norms: Tensor  # (B, G) L2 norm of each part of each example's gradient before clipping
-    losses: Tensor  # (B,) loss of each example, the mean of its copies'
+    losses: Tensor  # (B,) loss of each example, the mean over its copies
 
     @classmethod
     def of(cls, parts: "Iterable[ClippedSum]") -> "ClippedSum":
-        """Clipped sum of a batch from those of its ``parts``, into the first of which all are added."""
+        """Clipped sum of a batch from the sums of its ``parts``, added in place into the first one."""
         totals: Tensors = {}
         units = []
         for sums, *norms_and_losses in parts:
@@ -80,10 +80,10 @@ class ClippedSum(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Division of a batch whose parts are summed apart, so that rounding in one doesn't depend on others."""
+    """Division of a batch into parts with separate sums: rounding in a part doesn't depend on other parts."""
 
     sizes: tuple[int, ...]  # of the parts, in the order of the batch
-    in_float64: bool  # whether the parts' sums are added in it
+    in_float64: bool  # whether the parts' sums are added in float64
 
 
 def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
@@ -97,10 +97,10 @@ def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
 class Clipper(Protocol):
     """Function that computes a `ClippedSum`.
 
-    Shapes: inputs (B K, ...), the K augmented copies of an example one after the other, whose gradients are
-    averaged before clipping (De et al. 2022; Sander et al. 2022, Eq. 5; K is the clipper's own); labels (B,),
-    mask (B,) with 0 for padding and 1 for other examples, or the weight of the example's loss; bounds for the
-    tensors in the order of ``tensors``. A weight scales the gradient before it is clipped.
+    Shapes: inputs (B K, ...), with the K augmented copies of an example one after the other; labels (B,);
+    mask (B,). The clipper fixes K. The gradients of an example's copies are averaged before clipping (De et
+    al. 2022; Sander et al. 2022, Eq. 5). The mask is 0 for padding, and 1 or a weight for an example. The
+    weight scales the example's gradient before it is clipped. Bounds are in the order of ``tensors``.
     """
 
     def __call__(
@@ -114,16 +114,16 @@ def clip_factors(
 ) -> tuple[Tensor, Tensor]:
     """Factor min(w, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
-    A gradient of norm n and weight w contributes w g, clipped to C: g times w min(1, C / (w n)).
+    A gradient g with norm n and weight w contributes w g, clipped to C. This is g times min(w, C / n).
 
-    A part that is not finite has no norm to clip to; its factor is 0. The caller must also replace its values
-    (`nan_to_num`), because 0 times infinity is not 0; then it adds nothing.
+    A part that is not finite can't be clipped; its factor is 0. The caller must also replace its values
+    (`nan_to_num`), because 0 times infinity is not 0. Then the part adds nothing.
 
     Args:
         squares: (B, T) squared L2 norm of each tensor of each example's gradient.
         mask: (B,) weight w of each example, 1 in general; 0 for padding.
         bounds: bounds of the T tensors.
-        finite: whether all squares are known to be finite; otherwise the others are looked for.
+        finite: whether all squares are known to be finite; if False, each is checked.
 
     Returns:
         (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
@@ -132,11 +132,11 @@ def clip_factors(
     if finite:
         norms = (weighted @ bounds.members).sqrt()
     else:
-        # separate from the sums, in which infinity times 0 would spoil the norms of the other parts
+        # separate from the sums, in which infinity times 0 would spoil the norms of other parts
         not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
         norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
         norms = torch.where(not_finite, torch.inf, norms)
-    # NaN is of an infinite norm without a bound
+    # NaN comes from an infinite bound divided by an infinite norm
     factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12)).nan_to_num(0.0)
     return factors @ bounds.members.T, norms
 
@@ -161,14 +161,14 @@ def clip_and_sum(
         losses: (B,) losses of the examples.
         mask: (B,) weight of each example in the sample, 1 in general; 0 for padding.
         bounds: bounds of one replica.
-        single_replica: whether it runs outside `vmap`, where the value of a norm may be read.
-        parts: division of the examples; each part is summed by itself. None: one part.
+        single_replica: whether this runs outside `vmap`, where the value of a norm may be read.
+        parts: division of the examples into parts with separate sums; None: one part.
 
     Returns:
         Sums, norms and losses.
     """
     square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
-    # a sum that is finite is of squares that are
+    # if the sum is finite, every square is
     finite = single_replica and math.isfinite(square_norms.sum())
     factors, norms = clip_factors(square_norms, mask, bounds, finite)
     sums = {
@@ -179,7 +179,7 @@ def clip_and_sum(
 
 
 def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Parts | None) -> Tensor:
-    """`Gradients.weighted_sum`, of one part after the other."""
+    """`Gradients.weighted_sum` of each part, added up."""
     if parts is None:
         return gradients.weighted_sum(factors, finite)
     stops = list(itertools.accumulate(parts.sizes))
@@ -192,8 +192,8 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
 def wants_channels_last(net: nn.Module) -> bool:
     """Check whether a CPU processes the network's images faster with their channels last in memory.
 
-    Convolutions of many channels are faster, and max pooling of any number; with few channels, which don't
-    fill vector registers, all else is slower. Measured on every network here.
+    Convolutions with many channels are faster, and max pooling with any number of channels. Few channels
+    don't fill vector registers; then all other layers are slower. This was measured on every network here.
 
     Args:
         net: the network.
@@ -231,7 +231,7 @@ def works_by_example(net: nn.Module) -> bool:
         net: the network.
 
     Returns:
-        True for sequences of `BY_EXAMPLE` without hooks or functions of one's own.
+        True if the network has only layers of `BY_EXAMPLE`, without hooks or custom functions.
     """
     return not torch.nn.modules.module._has_any_global_hook() and all(
         type(layer) in BY_EXAMPLE
@@ -248,7 +248,7 @@ class PerExample:
 
     net: nn.Module
     copies: int = 1  # K
-    resets: bool = False  # whether the network's state is renewed before a call
+    resets: bool = False  # whether each call gets a copy of the network's state
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -300,12 +300,12 @@ class BookKeeping:
     """Fast clipper: one forward and backward pass for all examples, then clip and sum layer by layer.
 
     The network runs as a function of one example, under `torch.func.vmap` over examples with unbatched
-    weights. torch's batching rules turn it into ordinary batched kernels, and the network can't mix
-    examples by their sizes, lengths or values. A single replica of a network that `works_by_example` runs on
-    the batch itself. A per-example gradient of a layer is a product of its
-    input and the gradient at its output (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap`
-    also carries replicas, the latter are gradients at zeros that are added to outputs, 'taps'. Linear layers
-    that each example uses once, and embeddings, never write out their per-example gradients.
+    weights. torch's batching rules turn it into ordinary batched kernels, and the network can't mix examples
+    by their sizes, lengths or values. A single replica of a network that `works_by_example` runs on the batch
+    itself. A per-example gradient of a layer is a product of the layer's input and the gradient at its output
+    (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap` also carries replicas, gradients at
+    outputs are taken at 'taps': zeros that are added to the outputs. Linear layers that each example uses
+    once, and embeddings, never write out their per-example gradients.
     """
 
     def __init__(
@@ -320,9 +320,9 @@ class BookKeeping:
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function for
-        `vmap`. ``resets``: the network's state is renewed before each pass. ``taps``: use taps for a single
-        replica too, which is slower, and correct if a network writes into layers' outputs. Layers without a
-        parameter that has `requires_grad` are frozen: they need no rule and cost nothing.
+        `vmap`. ``resets``: each pass gets a copy of the network's state. ``taps``: use taps for a single
+        replica too. This is slower, but also correct if a network changes layers' outputs in place. Layers
+        without a parameter that has `requires_grad` are frozen: they need no rule and cost nothing.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -359,7 +359,7 @@ class BookKeeping:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
 
     def pass_size(self, usual: int) -> int:
-        """Examples of a pass that has several parts, where other passes have at most ``usual``."""
+        """Largest number of examples in a pass of several parts; other passes have at most ``usual``."""
         if not self.single_replica:
             return usual
         return min(max(usual, self.cached_examples), self.examples_per_pass)
@@ -409,7 +409,7 @@ class BookKeeping:
         return clip_and_sum(ordered, losses, mask, bounds, self.single_replica, parts)
 
     def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
-        """Losses (B,), and inputs and gradients at outputs of every layer's uses, (B, ...) each."""
+        """(B,) losses; inputs of every layer's uses; gradients at these uses' outputs, (B, ...) each."""
         if not self.single_replica:
             function = partial(self._forward, tensors, inputs, labels)
             gradients, (losses, uses, _) = grad(function, has_aux=True)(self._taps(tensors, len(labels)))
@@ -420,7 +420,7 @@ class BookKeeping:
             leaves, net_inputs = tensors, inputs
             if self.prefers_channels_last:
                 net_inputs = channels_last(inputs)
-                # under `vmap`, the layout of one-channel images, which is both, comes from their kernels
+                # one-channel images have both layouts; under `vmap` their layout comes from the kernels
                 leaves = {
                     name: channels_last(value) if value.shape[1:2] == (1,) else value
                     for name, value in tensors.items()
@@ -464,7 +464,7 @@ class BookKeeping:
 
             with watch_layers(self.layers, record):
                 logits = call(self.net, tensors, example, self.resets)
-            # without their names, which `vmap` would look through
+            # without names, because `vmap` would search through them
             return logits, *all_uses(uses), *all_uses(outputs)
 
         if self.by_example:

@@ -11,7 +11,8 @@ from pipeline.fields import Count, Positive, Strict
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-# `coarse_event` rounds the epsilon of a coordinate up by less than this factor, or to this share of the mean
+# `coarse_event` rounds a coordinate's epsilon up by a factor below STEP. Epsilons below LEAST times the mean
+# become about LEAST times the mean.
 STEP, LEAST = 1.02, 0.01
 
 
@@ -23,15 +24,15 @@ class Laplace(Strict):
 
     quantity: str  # 'relevances', 'inputs', 'labels'
     claimed: Positive  # epsilon by the paper's own accounting
-    distance: Positive | None  # None: no bound, because examples share the noise
-    # scale b of the noise on each coordinate that may move; its std is sqrt(2) b
+    distance: Positive | None  # None: there is no bound, for example if examples share the noise
+    # scale b of the noise on each coordinate that may move; its standard deviation is sqrt(2) b
     scales: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    repeats: Count = 1  # coordinates with each of the scales
-    span: Positive  # largest less smallest exact value, not released; far larger noise leaves no information
+    repeats: Count = 1  # coordinates with each scale
+    span: Positive  # largest minus smallest exact value, not released; far larger noise hides all information
 
     @property
     def epsilon(self) -> float:
-        """Epsilon at delta 0: the sum of distance / b (Dwork et al. 2006); may be infinite.
+        """Epsilon at delta 0: the sum of distance / b over coordinates (Dwork et al. 2006); may be infinite.
 
         It is exact for neighbours that differ by the whole distance in every coordinate.
         """
@@ -45,7 +46,7 @@ class Laplace(Strict):
 
     @property
     def _epsilons(self) -> np.ndarray:
-        """(K,) epsilon of a coordinate with each scale."""
+        """(K,) epsilon of one coordinate with each of K scales."""
         if self.distance is None:
             return np.array([inf])
         return self.distance / np.array(self.scales)
@@ -57,10 +58,10 @@ class Laplace(Strict):
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
     def coarse_event(self) -> "DpEvent":
-        """`event` of a private release, with the scales rounded down to a few hundred: an upper bound.
+        """`event` of a private release with its scales rounded down to a few hundred values: an upper bound.
 
-        Less noise never lets an attacker see less, because the attacker can add noise. A single scale stays
-        unchanged.
+        With less noise an attacker learns no less, because the attacker could add the missing noise. A single
+        scale stays unchanged.
 
         Returns:
             The event.
@@ -82,7 +83,7 @@ class Laplace(Strict):
         )
 
     def __str__(self) -> str:
-        """``inputs 784 x Laplace(6.27 to 912)``: each coordinate's noise over its distance."""
+        """``inputs 784 x Laplace(6.27 to 912)``: range of a coordinate's scale divided by the distance."""
         if self.distance is None:
             return f"{self.quantity} NonPrivate"
         smallest, largest = min(self.scales) / self.distance, max(self.scales) / self.distance
@@ -106,7 +107,7 @@ class Releases(Strict):
         return fsum(release.claimed for release in self.laplace)
 
     def with_known_noise(self) -> "Releases":
-        """The same releases with repeatable noise, which can be subtracted, so that no epsilon holds."""
+        """The same releases with known noise: it can be subtracted, so no epsilon holds."""
         return Releases(
             laplace=tuple(release.model_copy(update={"distance": None}) for release in self.laplace)
         )
@@ -118,7 +119,7 @@ class Releases(Strict):
         return ComposedDpEvent([release.event() for release in self.laplace])
 
     def coarse_event(self) -> "DpEvent":
-        """`event` of private releases with few scales: an upper bound."""
+        """`event` of private releases with few different scales: an upper bound."""
         from dp_accounting import ComposedDpEvent
 
         return ComposedDpEvent([release.coarse_event() for release in self.laplace])

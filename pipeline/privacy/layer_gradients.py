@@ -1,10 +1,11 @@
 """Per-example gradients of one layer, from its inputs and the gradients at its outputs.
 
-A rule takes the uses of a layer by each of B examples, (B, ...) each, and adds up their gradients. Inputs and
-outputs of a layer in an example's pass depend on this example only, in all their dimensions. A rule's
-result gives the examples' norms and a weighted sum, and need not hold the gradients themselves. The summed
-gradient is the one whose norm was computed, never recomputed: then no rounding error lets an example add more
-than its clipped vector.
+A network may use a layer several times. A rule takes the layer's inputs and output gradients, a tensor
+(B, ...) of B examples for each use, and adds up the gradients of all uses. Inputs and outputs of a layer in
+an example's pass depend on this example only, in all their dimensions. A rule's result gives the examples'
+norms and a weighted sum, and need not hold the gradients themselves. The sum uses the gradients whose norms
+were computed, and never computes them again: then no rounding error lets an example add more than its clipped
+vector.
 """
 
 from collections.abc import Callable
@@ -34,10 +35,10 @@ class Gradients(Protocol):
         """(B,) squared L2 norm of each example's gradient."""
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """Sum over examples, each times its factor in ``factors`` (B,), in the precision of these.
+        """Sum of the examples' gradients times ``factors`` (B,), in the precision of ``factors``.
 
-        ``finite``: every example's norm is finite. Otherwise examples without a finite norm add nothing;
-        their factors must be 0.
+        ``finite``: whether every example's norm is finite. If not, examples without a finite norm add
+        nothing; their factors must be 0.
         """
 
 
@@ -50,8 +51,8 @@ class Outer(NamedTuple):
     def square_norms(self) -> Tensor:
         """Squared Frobenius norms: products of the two vectors' squared norms.
 
-        Each is computed in double precision: a tiny vector squared would be 0, and with a huge one as factor
-        a gradient could pass unclipped.
+        Norms are computed in double precision. In single precision the square of a tiny vector would be 0,
+        and its product with a huge vector could pass unclipped.
 
         Returns:
             (B,) in the vectors' precision.
@@ -60,17 +61,17 @@ class Outer(NamedTuple):
         return (left * right).square().to(self.left.dtype)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """(O, I) sum over examples, one matrix product."""
+        """(O, I) weighted sum over examples, by one matrix product."""
         left, right = self if finite else (torch.nan_to_num(side) for side in self)
         return (left * factors[:, None]).T @ right.to(factors)
 
 
 class AtOutputs(NamedTuple):
-    """Per-example gradients of a matrix, left^T right each, if every example has a gradient at all J outputs.
+    """Per-example gradients of a matrix, left^T right, if an example's loss depends on all J outputs.
 
-    This is so if the J examples of a batch share statistics. No gradient is written out: norms are by inner
-    products of the J (the ghost norm of Li et al. 2022, arXiv:2110.05679), and the sum is of ``left``, which
-    is then multiplied by ``right``, once for all examples.
+    It does if the J examples of a batch share statistics. No example's gradient is written out. Norms are
+    computed from inner products of the J inputs (the ghost norm of Li et al. 2022, arXiv:2110.05679). Only
+    ``left`` is summed over examples; the caller multiplies this sum by ``right``.
     """
 
     left: Tensor  # (B, J, O) gradient of each example's loss at the outputs of all J
@@ -90,7 +91,7 @@ class Rows(NamedTuple):
     """Per-example gradients of an embedding table (V, E), in the few rows that an example looks up."""
 
     total: int  # V
-    tokens: Tensor  # (B, P) row at each place
+    tokens: Tensor  # (B, P) row of the table at each of P places
     value: Tensor  # (B, P, E) gradients of these rows; for a repeated row, at its first place only
 
     def square_norms(self) -> Tensor:
@@ -98,7 +99,7 @@ class Rows(NamedTuple):
         return squares(self.value)
 
     def weighted_sum(self, factors: Tensor, finite: bool) -> Tensor:
-        """(V, E) sum over examples: the table's ordinary backward pass."""
+        """(V, E) weighted sum over examples, by the table's ordinary backward pass."""
         value = self.value if finite else torch.nan_to_num(self.value)
         weighted = value * factors[:, None, None]
         table = weighted.new_zeros(self.total, value.shape[2])
@@ -110,7 +111,7 @@ class Full(NamedTuple):
     """Per-example gradients in one tensor."""
 
     value: Tensor  # (B, ...)
-    channels_last: bool = False  # whether they are of a kernel with input channels last, (B, O, K, K, I)
+    channels_last: bool = False  # whether `value` is of a kernel with input channels last, (B, O, K, K, I)
 
     def square_norms(self) -> Tensor:
         """(B,) squared L2 norms; see `Gradients`."""
@@ -123,14 +124,14 @@ class Full(NamedTuple):
 
 
 def of_examples(gradients: Any, place: slice) -> Gradients:
-    """Gradients of neighbouring examples, from memory of their own.
+    """Gradients of consecutive examples, copied to memory of their own.
 
-    A product may round otherwise where its factors lie at another offset; then one example more in a part of
-    a sample would change the sums of the parts behind it.
+    A matrix product may round differently if its factors lie at another memory offset. Then one more example
+    in a part of a sample would change the sums of later parts.
 
     Args:
         gradients: one of `Outer`, `Rows` and `Full`, whose tensors are (B, ...).
-        place: the examples.
+        place: slice of the examples.
 
     Returns:
         Gradients of the same kind.
@@ -141,9 +142,9 @@ def of_examples(gradients: Any, place: slice) -> Gradients:
 
 
 def squares(value: Tensor) -> Tensor:
-    """Squared norms; blocks of `BLOCK` entries are summed in their own precision, and blocks in float64.
+    """Squared L2 norms; each block of `BLOCK` entries is summed in its own precision, the blocks in float64.
 
-    So the error of float32 is at most that of one block, for any number of entries.
+    So the relative error of float32 is at most that of one block, for any number of entries.
 
     Args:
         value: (B, ...).
@@ -161,7 +162,7 @@ def squares(value: Tensor) -> Tensor:
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
-    """Sum of ``value`` (B, ...) over examples, each times its factor; see `Gradients.weighted_sum`."""
+    """Sum of ``value`` (B, ...) over examples, times ``factors``; see `Gradients.weighted_sum`."""
     values = value if finite else torch.nan_to_num(value)
     if values.dtype == factors.dtype:
         return (factors[None] @ values.flatten(1)).reshape(values.shape[1:])
@@ -195,7 +196,7 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
-    """(B, P, C): all places of all uses of a layer that acts on the last dimension only."""
+    """(B, P, C) tensor of all P places in all uses of a layer that acts on the last dimension only."""
     flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
@@ -220,8 +221,8 @@ def _embedding(
         _flat_positions([use[..., None] for use in inputs])[..., 0],
         _flat_positions(output_gradients),
     )
-    # A row's gradients are added before any norm is computed. The inner products of all pairs of places give
-    # the same norm, but if gradients cancel, rounding could hide one from the clipping.
+    # A row's gradients are added before any norm is computed. The inner products of all pairs of places would
+    # give the same norm. But if gradients cancel, rounding could hide a gradient from the clipping.
     same_token = tokens[:, :, None] == tokens[:, None, :]  # (B, P, P)
     skipped = (same_token & torch.ones_like(same_token).tril(-1)).any(2)  # all but a row's first place
     if layer.padding_idx is not None:
@@ -242,7 +243,7 @@ def _layer_norm(
 
 
 def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
-    """Rule of a layer whose gradients are written out for each use of an image and added up."""
+    """Rule that writes out the gradients of each image in each use, by ``rule``, and adds them up."""
 
     def summed_rule(
         layer: nn.Module, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
@@ -269,7 +270,7 @@ def _conv(
     tensors: Tensors,
     single_replica: bool = False,
 ) -> dict[str, Gradients]:
-    """Gradients as products of the kernel's windows and the output's gradients, in groups of examples."""
+    """Gradients as products of the inputs' windows and the output's gradients, in groups of examples."""
     inputs, output_gradients = _images(inputs), _images(output_gradients)
     is_channels_last = single_replica and inputs[0].flatten(0, 1).is_contiguous(
         memory_format=torch.channels_last
@@ -285,7 +286,7 @@ def _conv(
         weights.append(weight if images == 1 else weight.unflatten(0, (-1, images)).sum(1))
     gradients: dict[str, Gradients] = {"weight": Full(reduce(torch.add, weights), channels_last)}
     if layer.bias is not None:
-        # added to every channel O of images (B, K, O, H, W)
+        # a bias is added to its channel in images (B, K, O, H, W)
         gradients["bias"] = Full(reduce(torch.add, [use.sum((1, 3, 4)) for use in output_gradients]))
     return gradients
 
@@ -296,7 +297,7 @@ def _images(uses: list[Tensor]) -> list[Tensor]:
 
 
 def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:
-    """(B, O, I, K, K), or (B, O, K, K, I): one batch of matrix products with written-out patches."""
+    """(B, O, I, K, K) gradients of the kernel, or (B, O, K, K, I), by one batched matrix product."""
     left, patches = output_gradient.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
     if channels_last:
         right = patches.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
@@ -310,9 +311,9 @@ def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channel
 
 
 def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """Windows of a convolution's kernel at each place.
+    """Windows of the inputs that a convolution's kernel sees at each place.
 
-    The view is copied once; `F.unfold` loops over the examples, which on a busy CPU takes 50 times as long.
+    The view is copied once. `F.unfold` loops over the examples, which takes 50 times as long on a busy CPU.
 
     Args:
         layer: the convolution.

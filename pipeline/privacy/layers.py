@@ -17,7 +17,7 @@ def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
         The layers in the network's order.
 
     Raises:
-        NotImplementedError: two of them share a parameter, whose gradient would be a sum over both.
+        NotImplementedError: two layers share a parameter; its gradient would be a sum over both layers.
     """
     layers = {
         name: layer
@@ -32,7 +32,7 @@ def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
 
 @contextmanager
 def watch_layers(layers: Mapping[str, nn.Module], on_use: Callable[..., Tensor | None]) -> Iterator[None]:
-    """Call ``on_use`` with name, input and output at each use of a layer; it may return another output."""
+    """Call ``on_use`` with name, input and output at each use of a layer; a result replaces the output."""
 
     def hook(
         name: str,

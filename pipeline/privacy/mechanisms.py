@@ -1,11 +1,11 @@
-"""Mechanisms that add noise to private data; the same object states its spending.
+"""Mechanisms that add noise to private data; a mechanism object also has the spending.
 
 Secret noise is on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
 (`pipeline.privacy.rounded_noise`), and integers are added in float64, which is exact below 2^53. For a value
-on the grid this equals adding real noise and then rounding: post-processing, as is conversion to float32.
-More noise covers what rounding adds to the distance of neighbouring sums: rounding to the grid, and rounding
-as gradients are clipped and summed. It is assumed that an example's gradient is the same number in every
-batch, and that the same pass gives the same sum again.
+on the grid this equals adding real noise and then rounding. Rounding is post-processing, as is conversion to
+float32. But rounding to the grid, and rounding while gradients are clipped and summed, add to the distance of
+neighbouring sums. The noise is larger to cover this. It is assumed that an example's gradient has the same
+numbers in every batch, and that the same pass gives the same sum again.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
-# Largest allowed error of a float32 sum, in 2^-24 clipping bounds (`roundings`); larger sums are in float64.
+# Largest allowed error of a float32 sum, in 2^-24 clipping bounds (`roundings`); other sums are in float64.
 # A sample may come in parts, and an added or removed example changes only its own part. Then the errors of
-# all other parts are the same in neighbouring sums, and only those of one part count.
+# all other parts are the same in neighbouring sums, and only the errors of one part count.
 IN_FLOAT32 = 2**15
-# Largest increase of the distance of neighbouring sums by rounding, in clipping bounds: both sums; and errors
-# of at most 2^-14 each in norms, of blocks of 1,024 entries (`layer_gradients.squares`), factors and
-# deviations.
+# Largest increase of the distance of neighbouring sums by rounding, in clipping bounds. Each of the two sums
+# has the error above, and at most 2^-14 from norms of blocks of 1,024 entries (`layer_gradients.squares`),
+# factors and deviations.
 COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 
 
@@ -37,14 +37,15 @@ COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
-    One example moves part g of the sum by at most ``distance`` C_g: `sensitivity` times its clipping bound
-    (`pipeline.privacy.sampled_gaussian`). The parts' noise has standard deviation ``distance`` C_g z sqrt(G),
-    so that all of them together have multiplier z (Nguyen et al. 2023, section 3.2).
+    The sum has G parts (`Bounds`). One example moves part g by at most ``distance`` C_g, where C_g is the
+    part's clipping bound and ``distance`` a `sensitivity`. The noise of part g has standard deviation
+    ``distance`` C_g z sqrt(G), so that all parts together have noise multiplier z (Nguyen et al. 2023,
+    section 3.2).
 
-    On a grid the spacing is a share r of the noise's deviation s in every tensor. In units of s, neighbouring
-    sums are at most 1 / z apart, rounding of the sums adds c / z (`COMPUTING`), and rounding to the grid
-    moves each of d coordinates by at most r / 2 on either side: (1 + c) / z + r sqrt(d) in all. So s is
-    larger by 1 / (1 - c - z r sqrt(d)), for a spending of exactly z.
+    On a grid, the spacing in every tensor is a share r of the noise's standard deviation s. In units of s,
+    neighbouring sums are at most 1 / z apart. Rounding of the sums adds c / z (c is `COMPUTING`). Rounding to
+    the grid moves each of d coordinates by at most r / 2 in either sum, so it adds r sqrt(d). To keep the
+    multiplier z, s is larger by the factor 1 / (1 - c - z r sqrt(d)).
     """
 
     spendings: tuple[SampledGaussian, ...]  # z and sampling of each replica
@@ -57,7 +58,7 @@ class GaussianMechanism:
             sums: (R, ...) clipped sums by tensor.
             bounds: (R, ...) clipping bounds, public.
             streams: random streams.
-            step: step of the noise; each may be released once.
+            step: step of the noise; the noise of a step may be released once.
 
         Returns:
             Noisy sums of the same shapes, in float32.
@@ -66,7 +67,7 @@ class GaussianMechanism:
             ValueError: the step's noise is in another release already.
         """
         streams.release_once(step)
-        # as one tensor, because each operation on a small one takes as long
+        # as one tensor, because an operation on a small tensor takes as long
         values = torch.cat([value.flatten(1) for value in sums.values()], 1)
         sizes, size = tuple(value[0].numel() for value in sums.values()), values.shape[1]
         scales = _scales(self, streams.noise, bounds, sizes)
@@ -86,7 +87,7 @@ class GaussianMechanism:
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
-        """-log2 r of each replica, so that rounding ``size`` coordinates adds at most `FINENESS`."""
+        """-log2 r of each replica; rounding ``size`` coordinates adds at most the share `FINENESS`."""
         return [
             max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
             for spending in self.spendings
@@ -106,8 +107,8 @@ class GaussianMechanism:
 def roundings(vectors: int, at_once: int) -> int:
     """Bound on the errors of a float32 sum of clipped vectors, in 2^-24 clipping bounds.
 
-    In a pass of n, each vector is rounded by 2^-24 of its size at most n + 1 times: as a factor, as a
-    product, and as a term of sums in any order.
+    In a pass of n vectors, each vector is rounded at most n + 1 times, by 2^-24 of its size: as a factor, as
+    a product, and as a term of sums in any order.
 
     Args:
         vectors: number of summed vectors.
@@ -121,7 +122,7 @@ def roundings(vectors: int, at_once: int) -> int:
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
 def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """Spacing or deviation of each entry of tensors of ``sizes``: (R, D); (R, 1) if a CPU finds all equal."""
+    """(R, D) spacing or deviation of each entry of tensors of ``sizes``; (R, 1) if a CPU finds all equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison
     if scales.device.type == "cpu" and bool((scales == scales[:, :1]).all()):
@@ -131,8 +132,8 @@ def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: t
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, D) float32 of ``values`` and integer ``noise``, which it overwrites, on grids of ``spacings``."""
-    # float64 at once: a division of both types takes twice as long
+    """(R, D) float32 sum of ``values``, rounded to ``spacings``, and integer ``noise`` (overwritten)."""
+    # converted first, because a division of float32 by float64 takes twice as long
     return noise.add_(values.double().div_(spacings).round_()).mul_(spacings).float()
 
 
@@ -141,9 +142,10 @@ def release_laplace(
 ) -> Tensor:
     """Add independent Laplace noise to values, once.
 
-    On a grid, rounding with the default spacing never moves values in [0, 1], or values 1/2 and -1/2, further
-    apart than 1: with spacings up to 1/2 these ends are on the grid, with 1 they become 0 and 1, or 0, and
-    with more all become 0. Other values may move further apart by up to one ``spacing``.
+    On a grid, values are rounded before noise is added. With the default spacing, values in [0, 1], or values
+    1/2 and -1/2, are never more than 1 apart afterwards. The reason: with spacings up to 1/2, the ends 0, 1,
+    1/2 and -1/2 are on the grid. With spacing 1, 1/2 and -1/2 become 0; with larger spacings all values
+    become 0. Other values may move further apart by up to one ``spacing``.
 
     Args:
         values: (N, d).
@@ -151,7 +153,7 @@ def release_laplace(
         streams: random streams.
         step: step of the noise.
         purpose: name of the noise; each purpose has a separate stream.
-        spacing: spacing of the grid; None: a power of two, 2^-20 of a scale or half as much.
+        spacing: spacing of the grid; None: `laplace_spacings`.
 
     Returns:
         (R, N, d) noisy values in float32.
@@ -171,5 +173,5 @@ def release_laplace(
 
 
 def laplace_spacings(scales: np.ndarray) -> np.ndarray:
-    """Power of two for each of ``scales``, which is 2^20 to 2^21 times as large."""
+    """Grid spacing for each of ``scales``: a power of two, of which the scale is 2^20 to 2^21 times."""
     return np.ldexp(1.0, np.frexp(scales)[1] - 21)

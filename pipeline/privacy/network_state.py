@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pipeline.models.functional import fresh_state, functional_call
 
-# Attributes of a layer with its tensors and its parts, which have names of their own
+# Attributes that hold a layer's tensors and parts; each tensor and part has a name of its own
 _PARTS = ("_parameters", "_buffers", "_modules")
 _DEEPEST = 12  # largest depth of nested objects
 # Packages whose functions and classes keep no state for a network
@@ -24,7 +24,7 @@ Prints = dict[str, Any]  # comparable fingerprints of values, by name
 
 
 def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: bool) -> Any:
-    """Outputs of ``net`` for ``inputs`` with ``tensors``; ``resets``: with a copy of its state."""
+    """Outputs of ``net`` for ``inputs`` with ``tensors`` in place of its own; ``resets``: on copied state."""
     if not resets:
         return functional_call(net, tensors, (inputs,))
     with fresh_state(net):
@@ -58,7 +58,7 @@ def prints_inside(net: nn.Module) -> Prints:
 
 
 def prints_outside(net: nn.Module) -> Prints:
-    """Fingerprints of variables that ``net``'s functions close over or find in modules and classes."""
+    """Fingerprints of attributes, and of what ``net``'s functions refer to in closures, modules, classes."""
     prints: Prints = {}
     # a method refers to its class, and so to all other methods
     seen: dict[int, Any] = {id(kind): kind for layer in net.modules() for kind in type(layer).__mro__}
@@ -74,7 +74,7 @@ def prints_outside(net: nn.Module) -> Prints:
 
 
 def changed(before: Prints, after: Prints) -> list[str]:
-    """Names whose values differ."""
+    """Names that are new in ``after``, or whose value differs."""
     return [name for name in after if name not in before or before[name] != after[name]]
 
 
@@ -103,7 +103,7 @@ def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> An
         return repr(value)
     if id(value) in seen or depth > _DEEPEST or isinstance(value, nn.Module):
         return type(value).__name__
-    seen[id(value)] = value  # kept, so that no other gets its number
+    seen[id(value)] = value  # the reference keeps the object alive, so that no other object gets its id
     follow = functools.partial(_print, seen=seen, inside=inside, depth=depth + 1)
     if isinstance(value, Mapping):
         return [(follow(key), follow(part)) for key, part in list(value.items())]
@@ -122,7 +122,7 @@ def _print(value: Any, seen: dict[int, Any], inside: bool, depth: int = 0) -> An
     if isinstance(value, type):
         return [] if inside or _is_foreign(value) else follow(dict(vars(value)))
     if _is_foreign(type(value)):
-        # the text of an itertools counter has its position, and that of a set its elements
+        # the text of an itertools counter has its position, and the text of a set its elements
         return repr(value) if type(value).__repr__ is not object.__repr__ else ""
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     attributes = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
@@ -143,7 +143,7 @@ def _referred(function: types.FunctionType) -> Iterator[Any]:
             yield None
     yield from (function.__defaults__, function.__kwdefaults__, vars(function))
     codes = [function.__code__]
-    for code in codes:  # also of the functions that it defines
+    for code in codes:  # grows by the functions that it defines
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         for name in code.co_names:
             yield function.__globals__.get(name)

@@ -5,17 +5,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-# Sampling of a batch of m from N examples. 'fixed': m different ones, anew each step. 'replacement': m
-# independent draws. 'poisson': each with probability m / N. 'shuffled': consecutive parts of a new order in
-# every epoch. 'allocation': each example in one random batch of an epoch, independently (balls and bins).
+# Sampling of a batch of m from N examples. 'fixed': m different examples, drawn anew each step.
+# 'replacement': m independent draws. 'poisson': each example with probability m / N. 'shuffled': consecutive
+# parts of a new order in each epoch. 'allocation': each example in one random batch of an epoch (balls and
+# bins), or in several, independently of other examples.
 Sampling = Literal["fixed", "replacement", "poisson", "shuffled", "allocation"]
 # Kind of noise. 'float32': floating-point numbers added to floating-point sums; its proofs ignore
 # floating-point effects. 'grid': integers on a grid, with exactly the probabilities of rounded real numbers.
 Noise = Literal["float32", "grid"]
 # Reason why an example's clipped gradient is a function of that example alone. 'by_construction': the network
 # runs on one example, under `vmap`, or has only layers that torch defines for one example at a time.
-# 'one_at_a_time': it runs on one example after the other. 'tried': trials on made-up inputs, and checks in
-# training; nothing proves it.
+# 'one_at_a_time': it runs on one example after the other. 'tried': the only evidence is trials on made-up
+# inputs, and checks in training; this is no proof.
 Isolation = Literal["by_construction", "one_at_a_time", "tried"]
 # far below any use, and far above the smallest float
 LEAST_DELTA = 1e-100

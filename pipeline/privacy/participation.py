@@ -1,4 +1,4 @@
-"""Law of the number of draws of an example, and of the distance that they move a training's releases."""
+"""Distribution of an example's number of draws, and of the distance that these draws move the releases."""
 
 from functools import lru_cache
 from math import ceil, floor, sqrt
@@ -11,14 +11,14 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Probability, per step and in total, of rare events, which count as the worst case.
 RARE = 1e-20
-MOST_VALUES = 20_000  # largest number of a mixture's values; a larger one is coarsened
+MOST_VALUES = 20_000  # largest number of values of a mixture; a mixture with more values is coarsened
 
 
 def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
-    """Law of the distance by which a neighbouring data set moves one step.
+    """Distribution of the distance between the releases of a step for neighbouring data sets.
 
-    Distances are in units of that of a single draw. An example that isn't drawn moves nothing; this
-    probability is left out. Numbers of draws rarer than `RARE` in total count as the largest that is not.
+    The unit is the distance that a single draw moves a release. Distance 0, if the example isn't drawn, is
+    left out. Large numbers of draws, rarer than `RARE` in total, count as the largest other number.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -36,9 +36,9 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Law of the sum of ``steps`` squared distances, an upper bound.
+    """Upper bound on the distribution of the sum of squared distances in ``steps`` steps.
 
-    The rarest sums count as the largest possible sum, so there is a bound for every delta.
+    The rarest sums count as the largest possible sum, so the bound holds at every delta.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -66,9 +66,9 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 
 
 def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Law of the number of successes among ``trials``, in intervals.
+    """Binomial distribution of the number of successes among ``trials``, in intervals of numbers.
 
-    If there are few numbers, each has its own interval. Rare numbers are in the first and the last interval.
+    Few numbers have an interval each. Rare numbers are in the first and the last interval.
 
     Args:
         trials: number of independent trials.
@@ -86,7 +86,7 @@ def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, 
         binom.cdf(endpoints, trials, probability),
         binom.sf(endpoints, trials, probability),
     )
-    # on either side of the mean from the tail there, which is precise
+    # on either side of the mean, from differences of that side's tail, which are precise
     between = np.where(endpoints[1:] > mean, upper_tail[:-1] - upper_tail[1:], np.diff(lower_tail))
     smallest, largest = np.concatenate([[0], endpoints + 1]), np.append(endpoints, trials)
     probabilities = np.concatenate([lower_tail[:1], np.maximum(between, 0.0), upper_tail[-1:]])
@@ -110,17 +110,18 @@ def _trimmed(probabilities: np.ndarray) -> np.ndarray:
 def unamplified(spending: SampledGaussian, steps: int) -> Profile:
     """Delta for an attacker who knows in which steps an example was drawn, and how often.
 
-    Sampling then hides nothing, and the mechanism is a mixture of Gaussians: sum_h P(H = h) of sqrt(h)/z-GDP,
-    H the sum of squared distances. An upper bound for every kind of sampling, because the attacker's
-    knowledge only helps (post-processing), and the steps' adaptive composition given it is Gaussian (Dong,
-    Roth and Su 2022, Corollary 3.3). It needs no grid of losses, and so bounds an epsilon of millions.
+    For this attacker sampling hides nothing. Let H be the sum of squared distances (`squared_distances`) and
+    z the noise multiplier. Given H = h, the adaptive composition of the steps is sqrt(h)/z-GDP (Dong, Roth
+    and Su 2022, Corollary 3.3). So delta is the sum over h of P(H = h) times the delta of sqrt(h)/z-GDP. It
+    is an upper bound for every kind of sampling, because the knowledge only helps the attacker
+    (post-processing). It needs no grid of losses, so it also bounds an epsilon of millions.
 
     Args:
         spending: sampling, noise and sizes of one step.
         steps: number of steps.
 
     Returns:
-        Delta at epsilons >= 0.
+        Function of epsilons >= 0 that gives delta.
     """
     values, probabilities = squared_distances(spending, steps)
     first_mu = 1 / spending.first_release if spending.first_release else 0.0

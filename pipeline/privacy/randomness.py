@@ -1,16 +1,16 @@
 """Random streams of a run: samples of the steps, and noise.
 
-Both must be secret for a guarantee to hold: known noise can be subtracted, and amplification by subsampling
-needs unknown samples. So a run draws 256 bits of entropy from the operating system, keeps them in memory
-only, and derives every stream from them. A resumed run draws new ones, unless its noise is drawn once: then a
-checkpoint keeps the entropy until training ends. Only if the settings have ``reproducible`` is the entropy a
-constant; then the streams repeat and the guarantee is void.
+Samples and noise must be secret for a guarantee to hold: known noise can be subtracted, and amplification by
+subsampling needs unknown samples. So a run draws 256 bits of entropy from the operating system, keeps them in
+memory only, and derives every stream from them. A resumed run draws new entropy. If a run draws its noise
+only once, its checkpoint keeps the entropy until training ends. With the setting ``reproducible`` the entropy
+is a constant: the streams repeat, and no guarantee holds.
 
-Samples and noise come from AES-128 in counter mode: if no example adds to a coordinate, a release reveals its
-noise, and the other numbers must stay unpredictable. Secret noise is made of integers
-(`pipeline.privacy.rounded_noise`), on the CPU for every device, because CUDA's generator, Philox, is a
-statistical one. Seeded streams repeat the float32 numbers of PCG64, or on a GPU of Philox, from which the
-added value can be recovered (Mironov 2012).
+Samples and noise come from AES-128 in counter mode. If no example contributes to a coordinate, a release
+reveals the coordinate's noise, and all other numbers must stay unpredictable. Secret noise consists of
+integers (`pipeline.privacy.rounded_noise`). The CPU draws them for every device, because Philox, CUDA's
+generator, is not cryptographic. Seeded streams have float32 numbers, from PCG64 on a CPU and from Philox on a
+GPU. From a float32 sum the value without noise can be recovered (Mironov 2012).
 """
 
 import hashlib
@@ -32,17 +32,17 @@ BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """Streams of replicas that are trained together; each depends on its own name only."""
+    """Random streams of replicas that are trained together; a replica's streams depend on its name only."""
 
     def __init__(
         self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None
     ):
-        """``names`` has one per replica, such as 'epsilon=3/seed=0'.
+        """Set the streams up; ``names`` has a name for each replica, such as 'epsilon=3/seed=0'.
 
-        The default of ``noise`` is float32 for seeded streams, and a grid otherwise.
+        The default of ``noise`` is 'float32' for seeded (``reproducible``) streams, and 'grid' otherwise.
 
         Raises:
-            ValueError: two have the same name, and would have the same noise.
+            ValueError: two replicas have the same name, and would have the same noise.
         """
         if len(set(names)) != len(names):
             raise ValueError(f"the same name twice among {names}")
@@ -57,10 +57,10 @@ class Streams:
         self._released: int | None = None  # last step whose noise is in a release
 
     def release_once(self, step: int) -> None:
-        """Record that a step's noise goes into a release: the difference of two releases would have no noise.
+        """Record that a release uses a step's noise: two releases with it would have a noiseless difference.
 
         Raises:
-            ValueError: a release had the noise of this step, or of a later one.
+            ValueError: an earlier release used the noise of this step or of a later step.
         """
         if self._released is not None and step <= self._released:
             raise ValueError(
@@ -81,17 +81,17 @@ class Streams:
         return np.random.Generator(AESCounter(counter=seed >> 128, key=seed % 2**128))
 
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
-        """Poisson samples of a step: every example is in with probability ``rate``.
+        """Poisson samples of a step: each example is in a sample with probability ``rate``.
 
-        Drawn as a binomial count and then that many distinct examples, which has the same distribution. With
-        noise on a grid the samples are sorted: then an added or removed example keeps the order of the
-        others, and the rounding of their sum. Samples of seeded trainings are not sorted, as in earlier
-        versions.
+        A binomial count is drawn, then a random set of this size, which gives the same distribution. With
+        grid noise the samples are sorted, so that an added or removed example changes neither the order of
+        the other examples nor the rounding of their sum. With float32 noise the samples are not sorted, as in
+        earlier versions.
 
         Args:
             step: step of the training.
             examples: N.
-            rate: probability of each.
+            rate: probability of each example.
 
         Returns:
             Indices of each replica's sample.
@@ -117,9 +117,9 @@ class Streams:
         return torch.from_numpy(np.stack(batches)).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
-        """Batch of a step in a pass over the examples, with a new order in each epoch.
+        """Batch of a step: the next part of the epoch's random order of the examples.
 
-        The last examples of an order, too few for a batch, are left out.
+        The last examples of an order are left out if they are too few for a batch.
 
         Args:
             step: step of the training.
@@ -136,7 +136,7 @@ class Streams:
         return self._order[1][:, position * batch : (position + 1) * batch]
 
     def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
-        """Indices of a step's batch by `allocation`, in rising order, for each replica."""
+        """Indices of each replica's batch, in rising order; `allocation` draws the batches of an epoch."""
         epoch, position = divmod(step, batches)
         if self._allocation is None or self._allocation[0] != epoch:
             generators = (self._generator(name, "allocation", epoch) for name in self.names)
@@ -145,7 +145,7 @@ class Streams:
         return [np.flatnonzero((chosen == position).any(1)) for chosen in self._allocation[1]]
 
     def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
-        """(R, size) integers in float64: standard normals times 2^bits of each replica, rounded."""
+        """(R, size) integers in float64: standard normals times 2^bits, rounded; ``bits`` is per replica."""
         kind = (self.entropy, size, tuple(bits))
         noise = self._prefetcher.draw(kind, step, partial(self._rounded_normal, size=size, bits=bits))
         return noise.to(self.device)
@@ -164,8 +164,8 @@ class Streams:
 
         Args:
             step: step of the training.
-            count: number of rows.
-            scales: (R, d).
+            count: number of rows of d numbers.
+            scales: (R, d) scale of each column.
             purpose: name of the stream.
 
         Yields:
@@ -181,7 +181,7 @@ class Streams:
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
         """(R, size) independent standard normals in float32; each purpose has a separate stream."""
         if self.device.type == "cpu":
-            # with the entropy, which a resumed run replaces
+            # the key includes the entropy, because a resumed run replaces it
             kind = (self.entropy, size, purpose)
             return self._prefetcher.draw(kind, step, partial(self._normal, size=size, purpose=purpose))
         noise = torch.empty(len(self.names), size, dtype=torch.float32, device=self.device)
@@ -191,7 +191,7 @@ class Streams:
         return noise
 
     def _normal(self, step: int, size: int, purpose: str) -> Tensor:
-        """`normal` on a CPU, by numpy: torch's CPU generator uses only 32 bits of a seed."""
+        """`normal` on a CPU, by numpy, because torch's CPU generator uses only 32 bits of a seed."""
         noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
             generator = self._generator(name, purpose, step)
@@ -199,9 +199,9 @@ class Streams:
         return noise
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
-        """Independent Laplace numbers of scale 1, as differences of exponential ones.
+        """Independent Laplace numbers of scale 1, as differences of exponential numbers.
 
-        Drawn on the CPU, so that a training resumed on another device continues with the same numbers.
+        The CPU draws them, so that a training resumed on another device continues with the same numbers.
 
         Args:
             step: step of the training.
@@ -223,7 +223,7 @@ class Streams:
         return torch.from_numpy(self.uniform_values(step, size, purpose)).to(self.device)
 
     def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:
-        """`uniform` as an array on the CPU, which saves waiting for a GPU."""
+        """Numbers of `uniform` as an array on the CPU, without waiting for a GPU."""
         rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
         return np.stack(rows)
 
@@ -233,8 +233,8 @@ def allocation(
 ) -> np.ndarray:
     """Random allocation of examples to batches of an epoch.
 
-    Floyd's algorithm: each draw is from one number more than the draw before it, and a repeated number is
-    replaced by the new one.
+    Floyd's algorithm: each draw has one more batch to choose from than the draw before. If an example gets a
+    batch that it already has, it gets this additional batch instead.
 
     Args:
         generator: generator of random numbers.
@@ -243,7 +243,7 @@ def allocation(
         participations: k, batches of each example.
 
     Returns:
-        (N, k) different batches of each example, uniform and independent of the others.
+        (N, k) different batches of each example, uniform and independent of other examples' batches.
     """
     chosen = np.empty((examples, participations), dtype=np.int64)
     for column, newest in enumerate(range(batches - participations, batches)):
@@ -254,7 +254,7 @@ def allocation(
 
 
 class Prefetcher:
-    """Numbers of the next step, drawn by a thread during this step; the numbers are the same.
+    """Thread that draws the numbers of the next step during this step; the numbers stay the same.
 
     If torch's threads use all cores, each step draws its numbers itself: another thread would delay torch's.
     """
@@ -269,7 +269,7 @@ class Prefetcher:
         self._thread: ThreadPoolExecutor | None = None
 
     def draw(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
-        """Result of ``draw`` for a step. Draws of one kind differ by the step only."""
+        """Result of ``draw(step)``; draws of the same ``kind`` must differ only in their step."""
         early_step, future = self._next.pop(kind, (None, None))
         numbers = future.result() if future is not None and early_step == step else draw(step)
         if self._has_idle_core and self._last.get(kind) == step - 1:
@@ -283,14 +283,14 @@ class Prefetcher:
 def _undivided_thread() -> ThreadPoolExecutor:
     """Thread whose operations torch and MKL don't divide among further threads.
 
-    With further threads OpenMP would have more threads than cores, and would let all of them sleep after each
-    operation: a step of two threads would take up to twice as long.
+    Otherwise OpenMP would have more threads than cores, and would let all threads sleep after each operation.
+    With two threads a step would take up to twice as long.
 
     Returns:
         A pool with the thread.
     """
     executor, threads = ThreadPoolExecutor(1, "draws"), torch.get_num_threads()
-    # a first call, or the thread would use the process's number of threads at its first operation
+    # without a first call, the thread would use the process's number of threads at its first operation
     executor.submit(torch.get_num_threads).result()
     executor.submit(torch.set_num_threads, 1).result()
     torch.set_num_threads(threads)  # for this thread and later ones

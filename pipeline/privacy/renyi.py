@@ -1,8 +1,8 @@
 """Renyi divergences of the Poisson-sampled Gaussian mechanism at fractional orders.
 
-dp-accounting computes whole orders exactly, by a finite sum. At others it adds the absolute values of an
-alternating series: a bound, but too large by tens of percent below order 2, where trainings with an epsilon
-of hundreds have their minimum.
+dp-accounting computes whole orders exactly, by a finite sum. At fractional orders it adds the absolute values
+of an alternating series. This is an upper bound, but tens of percent too large below order 2, where trainings
+with an epsilon of hundreds have their minimum.
 """
 
 from math import log, log1p, pi, sqrt
@@ -18,9 +18,10 @@ LARGE_POWER = 30.0  # exponent far below overflow and far above cancellation
 def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -> np.ndarray:
     """Renyi divergences of one step of the Poisson-sampled Gaussian mechanism.
 
-    log(A) / (order - 1), A = E[r(x)^order] over x ~ N(0, z^2), r = 1 - q + q e^((2 x - 1) / (2 z^2)), which
-    covers adding and removing an example (Mironov, Talwar and Zhang 2019, section 3.3). As E[r] = 1, A - 1 is
-    the mean of r^order - 1 - order (r - 1), which is nowhere negative, so no digits cancel.
+    The divergence is log(A) / (order - 1) with A = E[r(x)^order] for x ~ N(0, z^2) and r(x) = 1 - q +
+    q e^((2 x - 1) / (2 z^2)). It covers adding and removing an example (Mironov, Talwar and Zhang 2019,
+    section 3.3). Because E[r] = 1, A - 1 is the mean of r^order - 1 - order (r - 1). This is nowhere
+    negative, so no digits cancel.
 
     Args:
         rate: q of Poisson sampling, 0 < q < 1.
@@ -31,7 +32,7 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
         (K,) divergences.
     """
     # a trapezoidal sum has the error e^(-2 pi a / step) if the integrand is analytic up to a distance a from
-    # the real line: pi z^2, where r is 0
+    # the real line; here a is pi z^2, where r is 0
     step = noise_multiplier * min(1 / 8, noise_multiplier / 4)
     points = np.arange(-REACH * noise_multiplier, max(orders) + REACH * noise_multiplier, step)
     ratio = np.logaddexp(log1p(-rate), log(rate) + (2 * points - 1) / (2 * noise_multiplier**2))

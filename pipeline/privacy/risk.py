@@ -1,4 +1,4 @@
-"""Record of attack risk, which `pipeline.privacy.attack_risk` computes, without imports of accountants."""
+"""Record of the attack risk that `pipeline.privacy.attack_risk` computes; its import loads no accountant."""
 
 from typing import Annotated
 
@@ -15,8 +15,8 @@ class Risk(Strict):
     tpr_at_1_percent: Share  # true-positive rate at a false-positive rate of .01
     tpr_at_01_percent: Share  # at .001
     advantage: Share  # true-positive rate minus false-positive rate
-    # smallest mu whose Gaussian curve is below f at false-positive rates from `least_rate` on; None: no such
-    # mu
+    # smallest mu whose Gaussian trade-off curve is below the mechanism's, if both error rates are at least
+    # `least_rate`; None: there is no such mu
     mu: NotNegative | None
-    least_rate: Share  # cut-off of mu, without which sampled Gaussians have no natural one
+    least_rate: Share  # cut-off for mu; sampled Gaussians have no natural mu without a cut-off
     regret: Share | None  # largest error of Gaussian DP at `mu` in an attack's two error rates

@@ -1,20 +1,21 @@
 """Normal and Laplace numbers rounded to integers, with exactly the probabilities of rounded real numbers.
 
-Most normal numbers are read from a table of 2^16 entries. An entry is a cell, a 64th of a standard deviation
-wide, and random bits give the position in the cell. Each cell has as many entries as fit under the density.
-The rest of the density, one number in 99, is sampled by rejection (von Neumann 1951): a random point above a
-cell is accepted if it is under the density. float64 compares the two. If its error could decide, intervals
-compare them, with more random bits until they can.
+Most normal numbers are read from a table of 2^16 entries. An entry stands for a cell, an interval of a 64th
+of a standard deviation. Random bits give the position in the cell. Each cell has as many entries as fit under
+the density. The rest of the density, one number in 99, is sampled by rejection (von Neumann 1951): a random
+point above a cell is accepted if it is under the density. float64 compares the point with the density. If
+float64's error could change the result, interval arithmetic compares them, with enough random bits to decide.
 
-A Laplace number is a function of a uniform real number (inversion), of which 64 bits are drawn. float64
-computes it with an error below `UNIFORM_ERROR`, the missing bits included. If no number within this error
-rounds to another integer, that integer is the result. Otherwise, once in millions of numbers at a scale of
-2^20, intervals decide, with more bits until they can.
+A Laplace number is a function of a uniform real number (inversion) and a sign. 63 bits of the uniform number
+and a bit for the sign are drawn. float64 computes the Laplace number at scale 1 with an error below
+`UNIFORM_ERROR`, missing bits included. If all numbers within this error round to the same integer, it is the
+result. Otherwise (once in 8 million numbers at a scale of 2^20), and always if the uniform number is below
+`LOW`, interval arithmetic decides, with enough further bits.
 
-So the integers have no numerical error that a delta would have to cover, if the bits are random. The bits of
-AES in counter mode are as random as AES-128 is a random permutation. Its blocks never repeat, which
-distinguishes 2^24 normal numbers, of 2^22 blocks, from random ones with an advantage of 2^-85 (n^2 / 2^129;
-Bellare et al. 1997).
+So if the bits are random, the integers have exactly these probabilities, and no delta has to cover a
+numerical error. The bits come from AES-128 in counter mode. They are as random as AES-128 is a random
+permutation, except that blocks never repeat. This exception distinguishes n blocks from random blocks with
+an advantage of n^2 / 2^129 (Bellare et al. 1997): 2^-85 for 2^24 normal numbers, which take 2^22 blocks.
 """
 
 from collections.abc import Sequence
@@ -25,15 +26,15 @@ import numpy as np
 from mpmath.ctx_iv import MPIntervalContext
 from mpmath.libmp import finf, to_int
 
-# Cells of a normal number: 2^CELL_BITS to a standard deviation, up to REACH standard deviations on both sides
+# 2^CELL_BITS cells of a normal number per standard deviation, up to REACH standard deviations on both sides
 CELL_BITS, REACH = 6, 6
-INDEX_BITS = 16  # of the table's entries
-# Largest scale 2^bits of integers for words of 32 bits, and for exact float64
+INDEX_BITS = 16  # bits of an index of the table
+# Largest log2 of the integers' scale, for random words of 32 bits, and for exact float64
 SHORT, LONGEST = 21, 48
-# A height over a cell is a number of units; a unit over the whole cell has probability 2^-32
+# Heights above a cell are in units: a height of one unit over the whole cell has probability 2^-32
 UNIT_BITS = 32
-ENTRY = 1 << UNIT_BITS - INDEX_BITS  # units of the table's entries
-TICKET = 1 << 10  # units of a ticket in the draw of the rest
+ENTRY = 1 << UNIT_BITS - INDEX_BITS  # units of an entry of the table
+TICKET = 1 << 10  # units of a ticket; a random ticket chooses the cell of a number of the rest
 # Largest error of float64 in a difference of heights, in units: heights are below 2^25, and an exponential of
 # -18 to 0 has a relative error below 2^-46
 HEIGHT_ERROR = 2.0**-20
@@ -44,7 +45,7 @@ UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18
 WORD = 2.0**-64
 
 INTERVALS = MPIntervalContext()
-INTERVALS.prec = 320  # bits; more are needed once in 2^200 times
+INTERVALS.prec = 320  # bits; more are needed with a probability of 2^-200
 
 
 class Cells(NamedTuple):
@@ -52,21 +53,22 @@ class Cells(NamedTuple):
 
     table: np.ndarray  # (2 REACH 2^CELL_BITS,) height covered by the table, nowhere above the density
     rest: np.ndarray  # (2 REACH 2^CELL_BITS,) upper bound on the density above that height
-    tickets: np.ndarray  # cell, from 0, of each TICKET of `rest`; the number after the last cell is the tails
+    tickets: np.ndarray  # index of the cell of each ticket; the index after the last cell is for the tails
 
 
 class Table(NamedTuple):
-    """Table of numbers by a word of random bits: index of a cell, then fraction of the cell."""
+    """Table of normal numbers; a word of random bits has an index of the table, then a fraction of a cell."""
 
-    numbers: np.ndarray  # (2^INDEX_BITS,) start of a cell in units of the fraction's last bit, plus a half
-    entries: int  # number of the first entries, which belong to cells; the others are for the rest
+    # (2^INDEX_BITS,) start of each entry's cell in units of the fraction's last bit, plus half an integer
+    numbers: np.ndarray
+    entries: int  # number of entries for cells, which come first; all further entries are for the rest
     fraction_bits: int
-    shift: int  # bits of a number after the last bit of its integer
+    shift: int  # bits of a number below its integer part
 
 
 @cache
 def cells() -> Cells:
-    """Cells, with heights rounded away from the density by more than float64's error."""
+    """Cells, with `table` rounded down and `rest` rounded up by more than float64's error."""
     edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
     heights = _density(edges)
     lowest, highest = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])
@@ -135,7 +137,7 @@ def _density(points: np.ndarray) -> np.ndarray:
 
 
 def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the rest: cells (count,), from 0 upwards to the right of 0, and 64-bit positions in them."""
+    """Normal numbers of the rest: (count,) cells, where cell 0 starts at 0; and 64-bit positions in them."""
     covered, rest, tickets = cells()
     found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
     while missing > 0:
@@ -161,10 +163,10 @@ def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
 
 
 def _tail(generator: np.random.Generator) -> tuple[int, float]:
-    """Random cell beyond REACH, with a bound on the density there.
+    """Random cell beyond `REACH`, with an upper bound on the density there.
 
-    Half of the bounds' sum, TICKET, is for the first standard deviation on both sides, a quarter for the
-    second, and so on: the density falls faster.
+    The bounds of all these cells have the sum `TICKET`. The first standard deviation beyond `REACH`, on both
+    sides, has half of this sum, the second a quarter, and so on. The density falls faster.
 
     Returns:
         The cell, and the bound in units.
@@ -179,9 +181,9 @@ def _tail(generator: np.random.Generator) -> tuple[int, float]:
 def _lies_under(
     generator: np.random.Generator, cell: int, position: int, height: int, covered: float, rest: float
 ) -> bool:
-    """Compare ``covered`` and a share of ``rest`` with the density at a point of a cell.
+    """Compare the height ``covered`` + u ``rest`` with the density at a point of a cell.
 
-    The first 64 bits of the point's ``position`` and of the share, its ``height``, are given.
+    ``height`` has the first 64 bits of u, ``position`` the first 64 bits of the point's position in the cell.
 
     Returns:
         True if the density is larger.
@@ -198,13 +200,13 @@ def _lies_under(
 
 
 def _extended(generator: np.random.Generator, prefixes: Sequence[int]) -> list[int]:
-    """Binary fractions with 64 more random bits each."""
+    """Binary fractions ``prefixes``, each extended by 64 random bits."""
     words = generator.integers(2**64, size=len(prefixes), dtype=np.uint64)
     return [(prefix << 64) + int(word) for prefix, word in zip(prefixes, words, strict=True)]
 
 
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
-    """Integers in float64, shaped like ``scales``: Laplace numbers of scale 1 times ``scales``, rounded."""
+    """Laplace numbers of scale 1 times ``scales``, rounded to integers; float64, shaped like ``scales``."""
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
     uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
     real = scales * -np.log(np.maximum(uniform, WORD))
@@ -217,7 +219,7 @@ def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.nd
 
 
 def _rounded_exactly(generator: np.random.Generator, scale: float, word: int) -> int:
-    """Rounded -``scale`` log(u) of a uniform number u whose first 63 bits are ``word``."""
+    """Integer nearest to -``scale`` log(u), for a uniform number u whose first 63 bits are ``word``."""
     width = 63
     while True:
         real = -scale * INTERVALS.log(INTERVALS.mpf([word, word + 1]) / 2**width)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NeighboringRelation(Enum):
-    """Relation of neighbouring data sets, with the names of dp-accounting's, whose import takes seconds."""
+    """Relation of neighbouring data sets; names as in dp-accounting, whose import takes seconds."""
 
     ADD_OR_REMOVE_ONE = "add or remove one"
     REPLACE_ONE = "replace one"
@@ -29,28 +29,28 @@ def _relation(value: Any) -> NeighboringRelation:
     raise ValueError(f"{value!r}; allowed: {', '.join(map(repr, RELATION_WORDS.values()))}")
 
 
-# neighbouring relation, in words in records
+# neighbouring relation; records have it in words
 Relation = Annotated[
     NeighboringRelation, BeforeValidator(_relation), PlainSerializer(RELATION_WORDS.__getitem__)
 ]
 
 
 def relation_of(sampling: Sampling) -> NeighboringRelation:
-    """Relation of neighbouring data sets: add or remove one if batch sizes depend on their number."""
+    """Neighbouring relation: add or remove one for 'poisson' and 'allocation', otherwise replace one."""
     add_or_remove = sampling in ("poisson", "allocation")
     return NeighboringRelation.ADD_OR_REMOVE_ONE if add_or_remove else NeighboringRelation.REPLACE_ONE
 
 
 def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
-    """Distance of neighbouring sums of vectors that are clipped to 1, if one vector differs.
+    """Largest distance of neighbouring sums of vectors that are clipped to 1, if one vector differs.
 
-    A vector of a single example appears or disappears if the example is added or removed. If the example is
-    replaced, or the vector is ``shared`` with others, as a mini-set's mean, it turns around in the worst
-    case, a distance of 2.
+    If an example with a vector of its own is added or removed, the vector appears or disappears: a distance
+    of 1. If the example is replaced, or shares the vector with other examples of a mini-set, the vector's
+    direction is reversed in the worst case: a distance of 2.
 
     Args:
         relation: neighbouring relation.
-        shared: whether a vector is of several examples.
+        shared: whether a vector depends on several examples.
 
     Returns:
         1 or 2.
@@ -59,25 +59,26 @@ def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
 
 
 class SampledGaussian(Strict):
-    """Gaussian mechanism on a batch of ``batch`` out of ``examples``, step after step.
+    """Gaussian mechanism of each step, on a batch of ``batch`` out of ``examples`` examples.
 
-    ``noise_multiplier`` is the standard deviation of the noise over the L2 distance of neighbouring releases,
-    if the differing example is in the batch once. It covers everything that a step releases: L parts at
-    multiplier sigma each are sigma / sqrt(L).
+    ``noise_multiplier`` is the standard deviation of the noise divided by the L2 distance of neighbouring
+    releases, if the differing example is in the batch once. It is for everything that a step releases: L
+    parts, each at multiplier sigma, are one release at sigma / sqrt(L).
 
     Sampling, and the neighbouring relation:
 
-    * ``poisson``: each example is in with probability batch / examples; neighbours add or remove one.
-    * ``fixed``: ``batch`` different examples, anew each step; neighbours replace one, as in the next two.
-    * ``replacement``: ``batch`` independent draws, put into ``sets`` clipped vectors. An example drawn j
-      times moves up to min(j, sets) of them, each by the distance above.
-    * ``shuffled``: consecutive batches of a new order of all examples in each epoch, so each example is in
-      one of them.
-    * ``allocation``: each example is in ``participations`` random batches of an epoch, independently;
-      neighbours add or remove one, as in Feldman and Shenfeld 2026. With one participation, balls and bins.
+    * ``poisson``: each example is in the batch with probability batch / examples; neighbours add or remove
+      one.
+    * ``fixed``: ``batch`` different examples, drawn anew each step; neighbours replace one.
+    * ``replacement``: ``batch`` independent draws, divided among ``sets`` clipped vectors; neighbours replace
+      one. An example drawn j times moves up to min(j, sets) vectors, each by the distance above.
+    * ``shuffled``: consecutive batches of a new random order in each epoch; neighbours replace one. Each
+      example is in at most one batch of an epoch.
+    * ``allocation``: each example is in ``participations`` random batches of an epoch, independently of other
+      examples; neighbours add or remove one, as in Feldman and Shenfeld 2026. Balls and bins if this is 1.
 
-    ``first_release`` is the multiplier of Gaussian noise on another release of all examples together, before
-    the first step, such as statistics of the inputs.
+    ``first_release`` is the noise multiplier of a Gaussian release about all examples, before the first step,
+    such as statistics of the inputs.
     """
 
     sampling: Sampling
@@ -90,33 +91,33 @@ class SampledGaussian(Strict):
 
     @property
     def rate(self) -> float:
-        """m / N, the probability of an example to be in a batch; k / t for allocated batches."""
+        """m / N, the probability that an example is in a batch; 'allocation': participations / batches."""
         if self.sampling == "allocation":
             return self.participations / self.batches
         return self.batch / self.examples
 
     @property
     def batches(self) -> int:
-        """Number of batches of an epoch of 'shuffled' or 'allocation'."""
+        """Number of batches in an epoch of 'shuffled' or 'allocation'."""
         return batches_of_epoch(self.examples, self.batch, self.participations)
 
     @property
     def neighbouring(self) -> NeighboringRelation:
-        """Neighbouring relation of its epsilons."""
+        """Neighbouring relation of the mechanism's epsilons."""
         return relation_of(self.sampling)
 
     def replacing(self) -> "SampledGaussian":
-        """Bound on the same training for neighbours that replace one example.
+        """Mechanism that bounds the same training for neighbours that replace one example.
 
-        In a Poisson sample the replacing example is in exactly when the replaced one was, and its clipped
-        vector in the other's place moves the sum twice as far as adding it (`sensitivity`). Releases with and
-        without it are mixed as in a sample of fixed size, whose bounds only need that the three releases,
-        without, with the one and with the other, are no further apart (joint convexity: Balle, Barthe and
-        Gaboardi 2018, Theorem 2). If batches are allocated, the one takes the other's place in the same
-        batch, which is taken as known.
+        In a Poisson sample, the new example is in the batch exactly when the replaced example was. Replacing
+        moves the sum twice as far as adding (`sensitivity`), so the multipliers are halved. Releases with and
+        without the example are mixed as for a sample of fixed size. The bounds for fixed size only need the
+        largest distance among three releases: without the example, with the old one, with the new one (joint
+        convexity: Balle, Barthe and Gaboardi 2018, Theorem 2). If batches are allocated, the new example
+        takes the old one's place in the same batch. The attacker is assumed to know this batch.
 
         Returns:
-            A mechanism that spends no less for such neighbours.
+            A mechanism that spends at least as much for such neighbours.
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self
@@ -126,13 +127,13 @@ class SampledGaussian(Strict):
         return self.model_copy(update={"sampling": sampling, **halved})
 
     def repeated(self, trainings: int) -> "SampledGaussian":
-        """Spending of several trainings as one longer training, because Gaussian releases compose."""
+        """Mechanism of several equal ``trainings`` as one longer training; first releases become one."""
         return self.model_copy(
             update={"first_release": self.first_release and self.first_release / trainings**0.5}
         )
 
     def event(self, steps: int) -> "DpEvent":
-        """Event of ``steps`` steps and of an earlier release, for dp-accounting."""
+        """Event of ``first_release`` and of ``steps`` steps, for dp-accounting."""
         from dp_accounting import ComposedDpEvent, GaussianDpEvent
 
         if self.first_release is None:
@@ -172,5 +173,5 @@ class SampledGaussian(Strict):
 
 
 def batches_of_epoch(examples: int, batch: int, participations: int = 1) -> int:
-    """Number of batches of an epoch in which each of ``examples`` is in ``participations`` of them."""
+    """Number of batches in an epoch, if each of ``examples`` is in ``participations`` batches."""
     return max(participations, participations * examples // batch)

@@ -1,11 +1,12 @@
 """Epsilon of releasing only the best of a random number of trainings.
 
-A search of ten trainings spends ten times as much as one. If the number of trainings is random, each has a
-random candidate, and only the best one is released, without any information about the others, the search
-spends two or three times as much, for any average number (Liu and Talwar 2019; tightened by Papernot and
-Steinke 2022, Theorems 2 and 6, as in dp-accounting). A grid whose candidates are all tried, or whose results
-are published, is no such search; nor is one that is judged on the training examples themselves: the score
-must come from other data, or be a noisy release that is accounted for.
+A search of ten trainings spends ten times as much as one training. It spends only two or three times as much,
+for any average number of trainings, under three conditions: the number of trainings is random, each training
+has a random candidate, and only the best training is released, without any information about other trainings
+(Liu and Talwar 2019; tightened by Papernot and Steinke 2022, Theorems 2 and 6, as in dp-accounting).
+A search that tries all candidates of a grid, or publishes their results, does not meet the conditions.
+Neither does a search whose score uses the training examples: the score must come from other data, or from a
+noisy release that is accounted for.
 """
 
 from functools import lru_cache
@@ -20,7 +21,7 @@ from pipeline.errors import UserError
 from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# law of the number of trainings, and its shape as a truncated negative binomial
+# distribution of the number of trainings, and its shape as a truncated negative binomial
 Drawn = Literal["logarithmic", "geometric", "poisson"]
 SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}
 
@@ -29,14 +30,14 @@ SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": i
 def selection_epsilon(
     spending: SampledGaussian, steps: int, delta: float, mean: float, drawn: Drawn
 ) -> float:
-    """Epsilon of the best of a random number of trainings, an upper bound at ``delta``.
+    """Upper bound on epsilon of releasing only the best of a random number of trainings.
 
     Args:
-        spending: a step of each training; for different candidates, one that spends no less than any.
+        spending: mechanism of a step; if candidates differ, one that spends at least as much as each of them.
         steps: steps of each training.
         delta: delta of the guarantee.
         mean: average number of trainings, 1 or more.
-        drawn: law of that number.
+        drawn: distribution of the number of trainings.
 
     Returns:
         An upper bound on epsilon.

@@ -1,6 +1,7 @@
-"""Statements on a guarantee, by key: reasons against it, uses it does not cover, the protected records.
+"""Statements about a guarantee: reasons against it, uses that it does not cover, the protected records.
 
-Records have keys, and `pipeline/reporting/words.yaml` has the words, so better words also reach old records.
+Recorded statements have only a key and values. `pipeline/reporting/words.yaml` has the words for each key, so
+improved words also reach old records.
 """
 
 from pydantic import Field

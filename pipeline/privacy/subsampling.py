@@ -1,7 +1,8 @@
 """Privacy loss distributions of Gaussian steps on samples of fixed size, which dp-accounting does not have.
 
-With dp-accounting's for Poisson samples they give epsilon at delta and the trade-off curve, as upper bounds:
-losses are rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
+Together with dp-accounting's distributions for Poisson samples they give epsilon at delta, delta at epsilon
+and the trade-off curve. All are bounds, because losses are rounded pessimistically (Doroshenko et al. 2022,
+'Connect the dots').
 """
 
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ LARGEST_EPSILON = 1e5
 # smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
 LEAST_EPSILON = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
-# error of a delta per step by the rounding of a Fourier transform: three times the largest one found with
-# long doubles (see the tests), two units of a double's last place
+# bound on each step's error of delta from rounding in a Fourier transform: three times the largest error that
+# was found with long doubles, which is about two units of a double's last place
 ROUNDING = 1e-15
 # largest number of steps in one composition of dp-accounting, which first counts all possible losses
 MOST_AT_ONCE = 1_000_000
@@ -32,25 +33,25 @@ MOST_AT_ONCE = 1_000_000
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses on a grid, and the possible error of a delta by rounding, which is added to every delta."""
+    """Privacy losses on a grid, and a bound on delta's error from rounding, which is added to every delta."""
 
     grid: PrivacyLossDistribution
     rounding: float
 
     def epsilon(self, delta: float) -> float:
-        """Upper bound on epsilon at ``delta``; infinity if this is below the error by rounding."""
+        """Upper bound on epsilon at ``delta``; infinity if ``delta`` is not above the error from rounding."""
         return float(self.grid.get_epsilon_for_delta(delta - self.rounding)) if delta > self.rounding else inf
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
-        """Upper bounds on delta at each epsilon, for the worse of adding and removing."""
-        # one by one, because its vectorized form overflows at large epsilons
+        """Upper bounds on delta at each epsilon, for adding or removing an example, whichever is worse."""
+        # one by one, because dp-accounting's vectorized form overflows at large epsilons
         return (
             np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])
             + self.rounding
         )
 
     def compose(self, other: "Losses") -> "Losses":
-        """Composition of both, on the same grid."""
+        """Losses of both mechanisms together; their grids must have the same interval."""
         return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
 
 
@@ -65,7 +66,7 @@ class OneStep:
         return least_epsilon(self.delta, delta)
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
-        """`amplified_delta`; for a Poisson sample, adding an example reveals less than removing it."""
+        """Delta at each epsilon; for a Poisson sample this is for removing an example, the worse case."""
         return amplified_delta(self.spending, np.asarray(epsilons))
 
 
@@ -82,8 +83,8 @@ def losses(
         coarseness: factor on the grid's interval; a coarse grid is faster, and its bounds are looser.
 
     Returns:
-        The losses; None for 'shuffled', whose steps depend on each other, for epsilons outside
-        `LEAST_EPSILON` to `LARGEST_EPSILON`, and for a delta that is lost in rounding.
+        The losses. None for 'shuffled', whose steps depend on each other; for 'allocation' with too little
+        noise; for epsilons outside `LEAST_EPSILON` to `LARGEST_EPSILON`; for delta within the rounding error.
     """
     independent = spending.sampling not in ("shuffled", "allocation")
     if steps == 1 and independent and spending.first_release is None:
@@ -106,7 +107,7 @@ def losses(
 
 
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
-    """Interval of the grid: 1e-4, as in dp-accounting, and less or more for epsilons far from 1."""
+    """Interval of the grid: 1e-4 for epsilons near 1, as in dp-accounting; smaller or larger for others."""
     if spending.sampling == "allocation":
         return allocation.spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
@@ -114,16 +115,16 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
 
 
 def _largest_loss(spending: SampledGaussian) -> float:
-    """Smallest loss of one step that counts as infinite."""
+    """Largest loss of one step that counts as finite."""
     return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)
 
 
 @lru_cache(maxsize=16)
 def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
-    """Privacy losses of ``steps`` steps and of an earlier release.
+    """Privacy losses of ``steps`` steps and of `SampledGaussian.first_release`.
 
     Args:
-        spending: not 'shuffled', whose steps depend on each other.
+        spending: mechanism of a step; not 'shuffled', whose steps depend on each other.
         steps: number of steps.
         interval: interval of the grid.
 
@@ -156,15 +157,15 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
 
 
 def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
-    """Delta of one step for data sets that differ in one example replaced.
+    """Delta of one step, for neighbouring data sets that replace one example.
 
-    With p the probability that the example is drawn at all, P(j) that it moves the release by j distances,
-    and alpha = 1 + (e^epsilon - 1) / p: delta(epsilon) = sum_j P(j) delta_j(log alpha), delta_j of the
-    Gaussian itself.
+    Let p be the probability that the example is drawn at all, P(j) the probability that it moves the release
+    by j distances, and delta_j the delta of the Gaussian without sampling at j distances. Then delta(epsilon)
+    = sum_j P(j) delta_j(log alpha) with alpha = 1 + (e^epsilon - 1) / p.
 
-    Without replacement this is p delta_1, exact: Theorem 11 of Zhu, Dong and Wang 2022, and Dong, Roth and
-    Su's C_p. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper bound, exact if j
-    is 0 or 1.
+    Without replacement this is p delta_1(log alpha) and exact: Theorem 11 of Zhu, Dong and Wang 2022, and C_p
+    of Dong, Roth and Su 2022. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper
+    bound, exact if j is only 0 or 1.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -184,19 +185,20 @@ def _log_expm1(values: np.ndarray) -> np.ndarray:
 
 
 def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
-    """Losses of one step: the pair of distributions whose delta is `amplified_delta` at every epsilon >= 0.
+    """Losses of one step, for the pair of distributions with delta `amplified_delta` at every epsilon >= 0.
 
-    Replacing is symmetric, so the pair may be swapped: at epsilon < 0 delta is 1 - e^epsilon + e^epsilon
-    delta(-epsilon), and a loss -l has e^-l times the probability of l. A larger delta than the sampling's own
-    only makes the bound larger; the kink at 0 is convex.
+    Replacing is symmetric, so the two distributions may be swapped. Then at epsilon < 0 delta is
+    1 - e^epsilon + e^epsilon delta(-epsilon), and a loss of -l has e^-l times the probability of the loss l.
+    If this delta is larger than the sampling's own delta, the bound only becomes larger. Its kink at 0 is
+    convex.
 
     Returns:
         The losses.
     """
     last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
     deltas = amplified_delta(spending, interval * np.arange(last_index + 1))
-    # Delta is interpolated linearly over e^epsilon, above the true, convex one; each bend is probability.
-    # Beyond the last point delta is constant: infinite losses.
+    # Delta is interpolated linearly in e^epsilon. It is convex, so the interpolation is an upper bound. Each
+    # bend gives the probability of a loss. Beyond the last point delta is constant: such losses are infinite.
     increments = np.append(np.diff(deltas), 0.0)
     positive_masses = np.maximum(
         (increments[1:] - np.exp(interval) * increments[:-1]) / np.expm1(interval), 0.0

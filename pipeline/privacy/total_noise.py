@@ -1,6 +1,6 @@
 """Total amount of noise, TAN = 1 / eta (Sander et al. 2022, section 3), for Poisson samples.
 
-With much noise, the spending depends on eta alone. An approximation, and no bound: below a noise multiplier
+With much noise, epsilon depends on eta alone. This is an approximation and no bound: below a noise multiplier
 of about `WALL`, the paper's 'privacy wall', Renyi divergences are far larger.
 """
 
@@ -12,17 +12,17 @@ WALL = 2.0  # section 3.2
 
 
 def signal_to_noise(spending: SampledGaussian, steps: int) -> float:
-    """eta = (q / z) sqrt(S / 2): Definition 3.1."""
+    """eta = (q / z) sqrt(S / 2) for sampling rate q, noise multiplier z and S steps (Definition 3.1)."""
     return spending.rate / spending.noise_multiplier * sqrt(steps / 2)
 
 
 def tan_divergence(eta: float, order: float) -> float:
-    """alpha eta^2: Renyi divergence of all steps at order alpha, with much noise (section 3.2)."""
+    """alpha eta^2, the Renyi divergence of all steps at order alpha with much noise (section 3.2)."""
     return order * eta**2
 
 
 def tan_epsilon(eta: float, delta: float) -> float:
-    """eta^2 + 2 eta sqrt(log(1 / delta)): Eq. 4, the minimum of Eq. 3 over all orders."""
+    """eta^2 + 2 eta sqrt(log(1 / delta)), the minimum of Eq. 3 over all orders (Eq. 4)."""
     return eta**2 + 2 * eta * sqrt(log(1 / delta))
 
 

@@ -1,18 +1,18 @@
-"""Lower bound on epsilon: the spending on one named pair of neighbouring data sets.
+"""Lower bound on epsilon: the privacy loss of the mechanism on one named pair of neighbouring data sets.
 
-The pair is the one that an attacker would choose. All records but one give a clipped vector in one direction.
-The differing record turns around the clipped vector that it is in, whenever it is drawn; or, if it has a
-vector of its own that is added or removed, adds one in a direction without others. A step then releases N(0,
-z^2) without the record, and a mixture of N(j, z^2) with it, j the number of vectors that it turned around.
-Nothing is trained: this is the spending of the mechanism on that pair, for any network.
+The pair is the one that an attacker would choose. All records but one give clipped vectors in one direction.
+Whenever the differing record is drawn, it reverses the clipped vector that depends on it. If the record has a
+vector of its own that is added or removed, it adds a vector in a direction that no other record has. So a
+step releases N(0, z^2) without the record, and a mixture of N(j, z^2) with it. j is the number of vectors
+that the record reverses or adds, and z the noise multiplier. Nothing is trained: the bound is for the
+mechanism alone, whatever the network.
 
-A first release (`SampledGaussian.first_release`) is left out, because ignoring it gives the attacker no more
-information.
+A first release (`SampledGaussian.first_release`) is left out: an attacker who ignores it knows no more.
 
-All roundings go down. Steps are composed by a Fourier transform of their privacy losses on a grid; its
-rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are subtracted. A second bound comes from
-the sum of all releases alone, in closed form: exact for a single step or for whole batches, and a bound at
-deltas too small for a transform.
+All numbers are rounded down. Steps are composed by a Fourier transform of their privacy losses on a grid. The
+rounding errors are bounded as in Gopi, Lee and Wutschitz 2021, and are subtracted. A second bound, in closed
+form, uses only the sum of all releases. It is exact for a single step, and for steps on all examples. It also
+holds at deltas that are too small for a Fourier transform.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ CELLS = (
     100_000  # of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
 )
 REACH = 10.0  # standard deviations that cells cover beyond the outermost means
-# relative loss of epsilon by the grid of losses
+# relative loss of epsilon from the grid of losses
 GRAIN = 0.001
 MOST_POINTS = 2**22  # of the grid of all steps' losses; a larger grid is coarsened
-ERROR_SHARE = 1e-3  # probability of each error of the grid, as a share of delta, which is subtracted
+ERROR_SHARE = 1e-3  # probability of each error of the grid, as a share of delta; it is subtracted
 RARE = 1e-20  # probability of the numbers of draws that are left out
 THRESHOLDS = 500  # on the sum of all releases, tried twice, the second time around the best
 MIXED = 200  # largest number of parts of the mixture for the sum of all releases
@@ -45,11 +45,11 @@ MIXED = 200  # largest number of parts of the mixture for the sum of all release
 
 @dataclass(frozen=True)
 class Pair:
-    """Log probabilities of (K,) outcomes without the differing record and with it, of one step or epoch."""
+    """Log probabilities of the K outcomes of a step or epoch, without and with the differing record."""
 
-    without: np.ndarray
-    within: np.ndarray
-    times: int  # number of such steps
+    without: np.ndarray  # (K,)
+    within: np.ndarray  # (K,)
+    times: int  # number of such steps or epochs
 
 
 @lru_cache(maxsize=256)
@@ -63,10 +63,10 @@ def worst_epsilon(
         steps: number of steps.
         delta: delta of the bound.
         bound: an upper bound on epsilon, for the choice of the grid.
-        shared: whether the record turns a vector of others around even if it is added or removed.
+        shared: whether an added or removed record reverses a clipped vector of other records.
 
     Returns:
-        An epsilon that the steps exceed at ``delta``; 0 if none is shown.
+        An epsilon at which the steps are not (epsilon, ``delta``)-DP; 0 if no such epsilon is shown.
     """
     if not 0 < bound < inf:
         return 0.0
@@ -82,17 +82,17 @@ def worst_epsilon(
 
 
 def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Largest epsilon at which a Poisson sample's empty mini-sets don't matter.
+    """Largest epsilon at which empty mini-sets of a Poisson sample don't matter.
 
-    An empty mini-set has no vector to turn around; the effect is at most (1 + e^epsilon) times its
-    probability.
+    An empty mini-set has no vector that the record could reverse. This changes delta by at most (1 +
+    e^epsilon) times the probability of an empty mini-set.
 
     Returns:
         The epsilon.
     """
     if spending.sampling not in ("poisson", "allocation") or spending.rate == spending.sets:
         return inf
-    # a mini-set has each example with probability m / (N k), and k of them may be empty
+    # each example is in a mini-set with probability m / (N k), and each of the k mini-sets may be empty
     log_empty = (spending.examples - 1) * log1p(-spending.rate / spending.sets)
     return max(0.0, log(ERROR_SHARE * delta / (steps * spending.sets)) - log_empty - log(2))
 
@@ -101,7 +101,7 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
-        # one of an epoch's batches has the record: distribution of the largest of their releases
+        # one batch of an epoch has the record: distribution of the largest release of the epoch
         batches = spending.examples // spending.batch
         edges = np.linspace(-REACH, 1 / noise + REACH, CELLS + 1)
         without = _log_masses(log_ndtr(edges) * batches)
@@ -111,7 +111,7 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
         mixture = (
             within if included == 1 else np.logaddexp(within + log(included), without + log1p(-included))
         )
-        # without an incomplete epoch, which may not reach the record
+        # an incomplete epoch is left out, because it may not reach the record
         return Pair(without, mixture, steps // batches)
     if spending.sampling == "allocation":
         return _pair_of_epochs(spending, steps)
@@ -124,7 +124,7 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
 
 
 def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
-    """Rounded likelihood ratios of allocated epochs: of whole ones, or of one incomplete epoch.
+    """Rounded likelihood ratios of whole epochs of 'allocation', or of the only, incomplete epoch.
 
     Returns:
         The pair; None for more than one participation in an epoch, or if exponentials overflow.
@@ -140,10 +140,9 @@ def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
 
 
 def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
-    """Law of the number of a step's clipped vectors that the record is in.
+    """Distribution of the number of a step's clipped vectors that depend on the record.
 
-    For independent draws, each mini-set has as many draws as it has places, and the sets are identically
-    distributed.
+    For 'replacement', the mini-sets of a step are independent, and each has batch / sets draws.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -173,14 +172,14 @@ def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
 
 
 def _log_masses(logarithms: np.ndarray) -> np.ndarray:
-    """Log probabilities between edges, from the logarithms of the distribution function at the edges."""
+    """Log probabilities between edges, from logarithms of the cumulative distribution at the edges."""
     low, high = logarithms[:-1], logarithms[1:]
     with np.errstate(divide="ignore"):
         return high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
 
 
 def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float) -> float:
-    """Epsilon that ``times`` draws of (K,) losses with these probabilities exceed at ``delta``."""
+    """Lower bound on epsilon at ``delta`` of ``times`` draws of (K,) losses with (K,) ``probabilities``."""
     possible = np.isfinite(losses) & (probabilities > 0)
     losses, probabilities = losses[possible], probabilities[possible]
     if times == 0 or not len(losses):
@@ -188,7 +187,7 @@ def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: f
     profile = _profile(losses, probabilities, times, delta, bound)
     if profile is None or profile(0.0) <= delta:
         return 0.0
-    # a value just below the smallest sufficient epsilon is exceeded
+    # just below the smallest sufficient epsilon, ``delta`` is exceeded
     return least_epsilon(
         lambda epsilons: np.array([profile(float(epsilon)) for epsilon in epsilons]), delta
     ) * (1 - 1e-8)
@@ -197,14 +196,15 @@ def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: f
 def _profile(
     losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float
 ) -> Callable[[float], float] | None:
-    """Lower bound on delta at an epsilon.
+    """Lower bound on delta, as a function of epsilon.
 
-    A loss is rounded to the nearest point, so that a step's errors are within half a grain of their mean. By
-    Hoeffding (1963), all errors together fall below their mean by more than ``shortfall`` with probability
-    ``error_probability`` at most, and exceed it likewise. By Chernoff, so does a sum leave the grid.
+    Each loss is rounded to the nearest point of a grid, so a step's errors have a range of one ``grain``. By
+    Hoeffding (1963), the sum of all errors is more than ``shortfall`` below its mean with a probability of at
+    most ``error_probability``; the same holds above the mean. By Chernoff, the sum of all losses leaves the
+    grid with at most this probability.
 
     Returns:
-        The bound; None if the grid would get too coarse.
+        The bound; None if ``delta`` is too small, or if there are too many steps or points of the grid.
     """
     error_probability = ERROR_SHARE * delta
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
@@ -215,7 +215,7 @@ def _profile(
     grain = max(grain, (high - low) / MOST_POINTS)
     shortfall = grain * reach
     indices = np.rint(losses / grain).astype(np.int64)
-    # left-out cells, without a loss or beyond the edges, only lower the bound
+    # cells without a finite loss, and cells beyond the edges, are left out: this only lowers the bound
     mean = float(((losses - indices * grain) * probabilities).sum() / probabilities.sum())
     points = 2 ** ceil(np.log2(max((high - low) / grain + 2 * reach + 2, indices.max() - indices.min() + 1)))
     if points > 4 * MOST_POINTS:
@@ -238,12 +238,13 @@ def _profile(
 def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Lower bound on epsilon from the sum of all releases: N(0, T z^2) against N(h, T z^2).
 
-    h is the number of draws. The sum exceeds a threshold with probability a without the record and b with it,
-    and b <= e^epsilon a + delta at any threshold. 0 if the record may be drawn several times in a step, or
-    once in an epoch's batches.
+    T is the number of steps, h the random number of steps that draw the record, and z the noise multiplier.
+    Let the sum exceed a threshold with probability a without the record and b with it. Then b <= e^epsilon a
+    + delta at every threshold.
 
     Returns:
-        The epsilon.
+        The epsilon; 0 for 'replacement', for 'shuffled' with several batches, and without a whole epoch of
+        'allocation'.
     """
     if spending.sampling == "replacement" or (spending.sampling == "shuffled" and spending.rate <= 0.5):
         return 0.0
@@ -255,7 +256,7 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
             return 0.0
     else:
         draws, _, probabilities = successes(steps, spending.rate)
-    # merging parts, with the smallest number of draws of each, only lowers the bound
+    # parts of the mixture are merged, with their smallest number of draws: this only lowers the bound
     stride = -(-len(draws) // MIXED)
     probabilities = np.add.reduceat(probabilities, np.arange(0, len(probabilities), stride))
     draws = draws[::stride]
@@ -279,11 +280,11 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
 def _span(
     losses: np.ndarray, probabilities: np.ndarray, times: int, error_probability: float
 ) -> tuple[float, float]:
-    """Interval of the sum of ``times`` losses, except for ``error_probability`` on either side."""
+    """Interval that the sum of ``times`` losses leaves with at most ``error_probability`` at each end."""
     weights = np.log(probabilities)
     mean = float((losses * probabilities).sum() / probabilities.sum())
     variance = max(float(((losses - mean) ** 2 * probabilities).sum()), 1e-300)
-    # around the best rate for a normal sum
+    # rates of the Chernoff bound, around the best rate for a normal sum
     rates = np.sqrt(-2 * log(error_probability) / (times * variance)) * np.geomspace(1e-4, 10, 40)
     endpoints = []
     for sign in (-1, 1):

@@ -1,9 +1,9 @@
 """Further accountants for a Gaussian mechanism, one module each, found by `pipeline.extensions`.
 
-A module has ``epsilons(spending, steps, delta, least)``. It yields its accountant's results after ``steps``
-steps, or nothing if the accountant doesn't apply; ``least`` is the smallest proven epsilon. The ledger shows
-these results next to the bounds and never uses them as bounds. A module with ``SLOW_IMPORT = True`` needs a
-library that takes seconds to import; `dprepro epsilon` leaves it out.
+A module defines ``epsilons(spending, steps, delta, least)``. This function yields the accountant's results
+after ``steps`` steps, or nothing if the accountant doesn't apply; ``least`` is the smallest proven epsilon.
+The ledger shows these results next to the bounds and never uses them as bounds. A module with ``SLOW_IMPORT =
+True`` needs a library that takes seconds to import; `dprepro epsilon` leaves such modules out.
 """
 
 from importlib.metadata import version

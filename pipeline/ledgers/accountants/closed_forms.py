@@ -15,7 +15,7 @@ TAN = f"Sander et al. 2022; an approximation for noise multipliers above about {
 def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
-    """Epsilon by the classic conversion from Renyi DP, and by the total amount of noise (TAN)."""
+    """Epsilons by Renyi DP with the classic conversion (Eq. 3) and by the total amount of noise (Eq. 4)."""
     if spending.sampling != "poisson":
         return
     classic = classic_epsilon(spending, steps, delta)

@@ -8,16 +8,16 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results.schema import AccountantEpsilon
 
 SLOW_IMPORT = True  # Opacus imports torch
-# largest epsilon for Opacus's PRV accountant; beyond it, it takes minutes and returns infinity
+# largest epsilon for Opacus's PRV accountant; above, the accountant takes minutes and returns infinity
 PRV_LARGEST = 1e2
-# its grid gets finer with more steps, and its transforms can't resolve a smaller delta
+# most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 
 
 def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
-    """Epsilon by Renyi DP, and by numerical composition (Gopi et al. 2021) if ``least`` isn't too large."""
+    """Epsilons by Renyi DP and by PRV (Gopi et al. 2021); no PRV if ``least``, a proven epsilon, is large."""
     if spending.sampling != "poisson":
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)
