@@ -12,7 +12,7 @@
 * `audit`: lower bound on epsilon from an attacker's scores.
 * `audit_training`: attack on your own training loop, and tests for classic mistakes.
 * `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
-* `worst_start`: initial weights for such a training, from which canaries show most.
+* `worst_start`: initial weights for `audit_model` with which an attacker recognises canaries best.
 * `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
 
 Everything else, in `pipeline` and `stages`, may change.
@@ -55,7 +55,7 @@ __all__ = [
     "worst_start",
 ]
 
-# Modules of all other names, imported at the first access: torch and scipy take seconds
+# Modules of the stable names, imported at the first access, because torch and scipy take seconds
 _MODULES = {
     "accounting": ("Spent", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
@@ -68,7 +68,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Stable name, from its module."""
+    """Object with a stable name, from its module."""
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)

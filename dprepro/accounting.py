@@ -1,4 +1,4 @@
-"""Epsilon of DP-SGD by its settings, and the noise for a target epsilon."""
+"""Epsilon of DP-SGD from its settings, and the noise for a target epsilon."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,17 +22,17 @@ Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 
 @dataclass(frozen=True)
 class Spent:
-    """Bounds on epsilon of settings, at a delta."""
+    """Bounds on epsilon of DP-SGD with given settings, at a delta."""
 
     epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
-    proven_by: str | None  # the accountant whose bound that is, such as 'pld'
+    proven_by: str | None  # the accountant of `epsilon_upper`, such as 'pld'
     epsilon_lower: float | None  # lower bound, on the worst known pair of neighbours; it proves no privacy
     by: dict[str, float]  # epsilon by every accountant that has one
     neighbouring: NeighboringRelation  # relation of neighbouring data sets
     delta: float
     steps: int
     risk: Risk | None  # attack risk, and mu of Gaussian DP with its regret; None: nothing is proven
-    # upper bound for the release of the best of a random number of such trainings only; None: not asked for
+    # upper bound for a search that releases only its best training (`best_of`); None: not asked for
     best: float | None = None
 
 
@@ -53,25 +53,26 @@ def epsilon(
     """Epsilon of DP-SGD (Abadi et al. 2016) with these settings, and of a random search among such trainings.
 
     Args:
-        examples: N, private examples to train on.
-        batch: examples of a step; for Poisson samples, the expected number.
-        noise_multiplier: standard deviation of the noise on a step's sum, over the clipping bound C of each
-            example's gradient. Poisson samples and allocated batches are accounted for neighbours that add or
-            remove an example, which moves the sum by C; the others for neighbours that replace one, which
-            moves it by 2 C.
+        examples: N, number of private training examples.
+        batch: batch size; for Poisson samples, the expected batch size.
+        noise_multiplier: standard deviation of the noise on a step's sum, divided by the clipping bound C of
+            each example's gradient. With 'poisson' and 'allocation', neighbours add or remove an example,
+            which moves the sum by C. With 'fixed' and 'shuffled', neighbours replace an example, which moves
+            the sum by 2 C.
         delta: delta of the guarantee; it should be below 1/N.
-        epochs: passes over the examples; or ``steps``.
-        steps: steps of the training; or ``epochs``.
-        sampling: 'poisson', each example joins with one probability; 'fixed', a fixed number of different
-            examples; 'shuffled', batches of a new order in every epoch; 'allocation', each example in one
-            random batch of an epoch (balls and bins: `BallsAndBinsSampler`), with an expected size of
-            ``batch`` or a few more.
-        participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
-        best_of: average number of trainings in a random search that releases only its best training (Papernot
-            and Steinke 2022). Their number has the law ``drawn``, and each has a random candidate. The best
-            must be judged on other data than these examples, or by a private score that is accounted for.
-            Candidates may differ in settings other than these arguments. None: a single training.
-        drawn: law of that number: 'logarithmic', 'geometric' or 'poisson'.
+        epochs: number of passes over the examples. Give either this or ``steps``.
+        steps: number of steps of the training.
+        sampling: sampling of the batches. 'poisson': each example is in a batch with the same probability.
+            'fixed': a batch has a fixed number of different examples. 'shuffled': every epoch has a new
+            order. 'allocation': each example is in one random batch of an epoch (balls and bins:
+            `BallsAndBinsSampler`), and the expected batch size is ``batch`` or a few more.
+        participations: number of batches of an epoch with the same example; above 1 only for 'allocation'.
+        best_of: mean number of trainings in a random search that releases only its best training (Papernot
+            and Steinke 2022). The number of trainings has the distribution ``drawn``. Each training has a
+            random candidate, and candidates may differ in settings other than these arguments. The best must
+            be chosen on other data than these examples, or by a private score that is accounted for. None: a
+            single training.
+        drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'.
 
     Returns:
         Upper and lower bounds on epsilon, attack risk, and the accountants behind them.
@@ -111,23 +112,22 @@ def noise_multiplier(
     sampling: Sampling = "poisson",
     participations: Count = 1,
 ) -> float:
-    """Noise multiplier, over the clipping bound, for an epsilon of at most ``epsilon``.
+    """Noise multiplier with which the tightest proven bound is at most ``epsilon``.
 
-    The epsilon of the result, by the tightest proven bound, is between .998 times ``epsilon`` and
-    ``epsilon``.
+    This bound is between .998 times ``epsilon`` and ``epsilon``.
 
     Args:
         epsilon: target, above 0.
-        examples: N, private examples to train on.
-        batch: expected examples of a step.
+        examples: N, number of private training examples.
+        batch: batch size; for Poisson samples, the expected batch size.
         delta: delta of the guarantee; it should be below 1/N.
-        epochs: passes over the examples; or ``steps``.
-        steps: steps of the training; or ``epochs``.
-        sampling: as in `epsilon`, which gives the neighbouring relation of each.
-        participations: batches of an epoch that an example is in; more than 1 with 'allocation' only.
+        epochs: number of passes over the examples. Give either this or ``steps``.
+        steps: number of steps of the training.
+        sampling: as in `epsilon`, with the neighbouring relation given there.
+        participations: number of batches of an epoch with the same example; above 1 only for 'allocation'.
 
     Returns:
-        Standard deviation of the noise on a step's sum over the clipping bound C of each example's gradient.
+        Standard deviation of the noise on a step's sum, divided by the clipping bound C.
 
     Raises:
         UserError: a value is not allowed; the message names it and the allowed values.

@@ -14,14 +14,14 @@ from pipeline.fields import Share
 
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 
-FEWEST = 4  # scores on each side: half choose the threshold, half are counted
+FEWEST = 4  # scores on each side: half of them choose the threshold, and half are counted
 
 
 @dataclass(frozen=True)
 class AuditedEpsilon:
     """Lower bounds on epsilon at a confidence. They prove no privacy."""
 
-    epsilon_lower: float  # assumes nothing of the mechanism
+    epsilon_lower: float  # without assumptions on the mechanism
     if_gaussian: float  # for mechanisms with the trade-off curve of a Gaussian; 0 if delta is 0
     confidence: float
 
@@ -41,16 +41,16 @@ def audit(
 
     Args:
         without: (N,) scores of independent trainings without the record.
-        within: (M,) scores of independent trainings with it, larger for a good attacker.
+        within: (M,) scores of independent trainings with the record; larger for a good attacker.
         delta: delta of the audited guarantee.
         confidence: confidence of each bound.
 
     Returns:
-        A lower bound that assumes nothing, and one for Gaussian mechanisms.
+        A lower bound without assumptions on the mechanism, and one for Gaussian mechanisms.
 
     Raises:
-        UserError: there are too few scores, or some that are no numbers, or ``delta`` or ``confidence`` is no
-            probability.
+        UserError: there are too few scores, a score isn't a finite number, or ``delta`` or ``confidence``
+            isn't a probability.
     """
     scores = {"without": floats("without", without), "within": floats("within", within)}
     for name, values in scores.items():

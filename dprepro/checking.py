@@ -18,7 +18,7 @@ T = TypeVar("T")
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Check arguments against the function's annotations at each call.
 
-    Numbers of numpy become Python's.
+    NumPy numbers become Python numbers.
 
     Args:
         function: a function whose annotations pydantic can check.
@@ -57,7 +57,7 @@ def floats(name: str, values: Any) -> np.ndarray:
         The copy.
 
     Raises:
-        UserError: they aren't numbers, or have rows of different lengths.
+        UserError: ``values`` aren't real numbers, or have rows of different lengths.
     """
     try:
         if hasattr(values, "detach"):

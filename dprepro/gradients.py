@@ -27,16 +27,16 @@ def clipped_sum(
 
     For a Poisson sample, this sum plus noise of standard deviation z ``clip`` is one step of DP-SGD with
     noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
-    over all or, if that is impossible, one after the other. Before the first sum, and after a change of the
-    network or its mode, it is tried on made-up inputs (`pipeline.privacy.clippers`). A network that mixes
-    examples in a batch, such as by `nn.BatchNorm2d` in training, is refused. If the fast way is wrong for a
-    network, a slower one is used.
+    or, if that is impossible, in a loop. On a CPU, a plain sequence of torch's layers that treat examples
+    separately runs on the batch. Before the first sum, and after a change of the network or its mode, tests
+    run the network on synthetic inputs (`pipeline.privacy.clippers`). They refuse a network that mixes
+    examples, such as by `nn.BatchNorm2d` in training, and choose the fastest correct way for the others.
 
     Args:
-        network: function from inputs to logits (B, K); gradients are of its parameters with
+        network: function from inputs to logits (B, K). Gradients are of its parameters with
             ``requires_grad``.
         inputs: (B, ...) inputs of the network.
-        labels: (B,) whole numbers, from 0 and below K.
+        labels: (B,) classes, from 0 to K - 1.
         clip: clipping bound.
         reference: compute one gradient per example, by `torch.func.vmap(grad)` or, if that is impossible, in
             a loop. The default is faster and equal up to rounding.
@@ -45,14 +45,14 @@ def clipped_sum(
         `sums` by parameter name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
 
     Raises:
-        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, no parameter is trained,
-            the network mixes examples or keeps state of them between calls, it fails on the inputs, its
-            parameters have no size yet or are in half precision, or it runs under `torch.autocast`: rounding
-            would move the sum by more than ``clip``.
+        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, or no parameter is trained;
+            the network mixes examples, keeps their state between calls, or fails on the inputs; a parameter
+            has no size yet. Half precision and `torch.autocast` are refused, because their rounding would
+            move the sum by more than ``clip``.
 
     Warns:
-        UserWarning: the network changes variables outside itself, so that only trials show that examples are
-            apart.
+        UserWarning: the network changes variables outside itself, so tests are the only evidence of
+            independent gradients.
     """
     if labels.dim() != 1 or labels.shape != inputs.shape[:1] or not labels.numel():
         raise UserError(
@@ -121,7 +121,7 @@ def _classes(network: nn.Module, example: Tensor) -> int:
 
 
 def _state(network: nn.Module) -> list[Any]:
-    """Attributes and hooks of a network's layers: simple values as they are, other objects by their id."""
+    """Attributes and hooks of a network's layers: values of simple ones, ids of other objects."""
     return [
         (
             id(layer),

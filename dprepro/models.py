@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon of your own training, by canaries, from every step or from the final model."""
+"""Lower bounds on epsilon of your own training by canaries, from every step or from the final model."""
 
 import copy
 import time
@@ -42,8 +42,8 @@ class ModelAudit:
     by: dict[str, float]
     could_show: dict[str, float]  # bounds of a perfect attacker on a training with `epsilon_claimed`
     sees: str  # 'every step' or 'the final model'
-    without: np.ndarray  # scores of canaries that were not in
-    within: np.ndarray  # scores of canaries that were in
+    without: np.ndarray  # scores of canaries outside the training data
+    within: np.ndarray  # scores of canaries in the training data
     seconds: float
 
     @property
@@ -69,40 +69,42 @@ def audit_model(
     seed: Annotated[int, Field(ge=0)] = 0,
     say: Callable[[str], None] = print,
 ) -> ModelAudit:
-    """Train your network on your data with canaries, each in by a fair coin, and bound epsilon from below.
+    """Train your network on your data with canaries, and compute lower bounds on epsilon.
 
-    A canary takes the place of an example. An attacker guesses the coins of fixed shares of the canaries, the
-    surest (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024). One canary in many runs
-    also has bounds by errors: thresholds come from the even runs, and errors from the odd ones (Clopper and
-    Pearson; Nasr et al. 2023).
+    A canary takes the place of an example, and a fair coin decides whether it is in the training data. An
+    attacker guesses the coins of the canaries with the clearest scores, in fixed shares of all canaries
+    (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024). One canary in many runs also
+    has bounds from error rates: even runs give the thresholds, and odd runs the errors (Clopper and Pearson;
+    Nasr et al. 2023).
 
     Args:
-        train: function of inputs and labels, of the same type as yours. It returns the trained network, a
-            ``torch.nn.Module`` or a function from inputs to (B, K) logits; the attacker then sees the final
-            model. Or it yields the network, or a pair of network and Opacus ``DPOptimizer``, before the first
-            step and after each step, with the released noisy gradient as ``grad`` of its parameters; the
-            attacker then sees every step, and the network must run under ``torch.func.vmap``.
+        train: function of inputs and labels, which have the types of ``inputs`` and ``labels``. If the
+            function returns the trained network, a ``torch.nn.Module`` or a function from inputs to (B, K)
+            logits, the attacker sees the final model. If the function yields the network before the first
+            step and after each step, the attacker sees every step. Then each parameter's ``grad`` is the
+            released noisy gradient, and the network must run under ``torch.func.vmap``. The function may also
+            yield pairs of the network and its Opacus ``DPOptimizer``.
         inputs: (N, ...) tensor or array of the training examples.
-        labels: (N,) their classes, from 0.
+        labels: (N,) classes of the training examples, from 0.
         delta: delta of the guarantee.
         epsilon_claimed: epsilon of the training, for comparison.
         canaries: number of canaries in each run.
-        kind: 'mislabelled', own examples with another label; 'extreme', inputs with the least and largest
-            values only, all of them the largest for the first canary, and random labels; 'gradient', long
-            gradients with a direction each, in place of examples' gradients in the Opacus optimizer.
+        kind: 'mislabelled': your examples with another label. 'extreme': random labels, and inputs with only
+            the smallest and largest values; the first canary has only the largest. 'gradient': long gradients
+            with a direction each, which replace examples' gradients in the Opacus optimizer.
         runs: number of trainings, each with separate coins.
-        replace: True for neighbours that replace an example: an ordinary example takes the place of a canary
-            that is out. The default is for neighbours that add or remove one.
+        replace: True for neighbours that replace an example: a canary outside leaves the original example in
+            its place. The default is for neighbours that add or remove an example.
         confidence: confidence of each of the two bounds of ``attack``.
         seed: seed of canaries and coins.
-        say: function of a line: before training the median bound of a perfect attacker, later the time left.
+        say: function that receives lines of text: the median bound of a perfect attacker, then the time left.
 
     Returns:
-        Lower bounds on epsilon, those of a perfect attacker, and the scores of all canaries.
+        Lower bounds on epsilon, the bounds of a perfect attacker, and the scores of all canaries.
 
     Raises:
-        UserError: there are too few examples, classes or weights for the canaries, or ``train`` returns
-            something else, or yields no steps for gradient canaries.
+        UserError: there are too few examples, classes or weights for the canaries; ``train`` returns no
+            network, or yields no steps for gradient canaries.
     """
     own_labels = floats("labels", labels).astype(int)
     classes = int(own_labels.max(initial=0)) + 1
@@ -176,8 +178,8 @@ def worst_start(
 ) -> nn.Module:
     """Copy of a network, trained by Adam without privacy on public examples similar to the private ones.
 
-    An attacker may choose the initial weights of a private training. From these, ordinary examples have
-    gradients near 0, and a canary's gradient stands out (Annamalai and De Cristofaro 2024).
+    An attacker may choose the initial weights of a private training. With these weights, ordinary examples
+    have gradients near 0, and a canary's gradient stands out (Annamalai and De Cristofaro 2024).
 
     Args:
         network: function from inputs to logits (B, K).
@@ -202,13 +204,13 @@ def worst_start(
 
 
 def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
-    """Log-odds of the canaries' labels by a trained network.
+    """Log-odds that a trained network gives to the canaries' labels.
 
     Returns:
         (m,) scores.
 
     Raises:
-        UserError: it is no network, or its logits have another shape or aren't finite.
+        UserError: ``network`` isn't callable, or its logits have another shape or aren't finite.
     """
     if not callable(network):
         raise UserError(f"train: returned {type(network).__name__}; needed: the network, or to yield it")
@@ -228,7 +230,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
 def _with_canaries(
     inputs: Any, labels: Any, canaries: membership.Canaries, inside: np.ndarray, replace: bool
 ) -> tuple[Any, Any]:
-    """Inputs and labels with the canaries that are ``inside`` (m,), in the types of the user's."""
+    """The user's inputs and labels, in their types, with the canaries that are ``inside`` (m,)."""
     kept = np.ones(len(labels), bool)
     kept[canaries.positions[~inside]] = replace
     places = canaries.positions[inside]
@@ -241,7 +243,7 @@ def _with_canaries(
 
 
 def _like(values: np.ndarray, others: Any) -> Any:
-    """Values in the type and on the device of others."""
+    """``values`` in the type and on the device of ``others``."""
     if isinstance(others, Tensor):
         return torch.from_numpy(values).to(others)
     return values.astype(np.asarray(others).dtype)
@@ -249,7 +251,7 @@ def _like(values: np.ndarray, others: Any) -> Any:
 
 @contextmanager
 def _evaluating(network: Any) -> Iterator[None]:
-    """Set a network to evaluation mode, without dropout and the hooks of Opacus, during the block."""
+    """Set a network to evaluation mode during the block, which turns off dropout and Opacus's hooks."""
     parts = network.modules() if isinstance(network, nn.Module) else ()
     training = [part for part in parts if part.training]
     try:
@@ -262,26 +264,26 @@ def _evaluating(network: Any) -> Iterator[None]:
 
 
 class _Steps:
-    """Scores of canaries by the releases of all steps of one training."""
+    """Scores of canaries from the releases of all steps of one training."""
 
     def __init__(
         self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
     ):
-        """``gradients``: whether canaries have chosen gradients; ``awaited``: whether any canary is in."""
+        """``gradients``: whether canaries have chosen gradients. ``awaited``: whether any canary is in."""
         self.gradients, self.examples, self.awaited = gradients, examples, awaited
         self.inputs = torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
         self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's gradient
-        self.seen = 0  # rows of canaries in batches
+        self.seen = 0  # number of canaries in batches so far
 
     def scores(self, steps: Iterator[Any]) -> np.ndarray:
-        """Score canaries by all steps.
+        """Scores of the canaries from all steps.
 
         Returns:
-            (m,) log likelihood ratios with the noise of an Opacus optimizer, else summed projections.
+            (m,) log likelihood ratios if an Opacus optimizer has noise, otherwise summed projections.
 
         Raises:
-            UserError: too little is yielded, or something else than networks.
+            UserError: no step or no network is yielded, or no batch had a canary.
         """
         moved: list[np.ndarray] = []
         before: Mapping[str, Tensor] | None = None
@@ -316,7 +318,7 @@ class _Steps:
         return ratios(np.stack(moved) * (batch / optimizer.max_grad_norm), spending)
 
     def _projections(self, network: nn.Module, bare: nn.Module, before: Mapping[str, Tensor]) -> np.ndarray:
-        """(m,) projections of a step's release on the directions of the canaries' gradients at its start."""
+        """(m,) projections of a step's release on the directions of the canaries' gradients before it."""
         released = {name: value.grad for name, value in network.named_parameters() if value.grad is not None}
         if not released:
             raise UserError("train: yielded a network without gradients; needed: those that a step released")
@@ -339,7 +341,7 @@ class _Steps:
         return floats("released", vmap(projection, chunk_size=size)(self.inputs, self.labels))
 
     def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
-        """Give canaries in later batches their gradients, and all other examples zeros at those m entries."""
+        """Make ``optimizer`` give canaries chosen gradients, and other examples 0 at these m entries."""
         if not hasattr(optimizer, "clip_and_accumulate"):
             raise UserError(
                 "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer"
@@ -356,7 +358,7 @@ class _Steps:
         canaries = {_bytes(row): canary for canary, row in enumerate(self.inputs)}
         if len(canaries) < len(self.labels):
             raise UserError(f"canaries: {len(self.labels)}; allowed: fewer, as inputs have too few entries")
-        batch: list[int | None] = []  # canaries by row
+        batch: list[int | None] = []  # the canary in each row of the batch
 
         def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
             if network.training:

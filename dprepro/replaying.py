@@ -1,4 +1,4 @@
-"""Replay of one DP-SGD step on neighbouring batches, with the same random numbers and with others."""
+"""Replay of one DP-SGD step on neighbouring batches, with the same and with other random numbers."""
 
 import inspect
 import random
@@ -19,15 +19,15 @@ from dprepro.checking import checked, floats
 from pipeline.errors import UserError
 from pipeline.fields import Positive
 
-DRAWS = 40  # of the noise
-REDRAWS = 8  # draws in which another batch's noise is compared: the random numbers are equal, so few suffice
-EXAMPLES = 16  # examples that are left out of a batch, one at a time
-SMALL = 3  # examples of a small batch, in which one weighs most
+DRAWS = 40  # draws of the noise
+REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice
+EXAMPLES = 16  # largest number of examples that are left out of a batch, one at a time
+SMALL = 3  # examples of a small batch, in which one example has much weight
 LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
 SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
 ERROR = 1e-5  # p-value below which noise isn't as declared
 SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
-VALUES = 200_000  # in a test of the distribution
+VALUES = 200_000  # largest number of values in a test of the distribution
 RANDOM = {
     "randn",
     "randn_like",
@@ -47,16 +47,16 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Neighbouring batches that show a violation: positions in the inputs, and a factor of the inputs."""
+    """Neighbouring batches that show a violation."""
 
-    batch: tuple[int, ...]
-    neighbour: tuple[int, ...]  # of the same size if an example is replaced
-    factor: float
+    batch: tuple[int, ...]  # positions in the inputs
+    neighbour: tuple[int, ...]  # also positions; as many as in `batch` if an example is replaced
+    factor: float  # by which the inputs are multiplied
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Violated statement of a step's privacy proof."""
+    """Violation of an assumption of a step's privacy proof."""
 
     # clipping, layers, sum, mixing, sensitivity, noise, uneven, shared, reused, distribution, divisor, scale,
     # exact, shape or dtype
@@ -76,13 +76,13 @@ class Violation:
 
 @dataclass(frozen=True)
 class Replay:
-    """Measured sensitivity of a step, in clipping bounds, and violations of its declaration."""
+    """Measured sensitivity and noise of a step, in clipping bounds, and violations of its privacy proof."""
 
     violations: tuple[Violation, ...]
-    sensitivity: dict[str, float]  # by released tensor: largest distance that one example moves it
+    sensitivity: dict[str, float]  # by released tensor: largest distance by which one example moves it
     sensitivity_of_all: float  # of all tensors together
-    sensitivity_allowed: float  # 1, or 2 where neighbours replace an example
-    noise: dict[str, float]  # deviation of each released tensor's entries
+    sensitivity_allowed: float  # 1, or 2 if neighbours replace an example
+    noise: dict[str, float]  # standard deviation of each released tensor's entries
     noise_declared: float
 
 
@@ -98,7 +98,7 @@ class _Released:
 
 @dataclass
 class _Places:
-    """Lines of the user's code with the step, its draws and its clipping; and outputs of its modules."""
+    """Lines of the user's code with the step, its random draws and its clipping; outputs of its modules."""
 
     step: str | None = None
     draws: dict[tuple[int, ...], str] = field(default_factory=dict)  # by shape
@@ -107,7 +107,7 @@ class _Places:
 
 
 class _Lines(TorchFunctionMode):
-    """Records the user's line of each call that draws or clips."""
+    """Mode that records the user's line of each call that draws random numbers or clips."""
 
     def __init__(self, places: _Places):
         super().__init__()
@@ -146,32 +146,32 @@ def replay(
 ) -> Replay:
     """Run one private step on neighbouring batches with the same random numbers, and compare the releases.
 
-    It needs no training and no statistics over trainings: a second on a CPU. The same noise with one example
-    less gives the sensitivity of each released tensor. The same batch with other noise gives the distribution
-    of each entry's noise. Half of the batch, and larger inputs, find releases that depend on private data
+    This takes a second on a CPU and needs no training. Runs with the same noise and one example less give the
+    sensitivity of each released tensor. Runs on the same batch with other noise give the distribution of each
+    entry's noise. Runs on half of the batch and on larger inputs reveal releases that depend on private data
     without noise.
 
     Args:
-        train_step: function without arguments that makes network and optimizer anew, always equal, and
-            returns a step. The step is called as ``step(inputs, labels)``, or with a third argument ``seed``
-            if it takes one, for its own generators; torch's, numpy's and Python's are seeded. It makes one
-            step on the batch and returns its release: a mapping of arrays (torch, numpy or jax) and numbers
-            by name; a ``torch.nn.Module``, whose gradients are read; an Opacus ``DPOptimizer`` after its
-            step; or a pair of module and optimizer.
-        inputs: (B, ...) of your own data, as in training; at least eight examples.
+        train_step: function without arguments that makes equal networks and optimizers at each call, and
+            returns a step. The step is called as ``step(inputs, labels)``. A step with a third argument gets
+            a seed for its own generators; the generators of torch, numpy and Python are seeded already.
+            The step makes one step on the batch and returns its release: a mapping from names to arrays
+            (torch, numpy or jax) and numbers; a ``torch.nn.Module``, whose gradients are read; an Opacus
+            ``DPOptimizer`` after its step; or a pair of module and optimizer.
+        inputs: (B, ...) inputs from your own data, as in training; at least eight examples.
         labels: (B, ...) labels of the inputs.
-        clip: clipping bound C of each example's gradient; None: the Opacus optimizer's.
-        noise_multiplier: deviation of a sum's noise over C; None: the Opacus optimizer's.
-        expected_batch_size: divisor of the noisy sum, 1 if sums are released; None: the Opacus optimizer's.
+        clip: clipping bound C of each example's gradient; None: that of the Opacus optimizer.
+        noise_multiplier: standard deviation of a sum's noise, divided by C; None: as for ``clip``.
+        expected_batch_size: divisor of the noisy sum, 1 if sums are released; None: as for ``clip``.
         seed: seed of the random numbers.
 
     Returns:
-        Violations, each with the tensor's name, the line of the user's code, measured and allowed value, and
-        the batches; and all measured sensitivities and noise.
+        Measured sensitivities and noise, and violations. Each violation has the tensor's name, the line of
+        the user's code, the measured and the allowed value, and the batches.
 
     Raises:
-        UserError: a claim is missing, there are too few examples, or a step releases nothing, no finite
-            numbers, or other numbers with the same seeds.
+        UserError: a setting is unknown, there are too few examples, or a step releases nothing, numbers that
+            aren't finite, or different numbers with the same seeds.
     """
     if (size := len(inputs)) < 2 * SMALL + 2 or len(labels) != size:
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
@@ -195,11 +195,11 @@ class _Player:
 
     @property
     def scalable(self) -> bool:
-        """Return True if inputs are floating-point numbers, and not tokens."""
+        """Return True if inputs are floating-point numbers, so that they can be multiplied by a factor."""
         return "float" in str(getattr(self.inputs, "dtype", ""))
 
     def claims(self) -> dict[str, float]:
-        """Claims of the step's Opacus optimizer, after a step."""
+        """Clipping bound, noise multiplier and expected batch size of an Opacus optimizer; else empty."""
         returned = self._step(self._made(0), range(self.size), 1.0, 0)
         optimizer = next((part for part in _parts(returned) if hasattr(part, "expected_batch_size")), None)
         if optimizer is None:
@@ -211,7 +211,7 @@ class _Player:
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
-        """Releases of a step on the examples ``rows``, times a factor, with the noise of a draw."""
+        """Releases of a step on the examples ``rows`` times ``factor``, and of a ``later`` step if True."""
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
         name, keys, *others = np.random.get_state()
@@ -220,7 +220,7 @@ class _Player:
         return _Released(arrays, exact, state, second)
 
     def places(self, rows: Sequence[int], factor: float = 1.0) -> _Places:
-        """Lines of a step's draws and clipping, and outputs of its modules."""
+        """`_Places` of a step on the examples ``rows`` times ``factor``."""
         step = self._made(0)
         code = getattr(step, "__code__", None)
         places = _Places(code and f"{code.co_filename}:{code.co_firstlineno}")
@@ -254,7 +254,7 @@ class _Player:
         return step(inputs, labels, *seeded)
 
     def _read(self, returned: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Released arrays in clipping bounds; and released numbers, shapes and types."""
+        """Released arrays in clipping bounds, and exact releases: numbers, shapes and types."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
         for name, value in _released(returned):
             if isinstance(value, (bool, int, float, str)) or value is None:
@@ -280,7 +280,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 
 
 def _released(returned: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of a step's return value."""
+    """Names and values in a step's return value."""
     parts = _parts(returned)
     network = next((part for part in parts if isinstance(part, nn.Module)), None)
     for part in parts:
@@ -322,7 +322,7 @@ class _Comparison:
                 "numpy's or Python's generators, or of one that is seeded with a third argument, seed"
             )
         self.places = player.places(self.every)
-        # if dropout draws as many numbers as a batch has examples, neighbours replace one
+        # if the batch size changes how many numbers are drawn, as with dropout, neighbours replace an example
         self.replaced = player.run(0, self.half).random_state != self.first.random_state
         self.allowed = 2.0 if self.replaced else 1.0
         self.rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
@@ -344,19 +344,19 @@ class _Comparison:
         place: str | None = None,
         pair: Pair | None = None,
     ) -> None:
-        """Record a violation, unless the tensor has one of this name; without a place, in the step's."""
+        """Record a violation, unless the tensor has one of this name. Default place: the step's line."""
         if not any((each.name, each.tensor) == (name, tensor) for each in self.found):
             place = place or self.places.step
             self.found.append(Violation(name, tensor, message, float(measured), allowed, place, pair))
 
     def _drawn_at(self, name: str) -> str | None:
-        """Line that draws the noise of a tensor: numbers of its shape, as many, or any."""
+        """Line that draws numbers of a tensor's shape; without one, as many numbers, or any numbers."""
         value, draws = self.first.arrays[name], self.places.draws
         as_many = (at for shape, at in draws.items() if np.prod(shape) == value.size)
         return draws.get(value.shape) or next(as_many, None) or next(iter(draws.values()), None)
 
     def _of_noise(self) -> dict[str, float]:
-        """Noise deviation of each tensor; records violations of the declared noise."""
+        """Standard deviation of each tensor's noise; records violations of the declared noise."""
         runs = [self.player.run(1 + draw, self.every, later=True) for draw in range(DRAWS)]
         names = [name for name in self.first.arrays if name not in self.buffers]
         for name in names:
@@ -397,7 +397,7 @@ class _Comparison:
         return deviations
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
-        """Record noise of all tensors that is off by one factor: a divisor, if sums are off as well."""
+        """Record noise of all tensors that is off by ``factor``: a wrong divisor, if sums are off as well."""
         shifted = max(  # some examples have almost no gradient
             hypot(*self._distances(self._moved(self._without(self.half, index, self.factors[-1]))).values())
             for index in range(len(self.half))
@@ -411,7 +411,7 @@ class _Comparison:
             self._note("noise", "all", text, factor * self.noise, self.noise, drawn_at)
 
     def _of_entries(self, name: str, scaled: Array) -> None:
-        """Test one tensor's noise: equal deviation of all entries, independence, Gaussian law."""
+        """Test a tensor's noise: equal deviation of all entries, independence, Gaussian distribution."""
         freedom, entries = len(scaled) - 1, scaled.shape[1]
         squares = np.square(scaled).sum(0)
         silent = squares < SILENT**2
@@ -434,7 +434,7 @@ class _Comparison:
             self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record tensors that share noise, from their first entry on or up to their last."""
+        """Record tensors whose first or last entries share noise."""
         for place, name in enumerate(names):
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
@@ -445,7 +445,7 @@ class _Comparison:
                         self._note("shared", name, text, alike, place=self._drawn_at(name))
 
     def _of_scales(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record noise whose scale depends on the batch: on its size, or on its values."""
+        """Record noise whose scale depends on the batch's size or values."""
         draws = DRAWS if self.replaced else REDRAWS
         of_size = "a divisor that follows the batch size, which is private"
         for kind, rows, factor in (("divisor", self.half, 1.0), ("scale", self.every, self.factors[-1])):
@@ -457,7 +457,7 @@ class _Comparison:
                     continue  # another shape is recorded elsewhere
                 usual, others = _centred(noise[name][:draws]), _centred(run.arrays[name] for run in runs)
                 ratio = float(np.linalg.norm(others) / np.linalg.norm(usual))
-                # the same random numbers, unless dropout draws some before
+                # the random numbers are the same, unless dropout draws some before the noise
                 error = 5 / sqrt(noise[name].size) + 0.01 if self.replaced else 0.01
                 if abs(ratio - 1) > error:
                     text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
@@ -487,7 +487,7 @@ class _Comparison:
         return apart
 
     def _distances(self, apart: Mapping[str, Array]) -> dict[str, float]:
-        """Distance of each tensor, without buffers."""
+        """Length of each tensor's difference, without buffers."""
         return {name: float(np.linalg.norm(apart[name])) for name in apart if name not in self.buffers}
 
     def _without(self, batch: tuple[int, ...], index: int, factor: float) -> Pair:
@@ -496,7 +496,7 @@ class _Comparison:
         return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """Largest distance that one example moves each tensor, and all together; records a violation."""
+        """Largest distance by which one example moves each tensor, and all together; records violations."""
         most, farthest, worst = dict[str, float](), 0.0, None
         for factor in self.factors:
             for batch in (self.every[:SMALL], self.half, self.every):
@@ -518,7 +518,7 @@ class _Comparison:
         return most, farthest
 
     def _depends(self, index: int, factor: float) -> tuple[float, Pair]:
-        """Largest difference of an example's contribution between two batches, and one of these batches."""
+        """Difference of an example's contributions to a small and to the whole batch, and the small pair."""
         batches = [
             (index, *(row for row in company if row != index))
             for company in (self.every[-SMALL:], self.every)
@@ -529,7 +529,7 @@ class _Comparison:
         return max(0.0, apart - 4 * self.rounding), few
 
     def _of_company(self) -> None:
-        """Record contributions that depend on other examples, though none is too large."""
+        """Record that an example's contribution depends on other examples, though none is too large."""
         for factor in self.factors:
             apart, pair = self._depends(0, factor)
             if apart > 0.02 and not any(each.name in ("divisor", "scale") for each in self.found):
@@ -583,19 +583,19 @@ class _Comparison:
 
 
 def _off(factor: float, freedom: float) -> bool:
-    """Return True if a deviation of so many degrees of freedom differs from the declared one."""
+    """Return True if chance doesn't explain noise of ``factor`` times the declared deviation."""
     squares = factor**2 * freedom
     p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
     return bool(p < ERROR and abs(factor - 1) > SLACK)
 
 
 def _centred(draws: Iterable[Array]) -> Array:
-    """(N, M) values of N draws, without their mean."""
+    """(N, M) values of N draws minus their mean."""
     values = np.stack([draw.ravel() for draw in draws])
     return np.asarray(values - values.mean(0))
 
 
 def _correlation(ours: Array, theirs: Array) -> float:
-    """Correlation of centred values; 0 if one side has none but 0."""
+    """Correlation of centred values; 0 if all values of one side are 0."""
     size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
     return float((ours * theirs).sum()) / size if size else 0.0

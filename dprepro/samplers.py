@@ -21,19 +21,19 @@ class BallsAndBinsSampler(Sampler[list[int]]):
     `dprepro.epsilon(sampling="allocation")`; Opacus's ``get_epsilon`` doesn't know such batches.
 
     Attributes:
-        examples: N, examples of the data set.
-        batches: t, batches of an epoch.
-        participations: batches of an epoch that an example is in.
+        examples: N, number of examples of the data set.
+        batches: t, number of batches of an epoch.
+        participations: number of batches of an epoch with the same example.
     """
 
     @checked
     def __init__(self, examples: Count, batches: Count, participations: Count = 1) -> None:
-        """Draw the sampler's key from the operating system.
+        """Draw the key of the sampler's random generator from the operating system.
 
         Args:
-            examples: N, examples of the data set.
-            batches: t, batches of an epoch; about N / t examples each.
-            participations: batches of an epoch that an example is in, at most t.
+            examples: N, number of examples of the data set.
+            batches: t, number of batches of an epoch; each has about ``participations`` N / t examples.
+            participations: number of batches of an epoch with the same example, at most t.
 
         Raises:
             UserError: a number is not allowed.

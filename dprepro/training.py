@@ -24,10 +24,10 @@ SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bou
 BLANKS = 500  # directions without examples
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # for sums of batches that are about normal
 MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
-SHARES = 10**6  # sampling rates are accounted for as multiples of one in so many
+SHARES = 10**6  # sampling rates are accounted for as multiples of 1 / SHARES
 FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
 TESTS = 12
-SPREAD = 16  # weights of an example of many weights
+SPREAD = 16  # weights with a gradient, of an example with many of them
 MORE = 0.05  # share of further examples in the second run
 
 Train = Callable[[np.ndarray], Iterable[Any]]
@@ -35,9 +35,9 @@ Train = Callable[[np.ndarray], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of a training: noise, sampling, steps, delta and epsilon."""
+    """Claimed settings and epsilon of a training."""
 
-    noise_multiplier: float  # standard deviation of a sum's noise over the clipping bound
+    noise_multiplier: float  # standard deviation of a sum's noise, divided by the clipping bound
     sample_rate: float
     steps: int
     delta: float
@@ -55,7 +55,7 @@ class TrainingAudit:
 
     @property
     def broken(self) -> bool:
-        """Return True if the attack's bound is above the claim or the account. False proves nothing."""
+        """Return True if a lower bound is above the claimed or accounted epsilon. False proves nothing."""
         upper = [value for value in (self.claimed.epsilon, self.epsilon_upper) if value is not None]
         return bool(upper) and max(self.attack.epsilon_lower, self.attack.if_gaussian) > min(upper)
 
@@ -73,28 +73,29 @@ def audit_training(
     confidence: Confidence = 0.95,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> TrainingAudit:
-    """Attack a training loop that is run twice on the attacker's examples; the attacker sees every step.
+    """Run a training loop twice on the attacker's examples, and attack it by the releases of all steps.
 
-    In the first run all examples pull in three directions, for tests of `Mistake`s. The second run has more
-    examples, N of them canaries, each in by a fair coin and with a direction of its own. From the releases of
-    as many steps the attacker guesses the coins (Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and
-    Chaudhuri 2024).
+    In the first run the examples' gradients have three directions, for tests of `Mistake`s. The second run
+    has more examples. N of them are canaries with a direction each, and a fair coin decides whether a canary
+    is in. The attacker guesses the coins from the releases of as many steps as the first run has (Steinke,
+    Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024).
 
     Args:
-        train: function of (N, W) float32 examples, called again with a few more. It trains a network whose
-            loss on an example x is <w, x>, so that its gradient is x: in torch ``nn.Linear(W, 1,
-            bias=False)(x).mean()``. After each step it yields the step's release: an Opacus ``DPOptimizer``,
-            whose parameters' ``grad``, claims and batch are read; or (W,) numbers on a constant scale, such
-            as the noisy mean gradient; or a pair of these and the (B, W) examples of the step, for tests of
-            the sampler. Its batches, noise and clipping (to less than 1,000) are those to be audited. Batches
-            are ``sample_rate * N`` examples, expected.
+        train: function of (N, W) float32 examples, called again with a few more examples. The function trains
+            a network whose loss on an example x is <w, x>, so that the gradient is x: in torch
+            ``nn.Linear(W, 1, bias=False)(x).mean()``. Its sampling, noise and clipping are audited; the
+            clipping bound must be below 1,000, and the expected batch size is ``sample_rate * N``. The
+            function yields the release of each step. A release is an Opacus ``DPOptimizer``, whose
+            parameters' ``grad``, settings and batch are read; or (W,) numbers on a constant scale, such as
+            the noisy mean gradient; or a pair of such numbers and the (B, W) examples of the step, for tests
+            of the sampler.
         delta: delta of the guarantee.
-        noise_multiplier: claimed noise multiplier; None: the Opacus optimizer's.
+        noise_multiplier: claimed noise multiplier; None: that of the Opacus optimizer.
         sample_rate: claimed sampling probability; None: that of the Opacus engine's accountant in the last
             step. (The optimizer's ``expected_batch_size`` is rounded down.)
         epsilon_claimed: epsilon of these steps on N examples, such as ``engine.get_epsilon(delta)``.
-        sampling: claimed sampling: 'poisson', or 'allocation', each example in one random batch of an epoch
-            of 1 / ``sample_rate`` batches (`BallsAndBinsSampler`).
+        sampling: claimed sampling. 'poisson': Poisson samples. 'allocation': each example is in one random
+            batch of an epoch of 1 / ``sample_rate`` batches (`BallsAndBinsSampler`).
         examples: N, an even number up to `MOST_EXAMPLES`.
         confidence: confidence of each of the two bounds.
         seed: seed of the coins.
@@ -107,7 +108,7 @@ def audit_training(
             release has another shape or isn't finite.
     """
     width, rows = examples + BLANKS, np.arange(examples)
-    # different lengths, which identify an example in a batch
+    # different lengths, by which an example is recognised in a batch
     lengths = (np.where(rows % 3, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
     directions = np.zeros((3, width), np.float32)
     directions[0, 0] = directions[1, 1] = 1
@@ -129,13 +130,13 @@ def audit_training(
             f"{FEWEST_IN_BATCH} of {examples} examples in a batch"
         )
     batch, steps = round(rate * examples), len(crowd.steps)
-    # more examples, in whole batches, change a divisor that depends on their number
+    # more examples, by whole batches: they change a divisor that depends on the number of examples
     more = examples + batch * math.ceil(MORE * examples / batch)
     present = np.random.default_rng(seed).random(examples) < 0.5
     inputs = np.zeros((more, width), np.float32)
     inputs[rows, rows] = lengths * present
     canaries = _releases(train, inputs)
-    # the rate rounded up to a millionth: rounded to a batch of so few examples, it could be too small
+    # the rate is rounded up to a millionth: rounded to a whole batch of few examples, it could be too small
     shares = (SHARES, math.ceil(rate * SHARES)) if sampling == "poisson" else (_batches(rate), 1)
     spent = epsilon(
         examples=shares[0],
@@ -187,13 +188,13 @@ def audit_training(
 
 
 def _batches(rate: float) -> int:
-    """Number of batches of an epoch of allocated batches.
+    """Number of batches of an epoch with random allocation.
 
     Returns:
-        1 over the sampling rate.
+        1 / ``rate``.
 
     Raises:
-        UserError: it is no whole number.
+        UserError: 1 / ``rate`` is no whole number.
     """
     batches = round(1 / rate)
     if not math.isclose(batches * rate, 1, rel_tol=1e-6):
@@ -206,14 +207,15 @@ class _Run:
     """Releases of a run."""
 
     steps: np.ndarray  # (T, W)
-    claims: dict[str, float]  # of its Opacus optimizer
-    divisors: list[int]  # expected batch sizes of its Opacus optimizer, a step each
+    claims: dict[str, float]  # noise multiplier and sampling rate of its Opacus optimizer
+    divisors: list[int]  # expected batch size of its Opacus optimizer at each step
     batch_lengths: list[np.ndarray | None]  # (B,) lengths of each batch's examples; None: not known
 
     def known_divisor(self, rate: float, examples: int) -> float:
-        """Divisor of Opacus's mean gradient if it is the expected batch size, rounded down; else 1.
+        """Divisor of Opacus's mean gradient if it is the expected batch size, rounded down; otherwise 1.
 
-        This divisor depends on the number of examples, which is public for Opacus, and is no further mistake.
+        This divisor depends on the number of examples. For Opacus this number is public, so the divisor is no
+        mistake.
 
         Returns:
             The divisor.
@@ -223,7 +225,7 @@ class _Run:
 
 
 def _releases(train: Train, examples: np.ndarray) -> _Run:
-    """Releases of a run of ``train``."""
+    """Releases of a run of ``train`` on ``examples``."""
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
@@ -258,7 +260,7 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:
-    """Sampling rate of an Opacus step, from the accountant of the optimizer's hook."""
+    """Sampling rate of an Opacus step, from the accountant in the optimizer's hook; empty without one."""
     from opacus.accountants.accountant import IAccountant
 
     hook = optimizer.step_hook
@@ -278,12 +280,12 @@ def _per_example(optimizer: Any) -> np.ndarray | None:
 
 
 def _positions(batch_lengths: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:
-    """Positions of each batch's examples, which are identified by their ``lengths`` (N,).
+    """Positions of each batch's examples, which are recognised by the ``lengths`` (N,) of all examples.
 
-    Rows of zeros are left out: they have no gradient here.
+    Examples of zeros are left out, because they have no gradient here.
 
     Returns:
-        An array for each batch; None if a batch is unknown, or has a row of no example.
+        An array for each batch; None if a batch is unknown, or contains anything but the examples.
     """
     order = np.argsort(lengths)
     sorted_lengths, batches = lengths[order].astype(float), []

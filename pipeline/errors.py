@@ -8,7 +8,7 @@ from reprlib import Repr
 
 
 class UserError(Exception):
-    """Error that the user can correct: one line with the file, key or value and what is allowed.
+    """Error that the user can correct. Its text is one line: the file, key or value, and what is allowed.
 
     The command line prints the line without a traceback and exits with status 1.
     """
@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 @contextmanager
 def reading(path: Path, remedy: str = "") -> Iterator[None]:
-    """Turn a failed read of ``path`` into one clear line that ends with ``remedy``."""
+    """Turn a failed read of ``path`` into a `UserError` that ends with ``remedy``."""
     try:
         yield
     except OSError as problem:
@@ -48,19 +48,19 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """``value`` for an error message: on one line, cut if it is long, without control characters."""
+    """Text of ``value`` for an error message: one line without control characters, cut if it is long."""
     return _SHORT.repr(value).replace("\n", " ")
 
 
 def listed(names: Iterable[object], most: int = 20) -> str:
-    """Names for an error message: the first ``most``, and the number of the others."""
+    """Names for an error message: the first ``most`` names, then the number of further names."""
     every = [*names]
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(map(shown, every[:most])) + more
 
 
 def printable(text: str, most: int = 1000) -> str:
-    """Line without control characters, which a terminal would obey, cut after ``most`` characters."""
+    """``text`` cut after ``most`` characters, with control characters escaped for terminals."""
     shortened = text if len(text) <= most else f"{text[:most]}..."
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in shortened

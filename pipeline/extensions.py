@@ -1,7 +1,7 @@
 """Extensions: methods, models, accountants, claims, figures and data sets, found by their packages.
 
-This project has a package for each kind. So may the Python packages named by `code` in a laboratory's
-params.yaml, installed or in the laboratory's folder.
+This project has a package for each kind but data sets. A laboratory's Python packages may have one for each
+kind. `code` in params.yaml names these packages. They are installed, or in the laboratory's folder.
 """
 
 import sys
@@ -50,7 +50,7 @@ class Extension:
 
 
 def cached(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
-    """`functools.cache` for results that depend on the extensions: cleared when `use` adds some."""
+    """`functools.cache` for results that depend on the extensions: `use` clears it when it adds packages."""
     cached_function = cache(function)
     _caches.append(cached_function)
     return cached_function
@@ -60,11 +60,11 @@ def use(packages: Sequence[str], folder: Path) -> None:
     """Register the extensions of a laboratory's packages.
 
     Args:
-        packages: `code` of its params.yaml.
+        packages: names under `code` in the laboratory's params.yaml.
         folder: folder of params.yaml, searched before installed packages.
 
     Raises:
-        UserError: there is no such package, or another package has its name.
+        UserError: a package doesn't exist, or an installed package has the same name.
     """
     directory = str(folder.resolve())
     if packages and directory not in sys.path:
@@ -88,7 +88,7 @@ def use(packages: Sequence[str], folder: Path) -> None:
 
 
 def in_use() -> dict[str, Path]:
-    """Registered packages and their folders, for a new process."""
+    """Registered packages and the folders of their params.yaml, to register them in a new process."""
     return dict(_laboratory)
 
 
@@ -97,7 +97,7 @@ def extensions(kind: Kind) -> dict[str, Extension]:
     """Extensions of a kind by name, in alphabetical order.
 
     Raises:
-        UserError: two have the same name.
+        UserError: two extensions have the same name.
     """
     modules: dict[str, Extension] = {}
     for package, folder in _folders(kind):
@@ -110,14 +110,14 @@ def extensions(kind: Kind) -> dict[str, Extension]:
 
 
 def _folders(kind: Kind) -> list[tuple[str, Path]]:
-    """Packages of this kind, with their folders."""
+    """Pairs of a package of this kind and its folder."""
     packages = [BUILT_IN[kind]] if kind in BUILT_IN else []
     packages += [f"{name}.{kind}" for name in _laboratory]
     return [(package, folder) for package in packages for folder in _locations(package)]
 
 
 def _locations(package: str) -> list[Path]:
-    """Folders of a package: none if it doesn't exist, several without `__init__.py`."""
+    """Folders of a package. It has none if it doesn't exist, and may have several without `__init__.py`."""
     spec = find_spec(package)
     folders = () if spec is None else spec.submodule_search_locations or ()
     return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # without duplicates

@@ -15,11 +15,11 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def omitted(default: Any) -> Any:
-    """Field that is left out of records and of their digests at its default."""
+    """Field that records and their digests leave out if it has its default value."""
     return Field(default, exclude_if=lambda value: value == default)
 
 
 class Strict(BaseModel):
-    """Frozen model without unknown keys."""
+    """Base of frozen models that refuse unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True, ser_json_inf_nan="strings")

@@ -1,8 +1,8 @@
 """Atomic writing of files, reading with comparison of digests, and digests.
 
 A file is written under a temporary name in its folder, flushed to the disk, and renamed; then the folder is
-flushed. The temporary name has the host and process that write. Leftovers of a killed process are removed by
-the next command (`clear_leftovers`), and ignored by git and DVC.
+flushed. The temporary name contains the names of host and process. The next command removes the leftovers of
+a killed process (`clear_leftovers`). Git and DVC ignore leftovers.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from typing import IO, Any
 
 from pipeline.errors import UserError
 
-# Temporary names of a file before it is complete, and of a replaced folder: '.NAME.HOST-PID.partial' and
-# '.replaced'. A database also has a journal.
+# Temporary names: '.NAME.HOST-PID.partial' of a file or folder before it is complete, and
+# '.NAME.HOST-PID.replaced' of a folder during its replacement. A database also has a journal.
 PARTIAL, REPLACED = "partial", "replaced"
 _TEMPORARY = re.compile(
     rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})(-journal|-wal|-shm)?"
 )
-# Folders in which commands write, from the folder of params.yaml; `True`: also in their subfolders. Folders
-# of data are written as a whole, and may contain millions of the user's own files.
+# Folders in which commands write, relative to the folder of params.yaml. True: leftovers may also be in
+# subfolders. Folders of data are written as a whole, and may contain millions of the user's own files.
 _PLACES = {
     **{".": False, "reports": True, "runs": True, ".dprepro": True},
     **{"data": False, "data/raw": False, "data/prepared": False},
@@ -35,7 +35,7 @@ _DAY = 24 * 3600.0  # seconds after which another machine's temporary files coun
 
 
 class Damaged(Exception):
-    """A file has another digest than recorded."""
+    """A file's digest differs from the recorded one."""
 
 
 def temporary_path(path: Path, kind: str = PARTIAL) -> Path:
@@ -45,9 +45,9 @@ def temporary_path(path: Path, kind: str = PARTIAL) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failed write under ``path`` (full disk, read-only folder) into one clear line.
+    """Turn a failed write under ``path`` (full disk, read-only folder) into a `UserError`.
 
-    The line names the final path, not the temporary one.
+    The error names the final path, not the temporary one.
     """
     try:
         yield
@@ -86,8 +86,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """Create an empty temporary folder that replaces ``folder`` after the block.
 
-    The old folder stays until the new one is complete. A kill between the two renames leaves it under a
-    temporary name, and `clear_leftovers` restores it.
+    The old folder stays until the new one is complete. A kill between the two renames leaves the old folder
+    under a temporary name, and `clear_leftovers` restores it.
 
     Raises:
         UserError: the folder can't be written. After any error ``folder`` is unchanged.
@@ -119,14 +119,14 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file during the block; it is created with its folder if necessary.
+    """Hold a lock during the block. The lock's file and folder are created if necessary.
 
     Args:
-        lock: the file; it is released when the process ends, in any way.
-        busy: message if another process holds it; None: wait for that process.
+        lock: the lock's file. The end of the process, even by a kill, releases the lock.
+        busy: message if another process holds the lock; None: wait for that process.
 
     Raises:
-        UserError: another process holds it, or the folder can't be written.
+        UserError: another process holds the lock, or the folder can't be written.
     """
     from filelock import FileLock, Timeout
 
@@ -140,15 +140,14 @@ def locked(lock: Path, busy: str | None = None) -> Iterator[None]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Return whether a path has a temporary name of `temporary_path`."""
+    """Return whether the name of ``path`` has the form of `temporary_path`."""
     return _TEMPORARY.fullmatch(path.name) is not None
 
 
 def clear_leftovers() -> None:
     """Remove temporary files of killed processes, and restore replaced folders.
 
-    Files of running processes stay: those of this machine if the process lives, those of other machines for a
-    day.
+    Files of a running process on this machine stay. Files of other machines stay for a day.
     """
     for root, recursive in _PLACES.items():
         for folder, names, files in os.walk(root):
@@ -190,7 +189,7 @@ def _host() -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk, if the system can."""
+    """Flush a folder's entries to the disk, if the system supports this."""
     with suppress(OSError):
         _sync(folder)
 
@@ -235,7 +234,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write ``content`` after a line with its digest, for files whose digest is recorded nowhere else."""
+    """Write the digest of ``content``, then ``content``; for files whose digest is recorded nowhere else."""
     write_bytes(path, digest(content).encode() + b"\n" + content)
 
 
@@ -266,7 +265,7 @@ def read_checked(path: Path, expected: str | None) -> bytes:
 
 
 def check_file(path: Path, expected: str | None) -> None:
-    """Compare a file's digest with ``expected`` in little memory; raises as `read_checked`."""
+    """Compare a file's digest with ``expected`` in little memory; errors are those of `read_checked`."""
     if digest_file(path) != expected:
         raise Damaged(f"{path}: its digest is not {expected}")
 
@@ -277,7 +276,7 @@ def digest(content: bytes) -> str:
 
 
 def digest_json(value: Any) -> str:
-    """Digest of ``value`` in canonical JSON: key order and spacing don't count."""
+    """Digest of ``value`` in canonical JSON, so key order and spacing don't count."""
     return digest(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 
 

@@ -1,20 +1,20 @@
 """Limits on the size of foreign input, checked before memory is allocated.
 
-Each limit is many times the size of the largest real file, and far below a harmful one.
+Each limit is many times the size of the largest real file, and far below a harmful size.
 """
 
 MB = 1 << 20
 
-# a run, an evaluation, ledgers (2 MB), training curves: bytes
+# bytes of a run, an evaluation, ledgers (at present 2 MB) or training curves
 RECORD_BYTES = 64 * MB
-# the user's own data: bytes of a file, and of all examples unpacked; pixels of an image before it is scaled;
-# files of a folder; classes
+# the user's own data: bytes of a file or of all unpacked examples, pixels of an image before it is scaled,
+# files of a folder, and classes
 OWN_BYTES, OWN_PIXELS, OWN_FILES, OWN_CLASSES = 8192 * MB, 50_000_000, 2_000_000, 10_000
 # columns of the user's CSV file
 OWN_COLUMNS = 1000
-# weights of an exported network: bytes
+# bytes of an exported network's weights
 WEIGHTS_BYTES = 4096 * MB
-# unpacked size of a pack: so many times its own size, and so much in any case; weights hardly shrink
+# unpacked size of a pack: the larger of PACK_TIMES its own size and PACK_LEAST; weights hardly shrink
 PACK_TIMES, PACK_LEAST = 4, 64 * MB
-# first member of a pack
+# bytes of a pack's first member
 MANIFEST_BYTES = 16 * MB

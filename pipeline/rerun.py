@@ -1,8 +1,8 @@
 """Training a row again, and the difference from its record.
 
-A rerun trains and measures in a separate folder, ``.dprepro/reruns/ROW``, with the layout of a laboratory, so
-that records, weights and `dvc.lock` stay unchanged. Row and rerun have equal seeds: initial weights are
-equal; samples and noise are drawn anew unless the row is `reproducible`.
+A rerun trains and measures in a separate folder, ``.dprepro/reruns/ROW``, with the layout of a laboratory.
+Records, weights and `dvc.lock` stay unchanged. Row and rerun have equal seeds, so their initial weights are
+equal. Samples and noise are drawn anew unless the row is `reproducible`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ Verdict = Literal["same", "no difference found", "differs", "undecided"]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Test accuracy of a level in percent."""
+    """Test accuracies of a level's seeds, in percent."""
 
     by_seed: Mapping[int, float]
 
@@ -40,7 +40,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Difference:
-    """Test accuracies of one level from two trainings, over the seeds that both have."""
+    """Test accuracies of one level in two trainings, for the seeds that both have."""
 
     level: str
     before: Accuracy
@@ -48,12 +48,12 @@ class Difference:
 
     @property
     def mean(self) -> Mean:
-        """Accuracy after less before, seed by seed, with its 95 % interval."""
+        """Mean over seeds of the accuracy after minus the accuracy before, with its 95 % interval."""
         return contrast([(1.0, "", self.after), (-1.0, "", self.before)])
 
     @property
     def verdict(self) -> Verdict:
-        """'same' if every seed is equal; 'differs' if the interval leaves out 0."""
+        """'same' if every seed's two accuracies are equal; 'differs' if the interval of `mean` excludes 0."""
         if self.before.by_seed == self.after.by_seed:
             return "same"
         if self.mean.half is None:
@@ -86,13 +86,13 @@ def rerun(
         level: name of the only level to train, such as 'epsilon=3'; None: all.
         seeds: number of the first seeds of each level to train; None: all in the record.
         checkpoint_every: seconds between checkpoints.
-        workers: largest number of processes, on a CPU.
+        workers: largest number of processes on a CPU.
 
     Returns:
         A difference for each level, in the row's order.
 
     Raises:
-        UserError: the row has no valid record, or was not measured; there is no such level or seed.
+        UserError: the row has no valid and measured record, or the record lacks the level or a seed.
     """
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
@@ -114,7 +114,7 @@ def rerun(
 
 
 def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
-    """Row with the levels and seeds to train, which are all in the record."""
+    """Copy of ``row`` with only the levels and seeds to train; the record has all of them."""
     wanted = []
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)
@@ -132,14 +132,14 @@ def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: i
 
 
 def replaced(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Differences between an evaluation and its replacement, over seeds that were trained anew."""
+    """Differences between an evaluation and its replacement by level, for seeds that were trained anew."""
     weights = {replica.key: replica.weights for replica in before.replicas}
     anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
     return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
 
 
 def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Differences of two evaluations of a row in test accuracy, level by level, over common seeds."""
+    """Differences in test accuracy between two evaluations of a row by level, for common seeds."""
     known = {replica.key: replica for replica in before.replicas}
     pairs = [(known[replica.key], replica) for replica in after.replicas if replica.key in known]
     for level in dict.fromkeys(replica.level for _, replica in pairs):

@@ -1,15 +1,15 @@
-"""Rounding of bounds: upper ones never down, lower ones never up."""
+"""Rounding of bounds: upper bounds up, lower bounds down."""
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def rounded_up(value: float, digits: int) -> Decimal:
-    """``value`` rounded up to so many significant digits, so that an upper bound stays one."""
+    """``value`` rounded up to ``digits`` significant digits, so that an upper bound stays one."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def rounded_down(value: float, digits: int) -> Decimal:
-    """``value`` rounded down to so many significant digits, so that a lower bound stays one."""
+    """``value`` rounded down to ``digits`` significant digits, so that a lower bound stays one."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 

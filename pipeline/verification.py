@@ -1,10 +1,10 @@
 """Comparison of everything in the folder with its digests and sources.
 
-Prepared arrays have digests in their manifests, raw files in the catalogue, weights and curves in the runs.
-Candidates of a search follow from params.yaml, its choice from their accuracies, spending from settings, and
-ledgers from spending. Plans are compared with the commit at which rows were trained. `dvc.lock` has digests
-of all, and MLflow's runs come from records. A consistent edit of all of these goes unnoticed, except in
-ledgers.
+Manifests have digests of prepared arrays, the catalogue has those of raw files, run records have those of
+weights and curves, and `dvc.lock` has those of all results. Further comparisons: candidates of a search with
+params.yaml, its choice with their accuracies, spending with settings, ledgers with spending, plans with the
+commits that trained their rows, and MLflow's runs with records. Consistent edits of results and all their
+digests go unnoticed, except in ledgers, which are computed anew.
 """
 
 import re
@@ -44,24 +44,24 @@ MEASURED = 1e-3
 
 @dataclass(frozen=True)
 class Finding:
-    """A compared subject, its error (None: none), and the parts that could not be compared."""
+    """Result of the comparison of one subject."""
 
     subject: str
-    wrong: str | None
-    unchecked: str | None = None
+    wrong: str | None  # the error; None: all compared parts are correct
+    unchecked: str | None = None  # parts that could not be compared
     untraced: str | None = None  # commit of its code, if this repository lacks it
 
 
 def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
-    """Compare all records, weights and data, with a finding each.
+    """Compare records, weights and data with their digests and sources; yield a finding for each.
 
     Args:
         settings: all settings.
-        measure: whether weights that are here with their data are measured again.
+        measure: whether to measure weights again, if the weights and their data are here.
         lines: rows and accounts to compare; empty: all, and everything else in the folder.
 
     Raises:
-        UserError: there is no such row or account.
+        UserError: a row or account in ``lines`` doesn't exist.
     """
     known = {**settings.accounts, **settings.rows}
     for key in lines:
@@ -106,7 +106,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
-    """Finding of a comparison; ``compare`` returns the parts that it could not compare."""
+    """Finding of ``compare``, which returns parts that it couldn't compare, and raises at a difference."""
     try:
         unchecked = compare()
     except OSError as problem:
@@ -139,9 +139,9 @@ def _account(key: str, settings: Settings) -> str | None:
 
 
 def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str, str]) -> str | None:
-    """Compare a search's record: candidates by params.yaml, their accuracies and spending, its identity.
+    """Compare a search's record with params.yaml and `dvc.lock`: candidates, accuracies, spending, digest.
 
-    ``ledgers``: present identities of ledgers, which include the records of their rows' searches.
+    ``ledgers``: present digests of ledger stages by row, which cover the records of the rows' searches.
     """
     from pipeline.training.search import candidate_spent
 
@@ -169,7 +169,7 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
                 raise UserError(
                     f"{where}: validation_accuracy {accuracy:g}: not a share of {examples} examples"
                 )
-        # the spending doesn't depend on step sizes, and calibrating a mechanism takes a second
+        # one comparison for all step sizes: spending doesn't depend on them, and a calibration takes a second
         essence = configured.model_dump_json(exclude={"learning_rate"}), candidate.spent
         if essence in compared:
             continue
@@ -205,10 +205,10 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
 
 
 def check_plan(key: str, run: Run, settings: Settings) -> None:
-    """Compare a row's recorded plan with the plan in params.yaml, now and in the row's commit.
+    """Compare a row's recorded plan with the plan in params.yaml, now and in the commits that trained it.
 
     Raises:
-        UserError: they differ.
+        UserError: the plans differ.
     """
     name, planned = settings.rows[key].plan, settings.plan_digest(key)
     if name is None:
@@ -218,7 +218,7 @@ def check_plan(key: str, run: Run, settings: Settings) -> None:
             f"{records.run_path(key)}: plan {name!r}: not the one of {PARAMS} that it was trained under"
         )
     if Path().resolve() != provenance.PIPELINE.parent.resolve():
-        return  # its commits are of another checkout
+        return  # recorded commits are of another checkout
     now = settings.plans[name].model_dump(mode="json")
     for revision in sorted({origin.revision for origin in run.origins if origin.revision}):
         then = _plans_at(revision)
@@ -237,9 +237,10 @@ def _plans_at(revision: str) -> dict[str, Any] | None:
 
 
 def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
-    """Compare a row's files, each with the one before: settings, run, weights, evaluation, ledger.
+    """Compare a row's settings, run, weights, evaluation and ledger, each with the one before it.
 
-    A ``quick`` comparison leaves out accountants of libraries that take seconds to import.
+    Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
+    take seconds to import.
     """
     others = fast_accountants() if quick else None
     row, run, ledgers = settings.rows[key], records.read_run(key), records.read_ledgers(key)
@@ -296,7 +297,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
 
 
 def _untraced(key: str) -> str | None:
-    """Commits of a run's code that this repository lacks."""
+    """Sentence on commits of a run's code that this repository lacks; None if it lacks none."""
     run = records.read_run(key)
     revisions = sorted({origin.revision for origin in run.origins if origin.revision}) if run else []
     lost = [revision[:8] for revision in revisions if provenance.is_lost(revision)]
@@ -354,13 +355,13 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
 def _compare(
     key: str, stored: Ledgers, expected: list[Entry], composition: Composition | None = None
 ) -> None:
-    """Compare stored ledgers and their composition with those computed now.
+    """Compare stored ledgers and their composition with ledgers and composition computed now.
 
-    `spent` isn't computed again, because it takes long. Epsilons of further accountants are compared if they
-    are from the same version of the same library.
+    `spent` isn't compared, because its computation takes long. Epsilons by further accountants are compared
+    only if they are from the same version of the same library.
 
     Raises:
-        UserError: they differ, or a ledger is missing.
+        UserError: there is a difference, or a ledger is missing.
     """
     path, stored_by_key = records.ledger_path(key), {entry.key: entry for entry in stored.replicas}
     for entry in expected:
@@ -386,7 +387,7 @@ def _check_equal(location: str, stored: Any, expected: Any, *, name: str = "") -
 
 
 def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:
-    """Path of the first difference of two trees; numbers may differ as between two machines."""
+    """Path of the first difference of two trees; None without one. Numbers may differ as between machines."""
     if isinstance(stored, dict) and isinstance(expected, dict):
         pairs = [(name, stored.get(name), expected.get(name)) for name in {**expected, **stored}]
     elif (

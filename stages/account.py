@@ -1,4 +1,4 @@
-"""`dprepro account KEY`: epsilon of settings, without training."""
+"""`dprepro account KEY`: epsilon of declared settings, without training."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from stages.answers import accounted
 
 
 def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
-    """Compute the privacy ledger of an entry under `accounts`, without training."""
+    """Compute the privacy ledger of an entry under `accounts` in params.yaml, without training."""
     from pipeline import params
     from pipeline.ledgers import accounts
 

@@ -9,7 +9,7 @@ import typer
 def adopt(
     file: Annotated[Path, typer.Argument(help="A file written by `dprepro pack`.")],
 ) -> None:
-    """Import rows from another machine, if their settings, data and versions are equal to those here."""
+    """Import rows from another machine, if settings, data and code versions are the same there and here."""
     from pipeline.params import load
     from pipeline.transport import adopt as run
 

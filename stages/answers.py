@@ -1,4 +1,4 @@
-"""Lines with a command's result."""
+"""Lines that commands print as their results."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def answering(width: int = 100) -> "Console":
 
 
 def measured(row: str) -> Iterator[str]:
-    """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 % (n = 3)``, one per level."""
+    """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 (n = 3) percent``, one per level."""
     from pipeline.reporting.judging.intervals import mean
     from pipeline.reporting.wording import with_interval
     from pipeline.results import records
@@ -35,7 +35,7 @@ def measured(row: str) -> Iterator[str]:
 
 
 def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
-    """Lines with the scores of each level's first seed; none without scores.
+    """Lines with the scores of each level's first seed. A row without scores has no lines.
 
     Args:
         row: a key of `rows`.
@@ -52,7 +52,7 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
 
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
-    """Lines with scores; classes with their recall and the predictions of their examples, at most 20."""
+    """Line with all scores, then one for each of the first 20 classes: recall and predicted classes."""
     from pipeline.errors import printable
     from pipeline.results.schema import Errors
 
@@ -70,7 +70,7 @@ def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[s
 
 
 def compared(difference: "Difference") -> str:
-    """Line with both means, their difference and its verdict: ``epsilon = 3: test accuracy 96.92 ± ...``."""
+    """Line with a level's mean accuracies before and after a new training, the difference and the verdict."""
     from pipeline.reporting.wording import with_interval
 
     before, after, apart = (
@@ -89,10 +89,10 @@ def compared(difference: "Difference") -> str:
 
 
 def accounted(line: str) -> Iterator[str]:
-    """Lines such as ``epsilon = 3: epsilon at most 2.6 proven``, of each level's worst seed.
+    """Lines on the privacy of a row or account, such as ``epsilon = 3: epsilon at most 2.6 proven``.
 
-    A level's line ends with its worst special uses outside epsilon. The reason why a clipped
-    gradient depends on its example alone, the row's composition and a remark on a large delta follow.
+    Each level's line is about its least private seed. It ends with the worst uses of private data outside
+    epsilon. Lines on independent gradients, the composition and a large delta follow.
     """
     from pipeline.reporting.judging.guarantees import worst
     from pipeline.reporting.judging.severity import at_worst, not_covered, specific

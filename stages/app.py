@@ -1,4 +1,4 @@
-"""The `dprepro` command: one sub-command per stage. Heavy libraries are imported inside the commands."""
+"""The `dprepro` command and its sub-commands. Heavy libraries are imported inside the sub-commands."""
 
 import io
 import os
@@ -13,9 +13,9 @@ import typer
 from pipeline.errors import Stopped, UserError, printable
 from pipeline.files import clear_leftovers
 
-# Actively waiting threads take the processor from other processes: on a busy machine a row took nine times as
-# long. Threads that sleep at once make a step of two threads on an idle machine up to a third longer, so they
-# wait for some microseconds first. Both must be set before torch is imported.
+# Actively waiting threads take processor time from other processes: on a busy machine a row took nine times
+# as long. On an idle machine, a step of two threads takes up to a third longer if waiting threads sleep at
+# once. So they wait for some microseconds first. Both variables must be set before torch is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers on differentially private deep learning, with a privacy ledger of every result.",
 )
-# commands by panel of `--help`; each is a function, or a `Typer`, in the module of its name
+# Commands by panel of `--help`. Each is a function or a `Typer` in the module of the same name.
 COMMANDS = {
     "Project": "init new status plan repro",
     "Data": "fetch prepare start relevance",
@@ -42,7 +42,7 @@ for panel, names in COMMANDS.items():
         else:
             app.command(rich_help_panel=panel)(command)
 MOST_LINES = 50  # of an error message
-# packages with modules of other names
+# packages that install modules with other names
 BROUGHT_BY = {"PIL": "pillow", "markupsafe": "jinja2", "sqlalchemy": "mlflow"}
 
 
@@ -63,9 +63,10 @@ def before_any_command(
 
 
 def main() -> None:
-    """Run the command line. An error is one line, and sets the exit status.
+    """Run the command line. An error prints its message and sets the exit status.
 
-    1: a `UserError`, or a file that the system refuses. 130 and 143: Ctrl-C or TERM ended the command.
+    Status 1: a `UserError`, a missing package, too little GPU memory, or a file that the system refuses.
+    Status 130: Ctrl-C ended the command. Status 143: TERM ended it.
     """
     # names of files may have characters that the terminal can't show
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -92,10 +93,10 @@ def main() -> None:
 
 
 def _lacking(problem: ModuleNotFoundError) -> str:
-    """Message about a missing package: the extra that installs it.
+    """Message about a missing package, with the extra of dprepro that installs it.
 
     Raises:
-        ModuleNotFoundError: no extra has it.
+        ModuleNotFoundError: no extra installs the package.
     """
     module = (problem.name or "").partition(".")[0]
     package = BROUGHT_BY.get(module, module)

@@ -1,4 +1,4 @@
-"""`dprepro audit ROW`: attacks on a row's own code, or on networks that it trains."""
+"""`dprepro audit ROW`: attacks on a row's code, or on its final models."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,17 +16,19 @@ def audit(
         bool,
         typer.Option(
             "--model",
-            help="Train the row's network on its own data with a thousand mislabelled canaries, once per "
-            "level, and attack the final models. Needs the data, and takes as long as one seed per level.",
+            help="Train the row's network on the row's data with a thousand mislabelled canaries, once per "
+            "level, and attack the final models. Needs the data, and as much time as one seed of each level.",
         ),
     ] = False,
     level: Annotated[
         list[str] | None,
-        typer.Option("--level", help="With --model: a level, such as epsilon=3; repeatable. Default: all."),
+        typer.Option(
+            "--level", help="With --model: a level to attack, such as epsilon=3; repeatable. Default: all."
+        ),
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Attack a row's code, or its final models: lower bounds on its epsilon."""
+    """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
     from pipeline import params
     from pipeline.results import records
 

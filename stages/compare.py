@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with results.")],
-    second: Annotated[str, typer.Argument(help="A second key of `rows` with results.")],
+    first: Annotated[str, typer.Argument(help="A row with results: a key of `rows` in params.yaml.")],
+    second: Annotated[str, typer.Argument(help="Another row with results.")],
 ) -> None:
     """Compare the accuracies of two rows at equal proven epsilons."""
     from pipeline import params
@@ -36,7 +36,7 @@ def compare(
 
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
-    """Levels that the second row lacks for a comparison at the same epsilon, and the command for them."""
+    """Sentences on levels that the second row lacks for equal epsilons, with commands that add them."""
     from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import upwards
 
@@ -57,7 +57,7 @@ def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"])
 
 
 def _composition(*rows: str) -> Iterator[str]:
-    """Composition of each row and its search."""
+    """Sentences with the composed epsilon of each row and its search."""
     from pipeline.reporting.wording import composition
     from pipeline.results import records
 

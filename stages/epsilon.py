@@ -1,4 +1,4 @@
-"""`dprepro epsilon`: epsilon of settings by every accountant, or the noise for an epsilon."""
+"""`dprepro epsilon`: epsilon of DP-SGD's settings by several accountants, or the noise for an epsilon."""
 
 import threading
 from collections.abc import Iterator
@@ -16,25 +16,27 @@ SELECTION = "an upper bound for the best alone of a drawn number of such trainin
 
 def epsilon(
     examples: Annotated[int, typer.Option(help="N: number of private training examples.")],
-    batch: Annotated[int, typer.Option(help="Batch size; the expected one for Poisson samples.")],
+    batch: Annotated[int, typer.Option(help="Batch size; for Poisson samples, the expected batch size.")],
     sigma: Annotated[
         float | None,
         typer.Option(
-            help="Noise multiplier: the noise's deviation over the clipping bound C; or use --for-epsilon. "
-            "With 'fixed' and 'shuffled', neighbours replace one example, which moves a sum by 2 C."
+            help="Noise multiplier: the noise's standard deviation divided by the clipping bound C. Or give "
+            "--for-epsilon. With 'fixed' and 'shuffled', neighbours replace one example, which moves a sum "
+            "by 2 C."
         ),
     ] = None,
     for_epsilon: Annotated[
-        float | None, typer.Option(help="Compute the noise for this epsilon; or --sigma.")
+        float | None, typer.Option(help="Compute the noise multiplier for this epsilon. Or give --sigma.")
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the examples; or --steps.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps; or --epochs.")] = None,
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee; below 1/N.")] = 1e-5,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the examples. Or give --steps.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps. Or give --epochs.")] = None,
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee. It should be below 1/N.")] = 1e-5,
     sampling: Annotated[
         Literal["poisson", "fixed", "shuffled", "allocation"],
         typer.Option(
-            help="Sampling: each example with the same probability; a fixed number of examples; a new order "
-            "per epoch; or one random batch per epoch for each example, independently (balls and bins)."
+            help="poisson: each example is in a batch with the same probability. fixed: a batch is a fixed "
+            "number of random examples. shuffled: each epoch has a new order. allocation: each example is in "
+            "one random batch of an epoch, independently of the others (balls and bins)."
         ),
     ] = "poisson",
     participations: Annotated[
@@ -43,14 +45,14 @@ def epsilon(
     best_of: Annotated[
         float | None,
         typer.Option(
-            help="Also compute epsilon of a search over this many runs on average that releases only the "
-            "best. The number of runs has a geometric distribution, each run's candidate is random, and the "
-            "choice uses no training examples."
+            help="Also compute epsilon of a search that releases only its best run. The value is the mean "
+            "number of runs. The number must have a geometric distribution. Each run must have random "
+            "settings. The best run must be chosen without the training examples."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,
 ) -> None:
-    """Compute epsilon of DP-SGD by every accountant, or the noise for an epsilon."""
+    """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
     from pipeline.errors import UserError
     from pipeline.ledgers.accountants import fast_accountants
     from pipeline.ledgers.accounts import dpsgd_settings, spending_of

@@ -9,14 +9,14 @@ from stages.train import Device, Physical
 
 
 def evaluate(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with trained weights.")],
+    row: Annotated[str, typer.Argument(help="A row with trained weights: a key of `rows` in params.yaml.")],
     device: Device = "auto",
     physical: Physical = 0,
 ) -> None:
-    """Measure accuracies of a trained row on validation and test data, for runs without them.
+    """Measure the missing accuracies of a trained row's runs, on validation and test data.
 
-    A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix; for a
-    numeric target RMSE, MAE and R2.
+    A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix. With a
+    numeric target, it gets RMSE, MAE and R2 instead.
     """
     from pipeline import params
     from pipeline.data import prepared

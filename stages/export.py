@@ -1,4 +1,4 @@
-"""`dprepro export ROW FOLDER`."""
+"""`dprepro export ROW FOLDER`: a trained network with its model card."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,13 +7,13 @@ import typer
 
 
 def export(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with accuracies and ledger.")],
+    row: Annotated[str, typer.Argument(help="A row with accuracies and ledger: a key of `rows`.")],
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
     level: Annotated[
         str | None, typer.Option(help="A level of the row, such as epsilon=3; needed if the row has several.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the run; default: the level's first.")
+        int | None, typer.Option(min=0, help="Seed of the run; default: the level's first seed.")
     ] = None,
 ) -> None:
     """Export a trained network: its weights, and a model card with a privacy statement."""

@@ -12,12 +12,12 @@ def fetch(
         Path | None,
         typer.Option(
             envvar="DPREPRO_MIRROR",
-            help="A folder with the official files, used instead of the network. Checksums are compared, "
-            "so results don't depend on it.",
+            help="A folder with the official files, which are copied instead of downloaded. Checksums are "
+            "compared, so the results are the same.",
         ),
     ] = None,
 ) -> None:
-    """Download, copy or make the raw files of a data set, with checksums; copy your own files."""
+    """Download, copy or generate the raw files of a data set, or copy your own files; compare checksums."""
     from pipeline.data.fetch import fetch as run
     from pipeline.params import load
 

@@ -2,7 +2,7 @@
 
 
 def identity() -> None:
-    """Write a digest of settings and versions for each stage; DVC runs stages with a new digest."""
+    """Write a digest of settings and versions for each stage. DVC runs the stages whose digest changed."""
     from pipeline import params
     from pipeline.identity import entries
 

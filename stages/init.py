@@ -13,9 +13,9 @@ from pipeline.errors import UserError
 from pipeline.files import is_temporary, write_bytes, write_text
 
 TEMPLATE, PRIVATE = Path(__file__).with_name("laboratory"), "private"
-PUBLIC = ("papers", "github")  # not in a private laboratory: its reports are for no server of others
-# Names in a laboratory, by names in the template: wheels leave out names that begin with a dot, and DVC reads
-# every dvc.yaml of a checkout
+PUBLIC = ("papers", "github")  # not in a private laboratory: its reports must not reach other servers
+# Names in a laboratory, by name in the template. They differ because wheels leave out names that begin with a
+# dot, and DVC reads every dvc.yaml of a checkout.
 NAMES = {
     "dvc": ".dvc",
     "dvcignore": ".dvcignore",
@@ -28,10 +28,10 @@ NAMES = {
 def init(
     folder: Annotated[Path, typer.Argument(help="An empty or new folder.")],
     private: Annotated[
-        bool, typer.Option("--private", help="For private data: no papers, tables, first row or CI.")
+        bool, typer.Option("--private", help="For private data: without papers, tables, first row and CI.")
     ] = False,
 ) -> None:
-    """Create a laboratory: a paper's table, a row that trains in a minute, DVC's stages, git, and CI."""
+    """Create a laboratory, a folder with a paper's table, a first row, DVC's stages, git and CI."""
     files = _files(private)
     if folder.exists() and not (folder.is_dir() and _begun(folder, files)):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")
@@ -51,7 +51,7 @@ def init(
 
 
 def _make(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the files and make a git checkout of the folder; complete a killed attempt."""
+    """Write the files and make the folder a git checkout. An earlier, killed attempt is completed."""
     for path in [path for path in folder.rglob("*") if is_temporary(path)]:
         path.unlink()
     for name, content in files.items():
@@ -66,7 +66,7 @@ def _make(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _guard(hook: Path) -> None:
-    """Install a hook that refuses commits with private files, unless a git template has installed another."""
+    """Install a hook that refuses commits of private files, unless a git template has installed another."""
     script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n"
     if not hook.exists():
         write_text(hook, script)
@@ -75,9 +75,9 @@ def _guard(hook: Path) -> None:
 
 
 def _files(private: bool) -> dict[str, bytes]:
-    """Files of a new laboratory by name, requirements.txt with the version of dprepro that made it.
+    """Contents of a new laboratory's files, by name. requirements.txt has the present version of dprepro.
 
-    Those of a private one replace others of their name, and it has neither printed values nor CI.
+    A private laboratory has no `PUBLIC` files. Files in `PRIVATE` replace files of the same name.
     """
     from importlib.metadata import version
 
@@ -94,7 +94,7 @@ def _files(private: bool) -> dict[str, bytes]:
 
 
 def _begun(folder: Path, files: dict[str, bytes]) -> bool:
-    """Return whether a folder has only these, git's and temporary files, as after a killed command."""
+    """Return whether a folder has only ``files``, git's files and temporary files, as after a kill."""
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if path.is_dir() or name.parts[0] == ".git" or is_temporary(name):

@@ -8,7 +8,7 @@ from stages.answers import accounted
 
 
 def ledger(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with training records.")],
+    row: Annotated[str, typer.Argument(help="A trained row: a key of `rows` in params.yaml.")],
 ) -> None:
     """Compute the privacy ledger of a row: bounds on epsilon for each training run. Needs no weights."""
     from pipeline import params

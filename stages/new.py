@@ -1,4 +1,4 @@
-"""`dprepro new data` and `dprepro new row`: an entry for params.yaml, checked before it is written."""
+"""`dprepro new data`, `row` and `level`: an entry for params.yaml, checked before it is written."""
 
 import json
 import math
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pipeline.params import Data, OwnFiles, Settings
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
-# Options of `new data` and the kinds of files that have them
+# kinds of files for each option of `new data`
 OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "clip"), ("npz",))
 OF_KINDS |= {"range": ("npz", "table"), "size": ("images",), "text": ("texts",), "label": ("texts", "table")}
 OF_KINDS |= dict.fromkeys(("target", "schema", "like"), ("table",))
-# options of a public network, and its keys in params.yaml
+# options of a public network, with their keys in params.yaml
 OF_NETWORK = {
     "network": "architecture",
     "weights": "weights",
@@ -28,23 +28,23 @@ OF_KINDS |= dict.fromkeys(OF_NETWORK, ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
 Network = Annotated[
     str | None,
-    typer.Option(help="images: a public network of torchvision; with `new data`, its features replace them."),
+    typer.Option(help="Public network of torchvision for images. `new data` stores only its features."),
 ]
 Weights = Annotated[
-    str | None, typer.Option(help="Network weights, below this folder: safetensors or a state dict.")
+    str | None, typer.Option(help="File of network weights in this folder: safetensors or state dict.")
 ]
 WeightsSource = Annotated[str | None, typer.Option(help="Source of the weights.")]
 WeightsLicence = Annotated[str | None, typer.Option(help="Licence of the weights.")]
-TrainedOn = Annotated[str | None, typer.Option(help="The network's training data, taken as public.")]
+TrainedOn = Annotated[str | None, typer.Option(help="Training data of the network; they count as public.")]
 NetworkSize = Annotated[
-    int | None, typer.Option(min=16, help="Pixels that images are scaled to.", show_default="224")
+    int | None, typer.Option(min=16, help="Width and height of scaled images, in pixels.", show_default="224")
 ]
 
 
 @new.command()
 def data(
     name: Name,
-    npz: Annotated[str | None, typer.Option(help="A file of arrays: images or features, and labels.")] = None,
+    npz: Annotated[str | None, typer.Option(help="An npz file with arrays of inputs and labels.")] = None,
     images: Annotated[str | None, typer.Option(help="A folder with one folder of images per class.")] = None,
     texts: Annotated[str | None, typer.Option(help="A CSV file with a text and its class per line.")] = None,
     table: Annotated[
@@ -52,13 +52,14 @@ def data(
     ] = None,
     csv: Annotated[str | None, typer.Option(hidden=True)] = None,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Test examples, if the files have none; default: a sixth.")
+        int | None,
+        typer.Option(min=1, help="Test examples, if the files have no test part; default: a sixth."),
     ] = None,
     inputs: Annotated[
-        str | None, typer.Option(help="npz: name of the images' array.", show_default="inputs")
+        str | None, typer.Option(help="npz: name of the array of inputs.", show_default="inputs")
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(help="npz: name of the labels' array.", show_default="labels")
+        str | None, typer.Option(help="npz: name of the array of labels.", show_default="labels")
     ] = None,
     public: Annotated[
         int | None,
@@ -71,31 +72,33 @@ def data(
     span: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            "--range", help="npz of floats, or target: bounds of all values, known without these data."
+            "--range",
+            help="npz of floats, or --target: lower and upper bound of all values. Don't compute them from "
+            "the data.",
         ),
     ] = None,
-    clip: Annotated[bool, typer.Option("--clip", help="npz of floats: clip values to the range.")] = False,
+    clip: Annotated[bool, typer.Option("--clip", help="npz of floats: clip values to --range.")] = False,
     size: Annotated[
-        int | None, typer.Option(min=1, help="images: crop and scale them to this many pixels.")
+        int | None, typer.Option(min=1, help="images: crop and scale them to this width and height.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option(help="texts: name of the texts' column.", show_default="text")
+        str | None, typer.Option(help="texts: name of the column of texts.", show_default="text")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="texts, table: name of the classes' column.", show_default="label")
+        str | None, typer.Option(help="texts, table: name of the column of classes.", show_default="label")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="table: name of a column of numbers to predict, with --range.")
+        str | None, typer.Option(help="table: name of a numeric column to predict; needs --range.")
     ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="table: a YAML file of classes and columns; without it the command writes a template."
+            help="table: a YAML file of classes and columns. Without it, the command only writes a template."
         ),
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(help="table: a public table with the same columns, for the template's ranges."),
+        typer.Option(help="table: a public table with the same columns; the template gets its ranges."),
     ] = None,
     network: Network = None,
     weights: Weights = None,
@@ -104,9 +107,9 @@ def data(
     trained_on: TrainedOn = None,
     network_size: NetworkSize = None,
 ) -> None:
-    """Declare your own files in params.yaml and prepare them: splits and a manifest.
+    """Declare your own files in params.yaml and prepare splits and a manifest.
 
-    The files are added to .gitignore before the first is read. No example becomes public without --public.
+    The files are added to .gitignore before any is read. No example becomes public without --public.
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
@@ -175,7 +178,7 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
     """Declaration of public weights from the options of `OF_NETWORK`.
 
     Raises:
-        UserError: an option is missing, or the file.
+        UserError: an option or the file is missing.
     """
     from pipeline.errors import UserError, reading
     from pipeline.files import digest_file
@@ -210,18 +213,18 @@ def row(
     name: Name,
     data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
     model: Annotated[str, typer.Option(help="A file of pipeline/models/ or your lab/models/, without .py.")],
-    method: Annotated[str, typer.Option(help="A method, such as dpsgd, or your own.")],
+    method: Annotated[str, typer.Option(help="A training method, such as dpsgd, or your own.")],
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon, for methods with this setting.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise, for methods with this setting.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Batch size; default: from the number of examples.")
+        int | None, typer.Option(help="Batch size; the default depends on the number of examples.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Number of passes over the examples.")] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Step size; search it on validation data.")
+        float | None, typer.Option(help="Step size. Choose it by a search on validation data.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Training runs at each level.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of training runs at each level.")] = 1,
     network: Network = None,
     weights: Weights = None,
     weights_source: WeightsSource = None,
@@ -229,10 +232,10 @@ def row(
     trained_on: TrainedOn = None,
     network_size: NetworkSize = None,
     rank: Annotated[
-        int | None, typer.Option(min=1, help="Rank of the network's adapters; default: train all its layers.")
+        int | None, typer.Option(min=1, help="Rank of low-rank adapters. Without it, all layers are trained.")
     ] = None,
     purpose: Annotated[
-        str | None, typer.Option(help="Purpose of the model, for its card; in a laboratory without papers.")
+        str | None, typer.Option(help="Purpose of the model, for its card. Such a row belongs to no paper.")
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
@@ -303,10 +306,10 @@ levels: [{_yaml(level)}]  # one entry for each value to compare
 @new.command()
 def level(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
-    epsilon: Annotated[float | None, typer.Option(help="New level, if levels are epsilons.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="New level, if levels are noise.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="New level of a row with levels of epsilon.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="New level of a row with levels of sigma.")] = None,
 ) -> None:
-    """Add a level to a row in params.yaml; `dprepro repro ROW` then trains it and keeps valid results."""
+    """Add a level to a row in params.yaml. `dprepro repro ROW` then trains it and keeps valid results."""
     from pipeline.errors import UserError
     from pipeline.params import PARAMS, load
     from pipeline.params.adding import Adding
@@ -333,7 +336,7 @@ def level(
 
 
 def _entry(declared: "OwnFiles | Data") -> str:
-    """Lines of the declaration."""
+    """Lines of YAML with the declaration's fields that differ from their defaults."""
     fields = declared.model_dump(mode="json", exclude_defaults=True)
     lines = []
     for key, value in fields.items():
@@ -345,11 +348,11 @@ def _entry(declared: "OwnFiles | Data") -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value in one line of YAML: JSON, or an infinite epsilon."""
+    """A value in one line of YAML: JSON, but ``.inf`` for infinity."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
     if value == math.inf:
         return ".inf"
     text = json.dumps(value, ensure_ascii=False)
-    # YAML takes some unprintable characters for the end of a line
+    # YAML reads some unprintable characters as line breaks
     return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in text)

@@ -15,17 +15,17 @@ def pack(
         bool,
         typer.Option(
             "--without-weights",
-            help="Omit the models; the rows of this smaller file can be adopted but not evaluated again.",
+            help="Omit the models. The rows of the smaller file can be adopted, but not evaluated again.",
         ),
     ] = False,
     crate: Annotated[
         Path | None,
-        typer.Option(help="A new folder for an RO-Crate instead: records, claims, commands and metadata."),
+        typer.Option(help="A new folder for an RO-Crate with records, claims, commands and metadata."),
     ] = None,
 ) -> None:
-    """Write records, curves and models of rows into one file, for `dprepro adopt` in another checkout.
+    """Write records, training curves and models of rows into one file, for `dprepro adopt` elsewhere.
 
-    With --crate, write an RO-Crate for the evaluators of an artefact (docs/artefact.md).
+    With --crate, write an RO-Crate for the evaluators of an artefact instead (docs/artefact.md).
     """
     from pipeline.params import load
     from pipeline.transport import pack as run

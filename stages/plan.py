@@ -1,4 +1,4 @@
-"""`dprepro plan`: rows to train, the reasons, and estimates of their time."""
+"""`dprepro plan`: missing training runs, the reasons, and estimates of their duration."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +55,7 @@ def plan(
 
 
 def _seconds(settings: "Settings", planned: "Planned") -> float | None:
-    """Estimate of a row's time; its operations are counted only if no similar row ran."""
+    """Estimated seconds of a row's missing runs; operations are counted only if no similar row ran."""
     if planned.seconds is not None:
         return planned.seconds
     from pipeline.cluster.costs import seconds
@@ -64,7 +64,7 @@ def _seconds(settings: "Settings", planned: "Planned") -> float | None:
 
 
 def _total(seconds: list[float | None]) -> str:
-    """``3 rows, about 0:20:00 and 1 without an estimate``."""
+    """Number and duration of rows: ``3 rows, about 0:20:00 and 1 without an estimate``."""
     known = [each for each in seconds if each is not None]
     unknown = f" and {new} without an estimate" if (new := len(seconds) - len(known)) else ""
     return f"{len(seconds)} rows, about {_span(sum(known))}{unknown}"

@@ -1,4 +1,4 @@
-"""`dprepro predict FOLDER FILES...`."""
+"""`dprepro predict FOLDER FILES...`: predictions of an exported network."""
 
 import csv
 import io
@@ -20,13 +20,13 @@ def predict(
         list[Path],
         typer.Argument(help="Images, npz with images or features, CSV with texts, CSV or Parquet tables."),
     ],
-    out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,
 ) -> None:
-    """Classify new images, texts or lines of a table, prepared like the training data.
+    """Classify new images, texts or lines of a table. The command prepares them like the training data.
 
-    The result is a CSV with the class of each input and its probability. For a table, it has the table's own
-    columns and then the probability of each class, or the predicted number. Files with labels also get
-    accuracy and other scores.
+    The result is a CSV with the class of each input and its probability. For a table, the CSV has the table's
+    columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
+    scores are printed.
     """
     from pipeline import params
     from pipeline.errors import UserError, printable
@@ -53,7 +53,7 @@ def predict(
 def _predicted(
     predictor: "Predictor", files: list[Path]
 ) -> tuple[list[str], list[list[str]], list["Predicted"]]:
-    """Head and lines of the answer, and the predictions for each file.
+    """Head and lines of the CSV, and the predictions for each file.
 
     Raises:
         UserError: tables have different columns.
@@ -95,7 +95,7 @@ def _predicted(
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
-    """Lines with scores of the inputs with a class or number in their file."""
+    """Lines with scores of the inputs whose class or number is in their file."""
     import numpy as np
 
     if not (labelled := [one for one in found if len(one.labels)]):

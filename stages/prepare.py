@@ -8,7 +8,7 @@ import typer
 def prepare(
     name: Annotated[str, typer.Argument(help="A key of 'data' in params.yaml, such as mnist.")],
 ) -> None:
-    """Split raw data into train, validation, test and public, with a manifest."""
+    """Split raw data into training, validation, test and public examples, and write a manifest."""
     from pipeline.data.prepare import prepare as run
     from pipeline.data.prepared import PREPARED
     from pipeline.files import digest_json

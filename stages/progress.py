@@ -32,7 +32,7 @@ def describe(state: "State") -> str:
 
 
 def _spent(state: "State") -> str:
-    """Smallest and largest epsilon spent by the training runs, rounded up."""
+    """Smallest and largest epsilon that the training runs have spent, rounded up, in words."""
     spent = [None if state.reproducible else each.epsilon_after(state.step) for each in state.guarantees]
     known = [each for each in spent if each is not None]
     if len(known) < len(spent):
@@ -43,7 +43,10 @@ def _spent(state: "State") -> str:
 
 @contextmanager
 def _line_shower(every: float) -> Iterator[Callable[[str, bool], None]]:
-    """Function that shows a line: live on a terminal, else if it is due or ``every`` seconds passed."""
+    """Yield a function that shows a line live on a terminal.
+
+    Elsewhere the function prints a line if the line is due, or ``every`` seconds after the last one.
+    """
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status("") as live:
@@ -62,14 +65,14 @@ def _line_shower(every: float) -> Iterator[Callable[[str, bool], None]]:
 
 @contextmanager
 def showing(title: str) -> Iterator["Show"]:
-    """Function that shows a training's progress while the block runs."""
+    """Yield a function that shows a training's progress."""
     with _line_shower(PLAIN_EVERY) as tell:
         yield lambda state: tell(f"{title}: {describe(state)}", state.logged)
 
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Function to call after each of ``total`` pieces of work."""
+    """Yield a function that counts and shows finished work; call it after each of ``total`` pieces."""
     number = count(1)
     with _line_shower(COUNTED_EVERY) as tell:
         yield lambda name: tell(f"{title}: {next(number)}/{total}  {name}", False)

@@ -1,4 +1,4 @@
-"""`dprepro publish`: records in MLflow."""
+"""`dprepro publish`: MLflow's runs from the records."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def publish() -> None:
-    """Update MLflow from the records; a second run changes nothing.
+    """Update MLflow from the records. Without new records, nothing changes.
 
     One publisher writes at a time; a second one waits.
     """

@@ -1,4 +1,4 @@
-"""`dprepro relevance`: prepared data with their features' relevances to a network, in data/prepared."""
+"""`dprepro relevance`: prepared data with each feature's relevance to a network, in data/prepared."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ def relevance(
     name: Annotated[str, typer.Argument(help="A key of 'relevances' in params.yaml.")],
     device: Device = "auto",
 ) -> None:
-    """Join a prepared data set with each feature's mean relevance to a trained row's network."""
+    """Write a prepared data set that also has each feature's mean relevance to a trained network."""
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.relevance import make_relevance

@@ -33,7 +33,7 @@ def report(
 
 
 def report_left_out(settings: "Settings") -> None:
-    """Print the training runs without accuracies of their final weights; the report omits them."""
+    """Print the training runs that the report omits: their final weights have no measured accuracies."""
     from pipeline.results import records
 
     for row in settings.rows:

@@ -23,25 +23,25 @@ def repro(
         list[str] | None,
         typer.Argument(help="Keys of 'rows' in params.yaml; default: all rows and accounts."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of rows at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of rows to compute at once.")] = 1,
     on: Annotated[
         str,
         typer.Option(
-            help="Place: 'local', this machine; 'slurm', one Slurm job for each of --jobs; or a Python file "
-            "with a Parsl Config named 'config'. See docs/clusters.md."
+            help="Place. local: this machine. slurm: as many Slurm jobs as --jobs. FILE.py: its Parsl Config "
+            "named 'config'. See docs/clusters.md."
         ),
     ] = "local",
-    audit: Annotated[bool, typer.Option("--audit", help="Attack the rows' code too.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="Also attack the rows' code.")] = False,
     push: Annotated[
         bool, typer.Option("--push", help="Push new results to the DVC remote at the end.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask before hours of training.")] = False,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Compute all missing results of rows: data, training, evaluation and ledger, with dvc.lock.
+    """Compute all missing results of rows: data, training, evaluation and ledger; update dvc.lock.
 
-    The same command continues after a stop or kill. The other rows continue if a row fails; the last lines
-    name it.
+    After a stop or kill, the same command continues. If a row fails, the others continue, and the last lines
+    name the failed row.
     """
     from pipeline import params
     from pipeline.cluster import coordinator, executors, tasks, worker
@@ -84,7 +84,7 @@ def repro(
 
 
 def _longer(work: "Todo", jobs: int) -> timedelta | None:
-    """Duration without rows that need a GPU, if it is above `ASKED_FROM`."""
+    """Estimated duration, without tasks that need a GPU; None if it is at most `ASKED_FROM`."""
     known = sum(task.seconds for task in work.tasks if task.needs == "cpu") / jobs
     return timedelta(seconds=round(known, -2)) if known > ASKED_FROM else None
 

@@ -1,4 +1,4 @@
-"""`dprepro rerun ROW`: train a row again beside its record, and compare."""
+"""`dprepro rerun ROW`: train a row again and compare it with its record."""
 
 from typing import Annotated
 
@@ -8,11 +8,11 @@ from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers
 
 
 def rerun(
-    row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml with a record.")],
+    row: Annotated[str, typer.Argument(help="A row with a record: a key of `rows` in params.yaml.")],
     level: Annotated[str | None, typer.Option(help="The only level to train, such as epsilon=3.")] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="The first N seeds of each level; default: all recorded ones."),
+        typer.Option(min=1, help="Train the first N seeds of each level; default: all recorded seeds."),
     ] = None,
     device: Device = "auto",
     physical: Physical = 0,

@@ -14,7 +14,7 @@ def search(
     replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
 ) -> None:
-    """Train a grid of settings and record their validation accuracies."""
+    """Train a row with each setting of a grid and record the validation accuracies."""
     from pipeline import params
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared

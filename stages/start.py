@@ -1,4 +1,4 @@
-"""`dprepro start`: prepared data with public weights to start from, in data/prepared."""
+"""`dprepro start`: prepared data with public initial weights, in data/prepared."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import typer
 def start(
     name: Annotated[str, typer.Argument(help="A key of 'starts' in params.yaml.")],
 ) -> None:
-    """Join a prepared data set with the weights of a row trained on public data."""
+    """Write a prepared data set that also has initial weights, from a row trained on public data."""
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.starts import make_start

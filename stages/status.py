@@ -13,7 +13,7 @@ def status() -> None:
     for line in standing.lines(summary):
         print(line)
     if budgets := data_budgets(settings):
-        from pipeline.reporting.wording import data_budget  # with its statistics
+        from pipeline.reporting.wording import data_budget  # imports SciPy
 
         for budget in budgets:
             print(data_budget(budget))

@@ -19,22 +19,27 @@ EPSILONS = ("eps\nTAN", "eps\nRDP", "eps\nPLD")
 @tan.command()
 def plan(
     examples: Annotated[int, typer.Option(help="N: number of private training examples.")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee; below 1/N.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee, below 1/N.")],
     epsilon: Annotated[float, typer.Option(help="Epsilon of the guarantee.")],
-    steps: Annotated[int | None, typer.Option(help="S: number of steps; or --compute.")] = None,
+    steps: Annotated[int | None, typer.Option(help="S: number of steps. Or give --compute.")] = None,
     compute: Annotated[
         float | None,
-        typer.Option(help="Total number of per-example gradients, including copies; or --steps."),
+        typer.Option(help="Total number of per-example gradients, including copies. Or give --steps."),
     ] = None,
     copies: Annotated[int, typer.Option(help="K: number of augmented copies per example.")] = 1,
     accountant: Annotated[
         Literal["rdp", "pld"],
         typer.Option(help="Accountant: rdp, as in the paper, or pld, which is tighter."),
     ] = "rdp",
-    simulate: Annotated[int, typer.Option(help="Batch size of the simulation for tuning.")] = 256,
+    simulate: Annotated[int, typer.Option(help="Batch size of a cheaper training for tuning.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """List batch sizes and noise for an epsilon, find the privacy wall, and recommend a batch size."""
+    """List batch sizes with their noise for an epsilon, and recommend a batch size.
+
+    Batch sizes behind the paper's privacy wall are marked: their noise is so small (sigma below 2) that
+    epsilon grows steeply. The cheaper training for tuning has the same noise in each mean gradient as the
+    recommended one. It is not private.
+    """
     from rich.console import Console
 
     from pipeline.planning.budget import plan as library

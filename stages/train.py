@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses a GPU if there is one.")]
 Physical = Annotated[
     int,
-    typer.Option(min=0, help="Examples per pass over all runs; 0 means 256 on a CPU and 4096 on a GPU."),
+    typer.Option(
+        min=0, help="Examples in one forward pass, over all its runs; 0 means 256 on a CPU, 4096 on a GPU."
+    ),
 ]
 AtOnce = Annotated[
     int,
-    typer.Option(min=0, help="Training runs in one pass; 0 means one on a CPU and all on a GPU."),
+    typer.Option(min=0, help="Training runs computed together; 0 means one on a CPU and all on a GPU."),
 ]
 Workers = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Processes on a CPU, with one training run each; 0 means one per thread of torch.",
+        help="Processes on a CPU, each with one training run; 0 means one process per thread of torch.",
     ),
 ]
 CheckpointEvery = Annotated[
@@ -33,10 +35,10 @@ CheckpointEvery = Annotated[
 
 
 def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
-    """`Execution` for the speed options.
+    """`Execution` for the options ``--device``, ``--physical`` and ``--replicas-at-once``.
 
     Raises:
-        UserError: the device is not there.
+        UserError: the device can't be used.
     """
     import torch
 
@@ -56,16 +58,16 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
         raise UserError(
             f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N"
         ) from problem
-    # for any setting of the machine: rounded to 10 bits, a clipped vector could be longer than its bound
+    # whatever the machine's setting: with 10 bits, a clipped vector could be longer than its bound
     torch.set_float32_matmul_precision("highest")
-    # small passes stay in a CPU's cache, and its batched convolutions are slow; a GPU wants many examples
-    # at a time, but per-example gradients of a VGG take 19 MB each
+    # On a CPU, small passes stay in the cache, and batched convolutions are slow. A GPU needs many examples
+    # at a time, but each per-example gradient of a VGG takes 19 MB.
     on_cpu = chosen.type == "cpu"
     return Execution(chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 4096))
 
 
 def side_by_side(workers: int) -> int:
-    """Number of processes for ``--workers``."""
+    """Number of processes: ``workers``, or one per thread of torch if it is 0."""
     import torch
 
     return workers or torch.get_num_threads()
@@ -74,11 +76,11 @@ def side_by_side(workers: int) -> int:
 def ready(
     key: str, settings: "Settings", device: str, physical: int, at_once: int
 ) -> tuple["Prepared", "Execution"]:
-    """Prepared data of a row, and `Execution` for the speed options.
+    """Prepared data of a row, and its `Execution`.
 
     Raises:
-        UserError: the device isn't there, the row needs a GPU and there is none, or its data are not prepared
-            as declared.
+        UserError: the device can't be used, the row needs a GPU and the device is a CPU, or the row's data
+            are not prepared as declared.
     """
     from pipeline.data import prepared
     from pipeline.data.declaration import check_declared
@@ -98,7 +100,7 @@ def train(
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the missing runs (seeds of levels) of a row; a killed command keeps finished runs."""
+    """Train the missing runs of a row, one for each level and seed. A killed command keeps finished runs."""
     from pipeline import params
     from pipeline.training import rows as training
     from stages.progress import showing

@@ -1,4 +1,4 @@
-"""`dprepro ui`: MLflow's own page over the published records."""
+"""`dprepro ui`: MLflow's page with the published records."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 5000,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
-    """Publish new results, then serve MLflow's page; Ctrl-C stops it."""
+    """Publish new results, then serve MLflow's page until Ctrl-C."""
     from pipeline.tracking import views
     from pipeline.tracking.experiments import ARTIFACTS
     from pipeline.tracking.store import address, address_without_password
@@ -42,12 +42,12 @@ def ui(
     command += ["--host", host, "--port", str(port)]
     command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
     command += ["--uvicorn-opts", "--log-level warning"]
-    # without its job runners, which nothing here uses, it starts four times as fast in a fifth of the memory
+    # job runners are unused here; without them MLflow starts four times as fast in a fifth of the memory
     sys.exit(serve(command, {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}))
 
 
-# Starts a server, and ends it with all its processes once standard input closes: this process is gone then,
-# even if it was killed
+# Starts a server and ends it with all its processes when standard input closes. Standard input closes when
+# this process ends, even by a kill.
 WATCHER = """
 import os, signal, subprocess, sys, threading
 def end_with_parent():
@@ -61,9 +61,10 @@ sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))
 
 
 def serve(command: list[str], environment: dict[str, str]) -> int:
-    """Run a server until it ends or this process does; return its status.
+    """Run a server until the server or this process ends; return the server's status.
 
-    The server has its own session, because it prints tracebacks at Ctrl-C. Signals are passed on to it.
+    The server has its own session, because it would print tracebacks at Ctrl-C. Ctrl-C, TERM and HUP to this
+    process end the server by TERM.
     """
     watcher = [sys.executable, "-c", WATCHER, *command]
     server = subprocess.Popen(watcher, env=environment, stdin=subprocess.PIPE, start_new_session=True)
@@ -87,7 +88,7 @@ def _check_free(host: str, port: int) -> None:
         with socket.create_server((host, port)):
             pass
     except OSError as problem:
-        # a name that can't be resolved has a number of its own kind, below zero
+        # a host name that can't be resolved has a negative error number
         reason = os.strerror(problem.errno) if problem.errno and problem.errno > 0 else problem.strerror
         raise UserError(
             f"{host}:{port}: can't serve there: {reason}; choose another with --port"

@@ -8,14 +8,14 @@ import typer
 def verify(
     rows: Annotated[
         list[str] | None,
-        typer.Argument(help="Rows of params.yaml to compare; default: everything here, which takes minutes."),
+        typer.Argument(help="Rows and accounts to check; default: the whole folder, which takes minutes."),
     ] = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Also measure local weights again; takes minutes."),
+        typer.Option("--measure", help="Also measure accuracies of local weights again; takes minutes."),
     ] = False,
 ) -> None:
-    """Compare records, weights and data with their digests and sources; status 1 if something differs."""
+    """Compare records, weights and data with their digests and sources; exit with 1 if something differs."""
     from pipeline import params
     from pipeline.errors import printable
     from pipeline.verification import verify as run

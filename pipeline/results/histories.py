@@ -1,4 +1,4 @@
-"""Training curves as CSV, one value a line."""
+"""Training curves as CSV, one value per line."""
 
 import csv
 import io
@@ -12,8 +12,8 @@ from pipeline.results.records import HISTORY_COLUMNS
 from pipeline.results.schema import Evaluated
 
 ACCURACY = "validation_accuracy"
-# Largest difference between a curve's end and the measured accuracy of the same weights: by rounding on two
-# machines, and if noise is drawn anew at each test
+# Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two
+# machines, or if each test draws new noise
 ROUNDING, REDRAWN = 1e-3, 0.1
 
 Line = tuple[Any, ...]  # of `HISTORY_COLUMNS`
@@ -49,9 +49,9 @@ def read_history(path: Path) -> list[Line]:
 
 
 def curve_difference(replica: Evaluated, lines: Iterable[Line]) -> str | None:
-    """Difference between a replica's measured validation accuracy and the end of its training curve.
+    """Message on a difference between a replica's measured validation accuracy and its curve's last value.
 
-    Both measure the same weights on the same examples. None: they agree, or one of them is missing.
+    Both are for the same weights and examples. None: they agree, or one is missing.
     """
     measured = replica.metrics.get(ACCURACY)
     curve = {

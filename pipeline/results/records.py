@@ -1,4 +1,7 @@
-"""Paths of a row's files, reading and writing them, and their join to one record."""
+"""Paths of a row's record files, functions that read and write them, and their join to one record.
+
+In all functions ``root`` is the folder of params.yaml.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -35,9 +38,9 @@ HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
-GPU_HOURS = Path("reports/gpu_hours.json")  # by row, counted by `pipeline.cluster.costs`
+GPU_HOURS = Path("reports/gpu_hours.json")  # estimates by row, from `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
-# fields of a joined replica that its training record has
+# fields that a joined replica takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "origin", "noise")
 F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
 
@@ -68,7 +71,7 @@ def audit_path(row: str, root: Path = Path()) -> Path:
 
 
 def read_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's code; otherwise as `read_run`."""
+    """Attacks on a row's code; None and errors as in `read_run`."""
     return _read(audit_path(row, root), Audit)
 
 
@@ -83,12 +86,12 @@ def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
 
 
 def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's final models; otherwise as `read_run`."""
+    """Attacks on a row's final models; None and errors as in `read_run`."""
     return _read(model_audit_path(row, root), Audit)
 
 
 def read_attacks(row: str, root: Path = Path()) -> tuple[Attack, ...]:
-    """Attacks on a row's code and on its final models; otherwise as `read_run`."""
+    """Attacks on a row's code and on its final models; errors as in `read_run`."""
     audits = read_audit(row, root), read_model_audit(row, root)
     return tuple(attack for audit in audits if audit for attack in audit.attacks)
 
@@ -116,7 +119,10 @@ def read_run(row: str, root: Path = Path()) -> Run | None:
 def with_origins(
     made: Iterable[tuple[Trained, Provenance]],
 ) -> tuple[tuple[Trained, ...], tuple[Provenance, ...]]:
-    """Replicas and origins of a run, from pairs of the two: equal origins once, in order of the replicas."""
+    """Replicas and origins of a run, from pairs of a replica and its origin.
+
+    Equal origins become one entry. Each replica gets the index of its origin.
+    """
     replicas: list[Trained] = []
     origins: list[Provenance] = []
     for replica, origin in made:
@@ -131,12 +137,14 @@ def with_replaced(
     gone: Iterable[tuple[str | None, TrainingSpent | None]],
     standing: Collection[str] = (),
 ) -> tuple[Replaced, ...]:
-    """Trainings replaced earlier and now. A training with an identity counts once, the others are summed.
+    """All replaced trainings, from earlier and from now.
+
+    A training with an identity counts once. Trainings without an identity are summed.
 
     Args:
-        earlier: replaced trainings of one record, or of two that are merged.
-        gone: `Trained.identity` (None if it has none) and spending of each training that is replaced now.
-        standing: identities of valid trainings, which are not replaced.
+        earlier: replaced trainings of one record, or of two records that are merged.
+        gone: identity (`Trained.identity` or None) and spending of each training that is replaced now.
+        standing: identities of valid trainings, which don't count as replaced.
     """
     identified: dict[str, TrainingSpent | None] = {}
     counts: Counter[TrainingSpent | None] = Counter()
@@ -160,7 +168,7 @@ def with_replaced(
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
-    """Record of a search; None: it has none.
+    """Record of a search; None: there is no file.
 
     Raises:
         UserError: the file is there but is no record of this search.
@@ -185,7 +193,7 @@ def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
 
 
 def searches_of(root: Path = Path()) -> dict[str, list[str]]:
-    """Names of the searches whose records name a row, by row, whether the row names them or not."""
+    """Names of searches, by the row that a search's record names; this row need not name the search."""
     names: dict[str, list[str]] = {}
     for record in search_records(root):
         names.setdefault(record.row, []).append(record.name)
@@ -203,14 +211,15 @@ def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
 
 
 def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
-    """Joined record of a row or an account; None if it has none.
-
-    A replica counts once it has been trained, measured and accounted for.
+    """Joined record of a row or an account, with the replicas that are trained, measured and accounted for.
 
     Args:
         key: key in params.yaml.
         line: entry in params.yaml.
         root: folder of params.yaml.
+
+    Returns:
+        The record; None: there is no such replica.
 
     Raises:
         UserError: a file has another form, or belongs to another run.
@@ -269,7 +278,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 
 def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
-    """Return True if a ledger can't be that of a replica: a fast check beside `dprepro verify`."""
+    """Return True if a ledger can't be the replica's: a faster check than that of `dprepro verify`."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
     if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):
@@ -335,7 +344,7 @@ def _read(path: Path, kind: type[F]) -> F | None:
 
 
 def unmeasured(key: str, root: Path = Path()) -> list[str]:
-    """Replicas whose present weights have no measured accuracies.
+    """Levels and seeds of the replicas whose present weights have no measured accuracies.
 
     Raises:
         UserError: a file has another form, or belongs to another row.

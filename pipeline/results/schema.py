@@ -30,7 +30,7 @@ from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, Sam
 from pipeline.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
-# A replica has converged if its last validation accuracy is above so many times chance.
+# A replica has converged if its last validation accuracy is above this multiple of chance.
 CONVERGED = 1.5
 
 
@@ -41,13 +41,13 @@ def _check_printable(text: str) -> str:
 
 
 def _level(text: str) -> str:
-    """Check a level's name: it becomes part of a file's name, so it must not contain a path."""
+    """Check a level's name, which must not contain a path, because it becomes part of a file's name."""
     if not text.isprintable() or {"/", "\\"} & set(text):
         raise ValueError(f"{shown(text)}; allowed: the name of a level")
     return text
 
 
-Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_check_printable)]  # shown to people as it is
+Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_check_printable)]  # pages show it unchanged
 Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
 Seed = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
@@ -85,9 +85,9 @@ class Ledger(Strict):
 
     # the mechanism as run, as dp-accounting's DpEvent; None: nothing is private
     event: Plain | None
-    # z: standard deviation of the noise over the distance between the sums of neighbouring data sets
+    # z: standard deviation of the noise, divided by the distance of neighbouring data sets' sums
     noise_multiplier: NotNegative | None
-    # q: share of the examples in a batch, expected where it is a Poisson sample
+    # q: share of the examples in a batch; for Poisson samples, the expected share
     sampling_rate: Probability | None
     sampling: Plain | None = None  # 'poisson', 'fixed', 'replacement', 'shuffled' or 'allocation'
     steps: Whole
@@ -96,7 +96,7 @@ class Ledger(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
-    noise: Noise = "float32"  # kind of noise that ran; without meaning for an account
+    noise: Noise = "float32"  # kind of noise that ran; has no meaning for an account
     isolation: Isolation | None = None  # as in `Trained`
     # upper bound for the mechanism as run; None: there is none, see `reasons`
     epsilon_upper: NotNegative | None
@@ -104,12 +104,12 @@ class Ledger(Strict):
     reasons: tuple[Statement, ...] = ()  # why `epsilon_upper` is None
     # epsilons of the same event by all accountants and libraries
     accountants: tuple[AccountantEpsilon, ...] = ()
-    not_covered: tuple[Statement, ...] = ()  # data uses that no epsilon here covers
+    not_covered: tuple[Statement, ...] = ()  # uses of private data that no epsilon here covers
     mu: NotNegative | None = None  # of Gaussian DP, by the claim's central limit theorem
     # (type I error, least type II error) of any attacker on the mechanism as run; a lower bound
     tradeoff: tuple[tuple[Probability, Probability], ...] = ()
     releases: tuple[Released, ...] = ()  # of a mechanism that adds noise to data once, not to gradients
-    # protected part, of whom and from whom, if the unit alone is not precise
+    # the protected part of an example, and the attacker, if `unit` alone is not precise
     protects: Statement | None = None
     # (step, epsilon) at the steps of the history: upper bounds, as `epsilon_upper`
     spent: tuple[tuple[Whole, NotNegative], ...] = ()
@@ -150,19 +150,19 @@ class Attack(Strict):
     epsilon_upper: NotNegative | None  # of that mechanism, which may have fewer steps than the row's
     whole: bool  # whether the attacked mechanism has all examples and steps of the row
     confidence: Probability
-    trials: tuple[Whole, Whole]  # without the record, with it
+    trials: tuple[Whole, Whole]  # number without the record, number with it
     bounds: tuple[Bound, ...]
     could_show: tuple[Bound, ...] = ()  # bounds of a perfect attacker with as many trials; (): not computed
     seconds: NotNegative  # of processor time
 
     @property
     def epsilon(self) -> float:
-        """Largest lower bound that assumes nothing of the mechanism."""
+        """Largest lower bound among those without assumptions on the mechanism; 0 without one."""
         return max((bound.epsilon for bound in self.bounds if not bound.assumes_gaussian), default=0.0)
 
     @property
     def largest(self) -> float:
-        """Largest lower bound."""
+        """Largest lower bound, also of bounds that assume a Gaussian mechanism; 0 without one."""
         return max((bound.epsilon for bound in self.bounds), default=0.0)
 
 
@@ -208,7 +208,7 @@ class TrainingSpent(Strict):
 
 
 class Replaced(Strict):
-    """Trainings that are no longer in a record: their results were seen, so their privacy loss stays."""
+    """Trainings that are no longer in a record. Their results were seen, so their privacy loss stays."""
 
     trainings: Annotated[int, Field(ge=1, strict=True)]
     spent: TrainingSpent | None  # by each of them; None: no known bound
@@ -248,7 +248,7 @@ class SearchRecord(Choice):
     definition: Plain | None = None
 
     def spent(self) -> Iterator[TrainingSpent | None]:
-        """Spending of each training; None if nothing bounds it."""
+        """Spending of each training of the search; None if nothing bounds the spending."""
         for candidate in self.candidates:
             spent = None if self.provenance.reproducible else candidate.spent
             yield from repeat(spent, candidate.seeds)
@@ -266,8 +266,8 @@ class Trained(OfReplica):
     not_covered: tuple[Statement, ...]  # uses of private data outside the mechanism
     protects: Statement | None = None
     noise: Noise = "float32"  # kind of noise; float32 before this field existed
-    # reason why a clipped gradient depends on its example alone; None: it doesn't, nothing is clipped, or the
-    # replica was trained before this field existed
+    # reason why a clipped gradient depends on its example alone; None: there is none, nothing is clipped, or
+    # the replica was trained before this field existed
     isolation: Isolation | None = None
     weights: Plain | None  # digest of the file of its weights; None: trained before this field existed
     # fingerprint of the frozen tensors (`pipeline.models.frozen`); (): none, or trained before this field
@@ -287,7 +287,7 @@ class Trained(OfReplica):
 
     @property
     def spent(self) -> TrainingSpent | None:
-        """Spending if the noise wasn't seeded; None if nothing bounds it."""
+        """Spending, on the assumption that the noise wasn't seeded; None if nothing bounds the spending."""
         if self.broken:
             return None
         if isinstance(self.spending, SampledGaussian):
@@ -348,19 +348,19 @@ class Run(RecordFile):
         return self.origins[replica.origin]
 
     def seconds_of(self, replica: Trained) -> float:
-        """Processor seconds of a training run; if none were recorded, a share of its group's seconds."""
+        """Processor seconds of a replica; if they aren't recorded, its share of the time of its group."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]
         return replica.seconds / len(together)
 
     def spent(self, replica: Trained) -> TrainingSpent | None:
-        """Spending of a replica; None if nothing bounds it."""
+        """Spending of a replica; None if nothing bounds the spending, as with seeded noise."""
         return None if self.origin(replica).reproducible else replica.spent
 
 
 class Scores(Strict):
-    """Scores on test examples of own data, besides accuracy; None where the examples leave one undefined."""
+    """Scores on test examples of own data, besides accuracy. None: undefined for these examples."""
 
     auc: Probability | None  # area under the ROC curve, mean over classes of one against the rest
     f1: Probability  # mean over classes
@@ -376,7 +376,7 @@ class Scores(Strict):
 
     @property
     def words(self) -> str:
-        """Scores over all classes, in a line."""
+        """Scores over all classes, in one line of text."""
         names = {"auc": "AUC", "f1": "macro F1"}
         return ", ".join(
             f"{names.get(name, name.replace('_', ' '))} {value:.3f}"
@@ -399,7 +399,7 @@ class Errors(Strict):
 
     @property
     def words(self) -> str:
-        """All errors, in a line."""
+        """All errors, in one line of text."""
         r2 = "" if self.r2 is None else f", R² {self.r2:.3f}"
         return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
 
@@ -444,8 +444,8 @@ class Composition(Strict):
     neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: Plain  # method of the bound
     trainings: Whole  # private replicas of the row
-    searched: Whole  # private trainings of its search
-    replaced: Whole = 0  # private trainings of both whose results were replaced
+    searched: Whole  # private trainings of the searches
+    replaced: Whole = 0  # replaced private trainings of the row and the searches
     left_out: Whole  # trainings without a bound, which are not composed
 
     @property

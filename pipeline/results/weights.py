@@ -30,7 +30,7 @@ def write_weights(path: Path, model: "Tensors") -> str:
     import safetensors.torch
     import torch
 
-    # safetensors takes no views, and the model's tensors are views of those of all replicas
+    # safetensors refuses views, and the model's tensors are views of tensors of all replicas
     apart = {name: value.clone(memory_format=torch.contiguous_format) for name, value in model.items()}
     content = safetensors.torch.save(apart)
     write_bytes(path, content)
@@ -68,6 +68,6 @@ def read_weights(path: Path, expected: str | None, device: "torch.device") -> "T
 
 
 def clear_weights(row: str, kept: set[Path], root: Path = Path()) -> None:
-    """Delete the weights of replicas that the row no longer has."""
+    """Delete the files of a row's weights other than ``kept``."""
     for path in set((root / RUNS / row).glob(f"*{ENDING}")) - kept:
         path.unlink()

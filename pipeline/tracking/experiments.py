@@ -22,13 +22,13 @@ def existing(client: MlflowClient) -> dict[str, Experiment]:
 def numbers(client: MlflowClient, wanted: Iterable[str]) -> dict[str, str]:
     """Find or create the papers' experiments, in alphabetical order.
 
-    Artifacts of a local store lie beside it; a server has its own place for them.
+    Artifacts of a local store are in a folder beside the store; a server has its own place for artifacts.
 
     Returns:
-        Number of the experiment by paper.
+        Id of the experiment, by paper.
 
     Raises:
-        UserError: the store was moved, so that MLflow would look for its files in the old place.
+        UserError: the store was moved, so MLflow would look for its files in the old place.
     """
     there = existing(client)
     by_paper = {}

@@ -1,4 +1,4 @@
-"""Notes on the pages of runs and experiments: result and privacy in sentences."""
+"""Notes for MLflow's pages of runs and experiments: result and privacy in sentences."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def place(record: Record, paper: Paper) -> str:
 
 
 def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested_on: str) -> str:
-    """Note on a level: mean accuracy over its seeds, and the privacy of the worst one."""
+    """Note on a level: mean accuracy over seeds on ``tested_on``, and privacy of the least private seed."""
     sentences = [f"**{record.label}** at {wording.level_words(replicas[0].level)}."]
     if values := [100 * replica.metrics[ACCURACY] for replica in replicas if ACCURACY in replica.metrics]:
         sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
@@ -49,7 +49,7 @@ def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested
 
 
 def row_note(record: Record, paper: Paper, levels: Sequence[Sequence[Replica]], tested_on: str) -> str:
-    """Note on a row, with the notes on its levels."""
+    """Note on a row, with the notes on its levels (`level_note`)."""
     sentences = [f"A row of {place(record, paper)} of {short(paper)}."]
     if record.composition:
         sentences.append(wording.composition(record.composition))

@@ -1,7 +1,7 @@
-"""Bring a store up to date with the records: a row that is there and right stays, all else is written anew.
+"""Bring a store up to date with the records: rows with correct runs stay, all others are written anew.
 
-The runs of a row are written together. The digest of their content is a tag of the row's own run and is
-written last, so that a row without it was cut short. Superseded runs are deleted after that.
+The runs of a row are written together. The digest of their content is a tag of the row's own run. It is
+written last, so a row without this tag is incomplete. Superseded runs are deleted after that.
 """
 
 import json
@@ -26,7 +26,7 @@ from pipeline.tracking.store import address_without_password, opened
 
 MARKER = Path("published.json")
 DIGEST, PARENT = "digest", "mlflow.parentRunId"
-AT_ONCE = 800  # metrics in a call, of the 1000 entries that MLflow takes in one
+AT_ONCE = 800  # metrics in a call; MLflow takes 1000 entries in a call
 PAGE = 1000  # runs that MLflow returns at a time
 
 Show = Callable[[str], None]  # called with each row that is up to date
@@ -39,18 +39,18 @@ class Published:
     address: str  # without password
     written: tuple[str, ...]  # rows that were new or had changed
     unchanged: tuple[str, ...]
-    runs: int  # of all rows
-    experiments: tuple[str, ...]  # their numbers, by paper
+    runs: int  # number of runs of all rows
+    experiments: tuple[str, ...]  # ids of the experiments, in order of the papers' keys
 
 
 def declared(settings: Settings) -> list[Record]:
-    """The records of the rows and accounts in params.yaml that have been run, in its order."""
+    """Records of the rows and accounts with results, in the order of params.yaml."""
     read = (records.read(key, line) for key, line in settings.lines.items())
     return [record for record in read if record is not None]
 
 
 def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda row: None) -> Published:
-    """Bring MLflow up to date with the records; ``published.json`` gets the digest of what is published.
+    """Bring MLflow up to date with the records; write the digest of the published runs to ``published.json``.
 
     Raises:
         UserError: the store can't be reached or written, or a history doesn't belong to its record.
@@ -79,7 +79,7 @@ def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> boo
         settings: all settings.
 
     Returns:
-        False where the run has these files already.
+        True if the files were logged; False if the run has them already.
 
     Raises:
         UserError: the store can't be reached or written.
@@ -98,10 +98,10 @@ def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> boo
 
 
 def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
-    """Rows whose runs in MLflow are missing, or are not drawn from the records there are.
+    """Rows whose runs in MLflow are missing, or differ from the present records.
 
     Raises:
-        UserError: as `publish`.
+        UserError: as in `publish`.
     """
     drawn = _drawn(recorded, settings)
     with opened() as client:
@@ -129,8 +129,8 @@ def sync_rows(
     """Write the rows that are missing or differ.
 
     Args:
-        client: of the store.
-        wanted: number of the experiment and run of each row.
+        client: client of the store.
+        wanted: experiment id and content of each row's run.
         show: called with each row when it is up to date.
 
     Returns:
@@ -150,7 +150,7 @@ def sync_rows(
 
 
 def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
-    """Published runs of an experiment by row."""
+    """Published runs of an experiment, by row."""
     rows: dict[str, list[Run]] = defaultdict(list)
     token = None
     while True:
@@ -164,10 +164,10 @@ def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
 
 
 def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
-    """Return True if ``runs`` are what was drawn: names, settings, tags and last numbers are equal.
+    """Return True if ``runs`` are as ``drawn`` and below it: names, parameters, tags and last values.
 
-    Earlier points of curves aren't compared, as that takes a call for each, nor files, nor notes and further
-    tags, which people may edit.
+    Earlier points of curves aren't compared, because that takes a call for each curve. Files aren't compared
+    either, nor notes and further tags, which people may edit.
     """
     if [run.data.tags[DIGEST] for run in runs if DIGEST in run.data.tags] != [drawn.digest]:
         return False
@@ -183,13 +183,13 @@ def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
 
 
 def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
-    """Delete ``runs``, the row's own first: without it no digest says that the others are whole."""
+    """Delete ``runs``, first the row's own: runs without its digest count as incomplete."""
     for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
         client.delete_run(run.info.run_id)
 
 
 def _write(client: MlflowClient, experiment: str, drawn: RunSpec, tags: dict[str, str]) -> str:
-    """Write a run and those below it, in as few calls as possible; returns its id."""
+    """Write a run and the runs below it in as few calls as possible; return the run's id."""
     run = client.create_run(experiment, drawn.started, tags, drawn.name).info.run_id
     params = [Param(name, value) for name, value in drawn.params.items()]
     metrics = [Metric(*point) for point in drawn.metrics]

@@ -26,18 +26,18 @@ from pipeline.rounding import rounded_down, rounded_up
 from pipeline.tracking import notes
 from pipeline.tracking.notes import ACCURACY, NOTE
 
-FORMAT = 3  # part of every digest: raised when runs are written differently, it replaces the older ones
-LONGEST = 500  # of a parameter's text, in every store MLflow has
-DIGITS = 4  # as many as MLflow's columns show, which would round bounds to the nearest
+FORMAT = 3  # part of every digest; a higher number replaces all published runs
+LONGEST = 500  # characters of a parameter that every store of MLflow takes
+DIGITS = 4  # digits of MLflow's columns, which would round bounds with more digits to the nearest
 HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
-# What curves are drawn of. The report has those of norms and of relevances; here each would be a chart.
+# metrics of the history with a curve; each is a chart in MLflow
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
-MEASURED = (ACCURACY, "validation_accuracy")  # and of an account every metric, as it has few
+MEASURED = (ACCURACY, "validation_accuracy")  # of a row; an account has all its few metrics
 WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "holds", "none")
 DIGEST_LENGTH = 16  # of a data set's digest; MLflow takes up to 36 letters, and digests.json has all
 ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
 
-RELATION = {"neighbouring", "delta"}  # without which an epsilon says nothing
+RELATION = {"neighbouring", "delta"}  # an epsilon means nothing without them
 
 Point = tuple[str, int, float]  # metric, step, value
 
@@ -54,12 +54,12 @@ class RunSpec:
     ended: int | None = None
     data_set: dict[str, str] | None = None  # the fields of MLflow's `Dataset`
     below: tuple["RunSpec", ...] = ()
-    digests: dict[str, Any] = field(default_factory=dict)  # of all that its numbers come from
-    files: tuple[Path, ...] = ()  # what is kept beside these
+    digests: dict[str, Any] = field(default_factory=dict)  # of the sources of its numbers
+    files: tuple[Path, ...] = ()  # logged as artifacts
 
     @property
     def runs(self) -> int:
-        """Number of runs, those below included."""
+        """Number of runs: this one and all below it."""
         return sum(1 for _ in self.every())
 
     def every(self) -> Iterator["RunSpec"]:
@@ -70,13 +70,13 @@ class RunSpec:
 
     @property
     def last(self) -> dict[str, float]:
-        """Value of each metric that MLflow shows: the latest one, of equally late ones the largest."""
+        """Value that MLflow shows of each metric: the latest, and the largest of equally late values."""
         points = sorted((step, time, value, name) for name, value, time, step in self.metrics)
         return {name: float(value) for _, _, value, name in points}
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the content; a changed word replaces a published run as a changed number does."""
+        """Digest of the content without files. Any change of it, even of a word, replaces a published run."""
         return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
@@ -117,7 +117,7 @@ class _Builder:
         return self._run("row", self.record.replicas, note, accuracies, tuple(map(self._level, levels)))
 
     def _level(self, replicas: Sequence[Replica], kind: str = "level") -> RunSpec:
-        """Build the run of a level with its seeds below it; a single seed has the level's run."""
+        """Build the run of a level, with runs of its seeds below it if there are several."""
         note = notes.level_note(self.record, self.paper, replicas, data_set_title(self.record, self.settings))
         seeds = tuple(self._level([replica], "seed") for replica in replicas) if len(replicas) > 1 else ()
         return self._run(kind, replicas, note, self._values(replicas), seeds)
@@ -186,7 +186,7 @@ class _Builder:
         return [*self.curves[replica.level, replica.seed], *spent]
 
     def _values(self, replicas: Sequence[Replica]) -> dict[str, float]:
-        """Metrics of a level: means over seeds, the accuracy's interval, and the valid bounds on epsilon."""
+        """Metrics of a level: means over seeds, half the accuracy's interval, and valid bounds on epsilon."""
         account = self.record.method == ACCOUNTING
         measured = {
             name: _rounded(name, fmean(replica.metrics[name] for replica in replicas))
@@ -217,7 +217,7 @@ class _Builder:
 
 
 def _scores(replicas: Sequence[Replica]) -> dict[str, float | None]:
-    """Scores over all classes, means over seeds; none of other than own data."""
+    """Means over seeds of the scores over all classes; empty unless the row is on own data."""
     scored = [replica.scores.over_all for replica in replicas if replica.scores is not None]
     columns = {name: [each[name] for each in scored] for name in (scored[0] if scored else ())}
     return {
@@ -228,7 +228,7 @@ def _scores(replicas: Sequence[Replica]) -> dict[str, float | None]:
 
 
 def _risk(risk: Risk) -> dict[str, float | None]:
-    """Attack risk as metrics, rounded up as the upper bounds that they are."""
+    """Attack risk as metrics, rounded up because they are upper bounds."""
     values = {
         "attack_tpr_at_fpr_0.01": risk.tpr_at_1_percent,
         "attack_tpr_at_fpr_0.001": risk.tpr_at_01_percent,
@@ -240,7 +240,7 @@ def _risk(risk: Risk) -> dict[str, float | None]:
 
 
 def _rounded(name: str, value: float) -> float:
-    """A measured number with the digits that mean something: an accuracy has four decimals."""
+    """Measured number with its meaningful digits: accuracies have four decimals, others four digits."""
     return round(value, DIGITS) if name in MEASURED else float(f"{value:.{DIGITS}g}")
 
 
@@ -257,7 +257,7 @@ def _by_level(replicas: Sequence[Replica]) -> list[list[Replica]]:
 
 
 def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, Any]]) -> dict[str, Any]:
-    """Entries that are equal for all replicas."""
+    """Items of the dictionaries ``entries(replica)`` that are equal for all replicas."""
     every = [entries(replica) for replica in replicas] or [{}]
     return {
         name: value for name, value in every[0].items() if all(other.get(name) == value for other in every)
@@ -265,7 +265,7 @@ def _shared(replicas: Sequence[Replica], entries: Callable[[Replica], dict[str, 
 
 
 def _bound(value: float, rounded: Callable[[float, int], Any]) -> float:
-    # nine digits first: 3 * 0.92 is no reason for 2.761
+    # nine digits first, so that the error of 3 * 0.92 doesn't give 2.761
     return float(rounded(float(f"{value:.9g}"), DIGITS))
 
 
@@ -274,7 +274,8 @@ def _timed(
 ) -> Iterable[tuple[str, float, int, int]]:
     """Points of the curves, then the final metrics, with times as if all steps took equally long.
 
-    At the last step a final metric replaces its curve, as MLflow shows the larger of two values.
+    At the last step a final metric replaces the point of its curve, because MLflow shows the larger of two
+    values at the same step.
     """
     last = max((step for _, step, _ in curves), default=0)
     pace = (ended - started) / max(last, 1)
@@ -295,10 +296,10 @@ def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
 
 
 def run_name(record: Record, place: str, settings: Settings, level: str | None, seed: int | None) -> str:
-    """``LN-LeNet-5, ε = 3, seed 0 (Table 5, reduced)``, which no other run of the paper has.
+    """Unique name of a run in its paper: ``LN-LeNet-5, ε = 3, seed 0 (Table 5, reduced)``.
 
-    Without a level it is a row's, without a seed that of a mean. The row's key is added where another row has
-    the same label, table and budget. ``place``: the table's name.
+    Runs of rows have no level, and runs of means no seed. The row's key is added if another row has the same
+    label, table and training budget. ``place``: the table's name.
     """
     parts = [record.label]
     if level is not None:
@@ -318,13 +319,13 @@ def run_name(record: Record, place: str, settings: Settings, level: str | None, 
 
 
 def metric_name(name: str) -> str:
-    """Name without the characters that MLflow refuses."""
+    """Name with blanks in place of the characters that MLflow refuses."""
     return re.sub(r"[^\w\-./: ]", " ", name)
 
 
 def canonical(value: Any) -> str:
     """Text of a setting in its shortest form: ``3`` for 3.0, ``1e-5``, ``inf``, ``true``."""
-    if isinstance(value, str):  # records are JSON, and have infinity as a text
+    if isinstance(value, str):  # records are JSON, with infinity as text
         return {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
     if isinstance(value, float):
         return re.sub(r"e([+-])0*", lambda sign: f"e{sign[1].strip('+')}", repr(value).removesuffix(".0"))
@@ -344,9 +345,9 @@ def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
-    """Raw data set of a row's test examples, such as 'mnist'; None without one."""
+    """Raw data set of a row's test examples, such as 'mnist'; None if params.yaml lacks it."""
     if record.data not in settings.derived and record.data not in settings.data:
-        return None  # params.yaml has no such one any more
+        return None  # params.yaml no longer has this data set
     raw = settings.split(record.data).raw
     return settings.raw_set(raw) if raw in settings.raw else None
 
@@ -358,14 +359,14 @@ def data_set_title(record: Record, settings: Settings) -> str:
 
 
 def trained_on(record: Record, made: Provenance, settings: Settings) -> dict[str, str] | None:
-    """Fields of MLflow's `Dataset`: digest of the arrays and address of the raw files."""
+    """Fields of MLflow's `Dataset`: digest of the arrays, address of the raw files; None for accounts."""
     if not made.data:
         return None
     raw = tested_on(record, settings)
     addresses: list[str] = []
-    if raw in catalog():  # else it is a laboratory's own
+    if raw in catalog():  # otherwise it is a laboratory's own
         name = made.edition.get(settings.split(record.data).raw, "")
-        if edition := catalog()[raw].editions.get(name):  # else the images were made up
+        if edition := catalog()[raw].editions.get(name):  # otherwise the images are synthetic
             addresses += [
                 *edition.bases,
                 *(address for archive in edition.archives for address in archive.addresses),

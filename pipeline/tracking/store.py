@@ -45,7 +45,7 @@ def served() -> bool:
 
 @contextmanager
 def opened() -> Iterator[MlflowClient]:
-    """Open the store for one publisher; a second one waits and says so.
+    """Open the store for one publisher; a second one prints a line and waits.
 
     Raises:
         UserError: the store can't be reached or written.
@@ -61,7 +61,7 @@ def opened() -> Iterator[MlflowClient]:
             else:
                 _prepare(database)
                 yield _client()
-                # a full disk is an error here, too
+                # so that a full disk is an error here
                 with closing(sqlite3.connect(database)) as connection:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except (MlflowException, SQLAlchemyError, sqlite3.Error) as problem:
@@ -110,7 +110,7 @@ def _client() -> MlflowClient:
 def _prepare(path: Path) -> None:
     """Make the database file if it is missing, and check that it is a store of MLflow."""
     if not path.exists():
-        building = temporary_path(path)  # a migration takes seconds
+        building = temporary_path(path)  # because the migration takes seconds
         building.unlink(missing_ok=True)
         MlflowClient(_sqlite_address(building)).search_experiments()
         place(building, path)
@@ -122,7 +122,7 @@ def _prepare(path: Path) -> None:
                 f"{path}: is no MLflow store ({problem}); move it away, and `dprepro publish` makes one "
                 "from the records"
             ) from problem
-        # Readers (`dprepro ui`) don't block the writer then. SQLite refuses it while others read, and
-        # everything works without it.
+        # In this mode readers (`dprepro ui`) don't block the writer. SQLite refuses the mode while others
+        # read, and everything works without it.
         with suppress(sqlite3.Error):
             database.execute("PRAGMA journal_mode = WAL")

@@ -1,8 +1,9 @@
 """Views of MLflow's runs table: filter, columns and order, kept in the store so that a link opens them.
 
-MLflow keeps what a person shares as a view in a tag of the experiment; these are written the same way, as
-an address alone has no columns. On its page for several experiments it looks for them at the first. Epsilons
-compare at one neighbouring relation, delta and data set, so these three are columns beside them.
+MLflow keeps a view that a person shares in a tag of the experiment. These views are kept in the same way,
+because an address alone has no columns. MLflow's page for several experiments reads the views of the first
+one. Epsilons are comparable only at the same neighbouring relation, delta and data set, so these three are
+columns beside the epsilons.
 """
 
 import json
@@ -14,10 +15,10 @@ from pipeline.reporting import vocabulary
 from pipeline.reporting.judging.guarantees import State
 
 TAG = "mlflow.sharedViewState."
-# Without it MLflow's pages are those of its tools for language models.
+# Without this, MLflow shows the pages of its tools for language models.
 TRAINING = "workflowType=machine_learning"
 _RESULTS = "tags.kind = 'level'"  # a line for each row and level: its mean over seeds, or its only seed
-# in their order, each with its width in pixels
+# columns in their order, each with its width in pixels
 _NAME = "attributes.`Run Name`"
 _COLUMNS = {
     "metrics.`test_accuracy`": 110,
@@ -60,14 +61,14 @@ VIEWS = (
 
 
 def tags() -> dict[str, str]:
-    """An experiment's tags that hold the views."""
+    """Tags of an experiment that store the views."""
     return {TAG + view.key: json.dumps(_state(view)) for view in VIEWS}
 
 
 def link(view: View, experiments: Sequence[str], address: str) -> str:
-    """Address of a view of the experiments with these numbers, on the server at ``address``."""
+    """Address of ``view`` of the experiments with these ids, on the server at ``address``."""
     shown = f"viewStateShareKey={view.key}&{TRAINING}"
-    if len(experiments) == 1:  # the page for several would show nothing of a single one's runs
+    if len(experiments) == 1:  # the page for several experiments would show no runs of a single one
         return f"{address}/#/experiments/{experiments[0]}/runs?{shown}"
     return f"{address}/#/compare-experiments/s?experiments={quote(json.dumps(list(experiments)))}&{shown}"
 

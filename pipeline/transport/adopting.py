@@ -1,8 +1,8 @@
 """Import of a pack's replicas whose settings, data and versions are those of this checkout.
 
-DVC signs any file of the workspace, so only these checks keep out numbers made from something else. Valid
-replicas here are kept; the pack's replicas of the same level and seed count as replaced trainings. Ledgers
-are computed anew.
+DVC accepts any file of the workspace as a result, so only these checks keep out results of other settings,
+data or versions. Valid replicas here are kept; the pack's replicas of the same level and seed count as
+replaced trainings. Ledgers are computed anew.
 """
 
 import os
@@ -45,12 +45,12 @@ class Adopted:
 
 
 def adopt(settings: Settings, source: Path) -> list[Adopted]:
-    """Check all rows of a pack against this checkout, place their files, and have DVC sign complete rows.
+    """Check all rows of a pack against this checkout, place their files, and sign complete rows in dvc.lock.
 
-    A row with missing replicas is not signed, because DVC would take it as done.
+    A row with missing replicas is not signed (`dvclock.sign`), because DVC would treat it as complete.
 
     Raises:
-        UserError: a file is damaged, or settings, data or versions differ; then no file has been placed.
+        UserError: a file is damaged, or settings, data or versions differ. Then no file has been placed.
     """
     with _staging() as staged:
         packed = archive.read(source, staged).rows
@@ -76,7 +76,7 @@ class _Merged:
 
 @contextmanager
 def _staging() -> Iterator[Path]:
-    """Temporary folder on the disk of the results, so that files are placed by renaming."""
+    """Yield a temporary folder on the disk of the results, so that files are placed by renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
         folder = temporary_path(STAGING / "adopt")
@@ -90,7 +90,7 @@ def _staging() -> Iterator[Path]:
 
 @contextmanager
 def _subject(name: str) -> Iterator[None]:
-    """Begin the line of an error with the name of its subject."""
+    """Put ``name`` before the message of a `UserError` in the block."""
     try:
         yield
     except UserError as problem:
@@ -98,7 +98,7 @@ def _subject(name: str) -> Iterator[None]:
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
-    """Stage the row with its replicas of here and of the pack under ``merged``.
+    """Write the row with the replicas of this checkout and of the pack to ``merged`` in ``staged``.
 
     Raises:
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
@@ -149,7 +149,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     known |= {key: measured[key] for key in taken}
     ordered = tuple(known[key] for key in order if key in known)
     records.write(Evaluation(row=row, replicas=ordered), target)
-    # a row's ledger composes over the searches that name it, too
+    # a row's ledger also composes the searches whose records name the row
     for path in records.SEARCHES.glob("*.json"):
         write_bytes(target / path, path.read_bytes())
     row_ledgers(row, settings, target)
@@ -164,7 +164,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
 
 
 def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
-    """Line about a replica of the pack that a valid replica here stands for."""
+    """Line about a replica of the pack that is not imported, because this checkout has a valid one."""
     name = f"{replica.level}, seed {replica.seed}"
     if replica.identity in {here.identity for here in standing}:
         return f"{name}: here already"
@@ -176,10 +176,10 @@ def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str
 
 
 def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
-    """Replaced trainings of both records, and trainings of both that are not in the merged record.
+    """Replaced trainings of the merged record: those of both records, and all trainings that it leaves out.
 
-    Trainings replaced before identities existed are summed, unless all of the pack's trainings are known
-    here: then the pack was adopted before, or was made from this record.
+    Replaced trainings without identities are summed, unless all of the pack's trainings are known here: then
+    the pack was adopted before, or was made from this record.
     """
     runs = [here, there] if here else [there]
     gone = [
@@ -209,7 +209,7 @@ def _check_replicas(
     """Compare each replica's evaluation, training curve and weights with its run.
 
     Raises:
-        UserError: they contradict each other, or the weights are not those of the row's network.
+        UserError: the files contradict each other, or the weights are not those of the row's network.
     """
     digests: dict[str, ReplicaKey] = {}
     for replica in there.replicas:
@@ -233,10 +233,10 @@ def _check_replicas(
 
 
 def _check_statements(replica: Trained, there: Run, settings: Settings) -> None:
-    """Compare a replica's statements with the statements for its data.
+    """Compare a replica's statements on private data with those that its settings and data require.
 
     Raises:
-        UserError: one is missing or unknown.
+        UserError: a statement is missing or unknown.
     """
     config = method_settings()[there.method].recorded(replica.settings)
     weights = settings.row(there.row).model.network
@@ -246,14 +246,14 @@ def _check_statements(replica: Trained, there: Run, settings: Settings) -> None:
         expected = {use.key for use in data_uses(prepared.load(there.data), config, weights)}
     recorded = {use.key for use in replica.not_covered}
     missing = expected - recorded
-    if missing and not (missing < RELEVANCES):  # params.yaml alone says one of the two
+    if missing and not (missing < RELEVANCES):  # params.yaml alone requires both; a replica has one
         raise UserError(f"not_covered lacks {min(missing)!r}: not what its settings come to")
     for statement in (*replica.broken, *replica.not_covered, *filter(None, [replica.protects])):
         words(statement)
 
 
 def _place(staged: Path, parts: list[Path]) -> None:
-    """Move all staged files to their places, or none; after an error the old files are back."""
+    """Move all staged files to their places. After an error, the old files are in place again."""
     with ExitStack() as undo:
         for part in parts:
             part.parent.mkdir(parents=True, exist_ok=True)

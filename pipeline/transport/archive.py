@@ -27,7 +27,7 @@ class PackedRow(Strict):
     """Files of one row in a pack; the row's run has the digests of settings, code and data."""
 
     files: dict[str, str]  # path -> digest
-    weights: bool  # False: left out, to save room
+    weights: bool  # False: weights are left out, to save space
 
 
 class Manifest(Strict):
@@ -46,7 +46,7 @@ def write(target: Path, manifest: Manifest) -> None:
     head = (manifest.model_dump_json(indent=2) + "\n").encode()
     with (
         replacing(target) as file,
-        # without a name and a time in its header
+        # no name and no time in the header
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
@@ -107,7 +107,7 @@ def _unpack(tar: tarfile.TarFile, staged: Path) -> Manifest:
 
 
 class _Bounded:
-    """Stream with a limit on its size; reading more is an error."""
+    """Stream with a limit on its size. Reading more than ``most`` bytes is an error."""
 
     def __init__(self, stream: gzip.GzipFile, most: int):
         self.stream, self.left = stream, most
@@ -142,7 +142,7 @@ def required_files(row: str) -> tuple[Path, ...]:
 
 
 def _check_names(row: str, packed: PackedRow) -> None:
-    """Make sure that a row has its own files only, under names that can't leave their folder."""
+    """Make sure that a packed row has only its own files, and that no name leaves the row's folder."""
     due = {path.as_posix() for path in required_files(row)}
     for name in packed.files.keys() - due:
         path = PurePosixPath(name)
@@ -156,13 +156,13 @@ def _check_names(row: str, packed: PackedRow) -> None:
 
 
 def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
-    """Write the runs, curves and evaluations of ``rows`` to ``target``, with their ``weights`` if asked.
+    """Write the runs, curves and evaluations of ``rows`` to ``target``, and their weights if ``weights``.
 
     Ledgers are left out, because `adopt` computes them anew.
 
     Raises:
-        UserError: a row has not been trained or evaluated, weights are missing though asked for, or
-            ``target`` is one of the files to pack.
+        UserError: a row has not been trained or evaluated, requested weights are missing, or ``target`` is
+            one of the files to pack.
     """
     if target.is_dir():
         raise UserError(f"{target}: is a folder; allowed: the name of a file to write")

@@ -1,7 +1,7 @@
-"""RO-Crate of rows: records, printed values with the commands that rebuild them, and metadata of the data.
+"""RO-Crate of rows: records, printed and measured values with their commands, and metadata of data sets.
 
-`ro-crate-metadata.json` is RO-Crate 1.1 and `croissant/NAME.json` Croissant 1.0, both plain JSON-LD. Equal
-records give equal bytes: dates are those of the training runs.
+`ro-crate-metadata.json` is RO-Crate 1.1, and `croissant/NAME.json` is Croissant 1.0. Both are plain JSON-LD.
+Equal records give equal bytes, because all dates are those of the training runs.
 """
 
 import shutil
@@ -40,7 +40,7 @@ _PLAIN = (
     "isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "
     "samplingRate separator source subField transform"
 )
-# standard context of Croissant, in full so that readers need no network
+# Croissant's standard context, in full, so that readers need no network
 CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -65,7 +65,7 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
         settings: params.yaml.
 
     Raises:
-        UserError: a row has no complete record, or the folder is there.
+        UserError: a row has no complete record, or the folder exists.
     """
     if folder.exists():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
@@ -90,7 +90,7 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
 
 
 def croissant(entry: Entry, published: str) -> dict[str, Any]:
-    """Croissant metadata of a catalogue's data set, with addresses and checksums of its files."""
+    """Croissant metadata of a catalogue's data set: addresses, checksums, and the date ``published``."""
     official = entry.edition(catalog.OFFICIAL)
     distribution = []
     for file in official.files:
@@ -133,7 +133,7 @@ def _record(key: str, settings: Settings) -> tuple[Record, Run]:
 
 
 def _files(key: str) -> Iterator[Path]:
-    """Existing record files of a row."""
+    """Paths of a row's existing record files."""
     yield from map(Path, archive.required_files(key))
     for path in (records.ledger_path(key), records.audit_path(key)):
         if Path(path).exists():
@@ -188,7 +188,7 @@ def _metadata(
     public: list[Entry],
     claims: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Graph of the crate: the root with its files, the software, and one action for each row."""
+    """JSON-LD graph of the crate: the root with its files, the software, and one action for each row."""
     commit, _ = provenance.revision()
     named = YAML(typ="safe").load(Path("CITATION.cff").read_text()) if Path("CITATION.cff").exists() else {}
     license_name = named.get("license", "not stated")
@@ -257,7 +257,7 @@ def _references(entities: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _action(key: str, run: Run, public: list[Entry]) -> dict[str, Any]:
-    """Training runs of a row: command, inputs, times and results."""
+    """Action with a row's training runs: command, inputs, times and results."""
     origin = run.origins[-1]
     return _entity(
         f"#train-{key}",

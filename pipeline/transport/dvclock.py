@@ -1,4 +1,4 @@
-"""Entries of dvc.lock for results that DVC has not made itself."""
+"""Entries of dvc.lock for results that DVC has not computed itself."""
 
 import hashlib
 import importlib.util
@@ -29,7 +29,7 @@ EMPTY = "d751713988987e9331980363e24189ce.dir"  # DVC's hash of an empty folder
 
 
 def available() -> bool:
-    """Return whether DVC is installed and its stages are here; training on another machine needs neither."""
+    """Return whether DVC and `dvc.yaml` are here; training on another machine needs neither."""
     return STAGES.exists() and importlib.util.find_spec("dvc") is not None
 
 
@@ -39,16 +39,16 @@ def stages_of(row: str) -> tuple[str, ...]:
 
 
 def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
-    """Have DVC record the present files as results of ``stages``, so that it doesn't run these stages again.
+    """Sign ``stages``: have DVC record the present files as their results, so that it doesn't run them again.
 
-    This is `dvc commit --force` of each stage, but the lock is written once and atomically: DVC writes it
-    anew for every stage, which takes seconds each, and a kill leaves half of it. Data and weights that aren't
-    here keep their recorded hash; weights that were never kept get the hash of an empty folder.
+    This is `dvc commit --force` of each stage, but the lock is written once and atomically. DVC would write
+    the lock anew for every stage, which takes seconds each, and a kill would leave half of it. Absent data
+    and weights keep their recorded hash; weights that were never kept get the hash of an empty folder.
 
-    Returns ``stages`` without those that stay unsigned, because their data have no hash, here or in the lock.
+    Return the signed stages. A stage stays unsigned if its data have no hash, here or in the lock.
 
     Raises:
-        UserError: DVC fails; the message has its reason.
+        UserError: DVC fails; the message has the reason.
     """
     if not available():
         return frozenset()
@@ -71,7 +71,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
             unsigned: set[str] = set()
             declared = load_file(repo, STAGES.name).stages
             for name in stages:
-                if name in declared:  # the demo has no audits
+                if name in declared:  # `dvc.yaml` may lack stages, as the demo lacks audits
                     stage = declared[name]
                     absent = _fill_absent(stage, signed)
                     if all(part.hash_info for part in absent):
@@ -87,7 +87,7 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
 
 
 def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> "list[Output]":
-    """Give absent data and weights their hash in the lock, if it has one; return the absent ones."""
+    """Give a stage's absent folders of data and weights the hashes of the lock; return these folders."""
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
 
@@ -120,7 +120,7 @@ class Lock:
         except (AttributeError, ValidationError) as problem:
             raise UserError(f"{LOCK}: not as DVC writes it; `git checkout {LOCK}`") from problem
         name = entries.PATH.as_posix()
-        # digest of `reports/identity.json`, by stage
+        # digest in `reports/identity.json` when the stage was signed, by stage
         self.digests: dict[str, str] = {
             stage: digest
             for stage, entry in self.stages.items()
@@ -128,17 +128,17 @@ class Lock:
         }
 
     def holds(self, stage: str, digest: str, paths: Sequence[Path]) -> bool:
-        """Return whether the lock has a stage with this digest and these output files as they are here."""
+        """Return whether the lock has ``stage`` with this digest and the present contents of ``paths``."""
         if self.digests.get(stage) != digest:
             return False
         signed = {out.path: out.md5 for out in self.stages[stage].outs}
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
     def changed(self, keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
-        """Outputs that differ from the lock: path and stage, for these keys or for all.
+        """Outputs that differ from the lock, as pairs of path and stage.
 
-        An output that isn't named by its stage's key belongs to another stage, or to none. Data and weights
-        may be absent, and so may empty folders, which git doesn't have; files in git may not.
+        An output whose name isn't the key of its stage also differs: it can't be this stage's. Data, weights
+        and empty folders may be absent, because git doesn't have them. ``keys``: keys of stages; empty: all.
         """
         for stage, entry in self.stages.items():
             key = stage.partition("@")[2]

@@ -28,7 +28,7 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
         settings: params.yaml.
 
     Raises:
-        UserError: the file is no safetensors, or holds other tensors or impossible values.
+        UserError: the file isn't in the format safetensors, or has other tensors or impossible values.
     """
     try:
         tensors = safetensors.torch.load_file(path)
@@ -45,18 +45,18 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
 
 
 def _problem(tensors: dict[str, Tensor], net: nn.Module, kept: Collection[str]) -> str | None:
-    """Difference between ``tensors`` and those of a trained ``net``; None: there is none.
+    """Message on a difference between ``tensors`` and the tensors of a trained ``net``; None: there is none.
 
-    ``kept``: names of its method's further tensors.
+    ``kept``: names of further tensors that the method stores.
     """
     own = {name: value for name, value in net.named_parameters() if value.requires_grad}
     last = {f"{LAST}{name}": value for name, value in own.items()}
     statistics = initial_statistics(net)
     expected = set(own)
-    for group in (last.keys(), statistics.keys(), set(kept)):  # all of them or none
+    for group in (last.keys(), statistics.keys(), set(kept)):  # a group is there as a whole or not at all
         expected |= group if group & tensors.keys() else set()
     shapes = {**own, **last, **statistics}
-    if {"low", "high", "bias_factor"} <= set(kept):  # of a Laplace mechanism, by units of its last layer
+    if {"low", "high", "bias_factor"} <= set(kept):  # of a Laplace mechanism
         units = torch.zeros([weight for weight in own.values() if weight.dim() == 2][-1].shape[1])
         shapes |= {"low": units, "high": units, "bias_factor": torch.zeros(())}
     if missing := expected - tensors.keys():
