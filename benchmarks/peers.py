@@ -45,7 +45,7 @@ The seeds were fixed before the runs. `{record}` has each run and the versions.
 Accuracies are on the test part. The difference is the peer's mean minus ours, with its 95 % Welch interval
 over seeds; a single seed has no interval.
 
-| network | peer | seeds | accuracy in % | our seeds | ours in % | difference in points | processor s a run |
+| network | peer | seeds | accuracy in % | our seeds | ours in % | difference in points | CPU s per run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 MISSING = "\nNot trained yet: {names}. `make peers` trains these.\n"

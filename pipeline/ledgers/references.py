@@ -30,11 +30,12 @@ INTRODUCTION = """# Published numbers of others
 
 This page compares published numbers of other projects and papers with our numbers for the same settings.
 `references.yaml` has sources and settings. `make test` computes each number in the column *here*. A printed ε
-comes from the accountant of its time: before about 2021 Rényi DP with Mironov's conversion, then the improved
-conversion of Canonne et al., today privacy loss distributions. So one setting has three correct numbers, such
-as 1.19, .954 and .864.
+usually comes from the accountant of its time: before about 2021 Rényi DP with Mironov's conversion, then the
+improved conversion of Canonne et al., today privacy loss distributions. So one setting has three valid upper
+bounds, such as 1.19, 0.954 and 0.864. An ε by the central limit theorem is an approximation, not a bound.
 
-Sampling is Poisson, and neighbours add or remove one example. The noise is a multiple of the sensitivity.
+*Equal* numbers differ by at most 1 %; `references.yaml` has each tolerance (`within`). Sampling is Poisson,
+and neighbours add or remove one example. The noise is a multiple of the sensitivity.
 """
 WAYS = {
     "classic": "Rényi DP, Mironov's conversion",
@@ -46,7 +47,7 @@ WAYS = {
 }
 VERDICTS = {
     "equal": "equal",
-    "below": "below, as a newer accountant must be",
+    "below": "below",
     "differs": "**differs**",
     "beside": "not computed",
 }
