@@ -1,1 +1,1 @@
-"""Tables, figures and the page, drawn from records alone."""
+"""The report: tables, figures and pages, made from records alone."""

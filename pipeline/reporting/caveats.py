@@ -19,14 +19,14 @@ REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key 
 Length = Literal["epochs", "steps"]
 LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 OFFICIAL, SYNTHETIC = "official", "synthetic"
-# A row trained on a smaller share of the paper's examples decides nothing.
+# With a smaller share of the paper's examples, above and below aren't judged, nor claims on the training.
 ENOUGH_EXAMPLES = 0.9
-# shown rather than hidden: the numbers are real, but of other settings than those declared now
+# The numbers are shown, not hidden: they are real, but their settings differ from the declared ones.
 SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True, inconclusive=True)
 
 
 def budget_of(row: Row | Account, table: Table) -> Budget:
-    """Budget that a row declares; 'own' in a paper's table that prints no budget."""
+    """Training budget that a row declares; 'own' instead of 'full' if the paper gives none for the table."""
     if not isinstance(row, Row):
         return "full"
     ours = row.budget == "full" and not table.own and not table.budget
@@ -34,7 +34,7 @@ def budget_of(row: Row | Account, table: Table) -> Budget:
 
 
 def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Table) -> Iterator[Caveat]:
-    """Caveats by params.yaml: a reduced or own budget, or a simulation of another row."""
+    """Yield caveats from params.yaml: a reduced or own budget, or a simulation of another row."""
     if not isinstance(row, Row):
         return
     budget = budget_of(row, table)
@@ -47,7 +47,7 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
 
 
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
-    """Caveats by the record: the data of any replica, and seeded noise."""
+    """Yield caveats from the record: the data of its replicas, and seeded noise."""
     editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
     if any(edition == SYNTHETIC for _, edition in editions):
         yield Caveat("synthetic data", incomparable=True, inconclusive=True)
@@ -65,7 +65,7 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
 
 
 def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
-    """Caveats by changes since the training: of settings, of versions of the code, of git's history."""
+    """Yield caveats on changes since the training: in settings, versions of the code, and git's history."""
     if not isinstance(row, Row):
         if record.provenance.config != settings.account_digest(record.row):
             yield SETTINGS_CHANGED
@@ -86,10 +86,10 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
 
 
 def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
-    """Words of a budget: ``10 epochs instead of the full row's 50``, ``own budget: 8 epochs``.
+    """Training budget in words: ``10 epochs instead of the full row's 50``, ``own budget: 8 epochs``.
 
-    A reduced row is a part of the full row of its key, else of the row that it simulates, else of the
-    training that the paper prints.
+    A reduced row is compared with the full row of its key. If there is none, it is compared with the row that
+    it simulates, and without such a row with the paper's training budget.
     """
     if budget == "own":
         return own_budget(row.resolved)
@@ -108,12 +108,12 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
 
 
 def own_budget(levels: Sequence[Any]) -> str:
-    """``own budget: 1 to 8 epochs``, of the settings of some levels."""
+    """Own training budget in words: ``own budget: 1 to 8 epochs``. ``levels`` has the levels' settings."""
     return f"own budget: {_trained(levels)}"
 
 
 def caveats_at(row: RowResult, level: str) -> list[Caveat]:
-    """Caveats of a row at one level, whose training budget may be another than its other levels'."""
+    """Caveats of a row at one level. An own training budget is stated for this level alone."""
     if not row.trained or row.budget != "own":
         return list(row.caveats)
     levels = [settings for settings in row.trained.resolved if row.trained.level(settings) == level]
@@ -123,7 +123,7 @@ def caveats_at(row: RowResult, level: str) -> list[Caveat]:
 
 @cache
 def _is_lost(revision: str) -> bool:
-    """`provenance.is_lost`, which asks git, once per commit."""
+    """`provenance.is_lost`, cached, because it runs git."""
     return provenance.is_lost(revision)
 
 
@@ -136,7 +136,7 @@ def _lengths(levels: Sequence[Any]) -> dict[Length, list[float]]:
 
 
 def _values(levels: Iterable[Any], name: str) -> list[float]:
-    """Distinct values of a setting over the levels, rising; empty if the method has no such setting."""
+    """Distinct values of a setting at the levels, sorted; empty if the method has no such setting."""
     return sorted({value for level in levels if (value := getattr(level, name, None)) is not None})
 
 

@@ -1,4 +1,4 @@
-"""A row's cells: its numbers at each level, and everything by which they are judged."""
+"""Cells of a row: its numbers at each level, with everything that verdicts on them need."""
 
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -11,24 +11,25 @@ from pipeline.reporting.results import Caveat, Cell
 from pipeline.results import schema
 from pipeline.results.schema import Record, Replica, SearchRecord
 
-# That training fails is found only after so many step sizes, the largest so many times the smallest.
+# Failed training is a finding only after a search of this many step sizes, with this ratio of the largest to
+# the smallest.
 STEP_SIZES, SPAN = 3, 100.0
 
 
 @dataclass(frozen=True)
 class RecordCells:
-    """A record, and all by which its numbers are judged."""
+    """A record, with everything that verdicts on its numbers need."""
 
     record: Record
     table: Table
-    caveats: tuple[Caveat, ...] = ()  # of its row
-    search: SearchRecord | None = None  # that chose its settings; None where none was run
+    caveats: tuple[Caveat, ...] = ()  # of the row
+    search: SearchRecord | None = None  # search that chose the settings; None: none was run
     converged_above: float | None = None  # percent; see `Paper`
-    plan: str | None = None  # digest of what its row names, with the row's settings; None: exploratory
-    planned_seeds: int = 0  # of each level
+    plan: str | None = None  # digest of the row's plan and settings; None: exploratory
+    planned_seeds: int = 0  # per level
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
-        """Cells of a metric by level; an account's missing number is infinite."""
+        """Cells of a metric by level. A missing number of an account is infinite."""
         infinite = self.accounted and metric == self.table.metric
         replicas: dict[str, list[Replica]] = {}
         for replica in self.record.replicas:
@@ -40,7 +41,7 @@ class RecordCells:
 
     @property
     def accounted(self) -> bool:
-        """Return True if nothing was trained, so that numbers have no spread."""
+        """Return True if the numbers were computed without training, and so have no spread."""
         return self.record.method == schema.ACCOUNTING
 
     def _cell(self, metric: str, level: str, replicas: tuple[Replica, ...], printed: Printed | None) -> Cell:
@@ -81,15 +82,16 @@ class RecordCells:
         )
 
     def _as_planned(self, replicas: tuple[Replica, ...]) -> bool:
-        """Return True if all planned seeds of a level were trained under today's plan."""
+        """Return True if all planned seeds of a level were trained under the present plan."""
         plans = {self.record.origins[replica.origin].plan for replica in replicas}
         return self.plan is not None and plans == {self.plan} and len(replicas) == self.planned_seeds
 
 
 def has_converged(replica: Replica, above: float | None) -> bool:
-    """Return True if a training converged, by the paper's threshold, else by its evaluation, else by default.
+    """Return True if a training converged.
 
-    ``above`` is `Paper.converged_above`, in percent.
+    If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.
+    Without ``above`` or accuracy, the metric 'converged' decides; without this metric, the result is True.
     """
     accuracy = replica.metrics.get("validation_accuracy")
     if above is not None and accuracy is not None:
@@ -98,7 +100,7 @@ def has_converged(replica: Replica, above: float | None) -> bool:
 
 
 def _untried(search: SearchRecord | None, level: str) -> str | None:
-    """Reason why another step size might converge at the level; None after a wide enough search."""
+    """Reason why training might converge with another step size; None after a wide enough search."""
     if not search:
         return "no convergence (step sizes were not searched)"
     rates = {
@@ -106,7 +108,7 @@ def _untried(search: SearchRecord | None, level: str) -> str | None:
         for candidate in search.candidates
         if candidate.level == level and "learning_rate" in candidate.settings
     }
-    # a hair less than the span: 0.1 / 0.001 is not 100 in floating point
+    # with a tolerance, because 0.1 / 0.001 is not 100 in floating point
     if len(rates) >= STEP_SIZES and max(rates) / min(rates) >= SPAN * (1 - 1e-9):
         return None
     if not rates:
@@ -116,7 +118,7 @@ def _untried(search: SearchRecord | None, level: str) -> str | None:
 
 
 def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:
-    """The spread over draws of the noise at test, as root mean square over seeds."""
+    """Standard deviation over draws of the test noise, as root mean square over seeds; None without draws."""
     name = f"{metric}_draws_std"
     spreads = [scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
     return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None

@@ -17,23 +17,23 @@ from pipeline.results import records
 from pipeline.results.schema import Ledger
 from pipeline.rounding import rounded_down
 
-DIGITS = 4  # of a setting that is suggested
+DIGITS = 4  # significant digits of a suggested setting
 TABLE = Table(name="", title="", axis="", columns=[], own=True)  # of accuracies in percent
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A level of the first row, and the level of the second that compares with it."""
+    """A level of the first row, and the comparable level of the second row."""
 
     cell: Cell
-    rival: Cell | None  # proven to spend as much, else the level that validates best of those that spend less
-    difference: Mean | None  # first minus second
-    lacking: bool  # the second has no level that is proven to spend as much
-    asked: float | None  # the setting `epsilon` of such a level; None: no epsilon sets the row's noise
+    rival: Cell | None  # has an equal proven epsilon, or else a smaller one; None: no such level
+    difference: Mean | None  # accuracy of the first minus that of the second
+    lacking: bool  # the second row has no level with an equal proven epsilon
+    asked: float | None  # setting `epsilon` for such a level; None: none is needed or known
 
 
 def proven(cell: Cell) -> float:
-    """The bound on the epsilon of the worst seed; infinite where there is none."""
+    """Proven epsilon of a cell's worst seed; infinity if none is proven."""
     epsilon_upper = cell.guarantee.ledger.epsilon_upper
     return inf if epsilon_upper is None else epsilon_upper
 
@@ -42,7 +42,7 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
     """Compare each level of row ``first`` with row ``second`` at the same proven epsilon.
 
     Raises:
-        UserError: there is no such row or it was not run; or the rows' epsilons are of different data sets,
+        UserError: a row doesn't exist or was not run, or the rows' epsilons are for different data sets,
             neighbours or deltas.
     """
     sets = [settings.split(settings.row(key).data).raw for key in (first, second)]
@@ -65,9 +65,9 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
 
 
 def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
-    """The level of the second row that compares with a level of this proven epsilon.
+    """The level in ``bounded`` with an equal proven epsilon; without one, a level with a smaller epsilon.
 
-    Of several the one that validates best is taken; test data choose nothing.
+    If there are several, the one with the highest validation accuracy is taken. Test data play no part.
     """
     if not 0 < epsilon < inf:
         return None
@@ -76,7 +76,7 @@ def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
 
 
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
-    """The epsilon that a level of row ``key`` asks for to be proven to spend what this ledger proves."""
+    """Setting `epsilon` that gives row ``key`` the ledger's proven epsilon; None: no such setting known."""
     row, epsilon, delta = settings.rows[key], ledger.epsilon_upper, ledger.delta
     settable = (
         "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"
@@ -87,7 +87,7 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
         level = row.configured({"epsilon": epsilon})
         examples = settings.split(row.data).train
         rate, steps = level.batch / examples, level.total_steps(examples)
-        if level.accountant == "rdp":  # which asks for more noise at the same epsilon
+        if level.accountant == "rdp":  # needs more noise at the same epsilon
             from pipeline.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
 
             noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
@@ -98,7 +98,7 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
 
 
 def _cells(key: str, settings: Settings) -> list[Cell]:
-    """Cells of a row by falling proven epsilon."""
+    """Cells of a row, sorted by falling proven epsilon."""
     record = records.read(key, settings.row(key))
     if record is None:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")

@@ -1,4 +1,4 @@
-"""Facts: the results of rows by level and metric, and printed values that wait for a result.
+"""Facts: results of rows at their levels, and printed values that wait for a result.
 
 Tables, pages, CSV files and findings read them.
 """
@@ -21,7 +21,7 @@ from pipeline.results.schema import Attack, Record
 
 @dataclass(frozen=True)
 class Fact:
-    """Result of a row at a level by its table's metric; without a row, a printed value of a line."""
+    """Result of a row at a level in its table's metric; without a row, a printed value of a line."""
 
     table: TableResult
     line: LineResult
@@ -40,12 +40,12 @@ class Fact:
 
     @property
     def printed(self) -> Printed | None:
-        """Printed cell of the table's own metric."""
+        """The line's printed cell at the level, in the table's own metric."""
         return self.line.line.values.get(self.level) if self.line.line else None
 
     @property
     def value(self) -> Value | None:
-        """Judged printed value that the row decides, or that waits for a row."""
+        """Verdict on the printed value, if this row decides it or there is no row; otherwise None."""
         return self.line.value(self.level) if self.row is None or self.decides else None
 
     @property
@@ -60,7 +60,7 @@ class Fact:
 
     @property
     def evidence(self) -> str:
-        """Strength of the evidence: accounting, blind, exploratory, ..."""
+        """Kind of evidence: accounting, blind, exploratory, ..."""
         if self.cell is None:
             return ""
         if self.cell.mean.exact:
@@ -71,7 +71,7 @@ class Fact:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """Verdict on the ledger, with the attack that came closest to its bound."""
+        """Verdict on the ledger, and the attack that decided or came closest; None if not run."""
         record = self.row.record if self.row else None
         return verdicts.cell_verdict(self.cell, record) if self.cell and record else None
 
@@ -88,14 +88,14 @@ class Fact:
 
     @cached_property
     def special_uses(self) -> list[NotCovered]:
-        """The row's special uses of private data that no epsilon covers, the worst first."""
+        """Uncovered uses of private data that are specific to the row, the worst first."""
         record = self.row.record if self.row else None
         return severity.specific(severity.cell_uses(self.cell, record)) if self.cell and record else []
 
 
 @dataclass(frozen=True)
 class PaperResult:
-    """A paper and those of its tables that params.yaml declares rows for; each result is computed once."""
+    """A paper, and the tables for which params.yaml declares rows, with all results."""
 
     key: str
     paper: Paper
@@ -127,7 +127,7 @@ class PaperResult:
 
     @property
     def facts(self) -> list[Fact]:
-        """Facts of each row, or line without rows, at each level, in the order shown."""
+        """Facts of each row at each level, in the order shown; a line without rows has facts, too."""
         return [
             Fact(table, line, row, level)
             for table in self.tables
@@ -145,7 +145,7 @@ class PaperResult:
 
     @cached_property
     def values(self) -> list[Value]:
-        """Judged printed values of the paper's own tables, declared or not."""
+        """Verdicts on all values that the paper's tables print, with declared rows or without."""
         return list(printed_values(self.paper, self.lines))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Joins what was declared (params.yaml), what was run (records) and what was printed (the paper's file)."""
+"""Join of declared rows (params.yaml), results (records) and printed values (the papers' files)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,16 +30,16 @@ class Sources:
     paper: Paper
     records: dict[str, Record | None]  # by row
     gpu_hours: dict[str, float]  # by row, of those that need a GPU; see `pipeline.cluster.costs`
-    searches: dict[str, SearchRecord]  # those that were run, by name
+    searches: dict[str, SearchRecord]  # searches that were run, by name
 
 
 def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
-    """Results of every paper that params.yaml has rows of, in alphabetical order.
+    """Results of every paper with rows in params.yaml, in alphabetical order.
 
-    Rows are taken from params.yaml, never from the folder of records, where removed rows leave theirs behind.
+    Rows come from params.yaml, not from the folder of records, which still has records of removed rows.
 
     Raises:
-        UserError: a record, search or paper file is not one.
+        UserError: the file of a record, search or paper is invalid.
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
     hours = _read(root / records.GPU_HOURS)
@@ -72,7 +72,7 @@ def _table(name: str, key: str, sources: Sources) -> TableResult:
 
 
 def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[LineResult]:
-    """Lines of the paper, then lines that only rows have, each with its rows."""
+    """Lines of the paper, then lines that only params.yaml has, each with its rows."""
     known = {line.key: line for line in table.lines}
     labels = {line.label: line for line in table.lines}
     rows: dict[str, list[RowResult]] = {label: [] for label in labels}
@@ -90,7 +90,7 @@ def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[Li
 
 
 def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
-    """The columns and the rows' further levels, which stand where their number belongs."""
+    """Columns and further levels of rows; sorted by number if the columns are, else at the end."""
     further = (level for line in lines for row in line.rows for level in (*row.levels, *row.cells))
     levels = list(dict.fromkeys([*columns, *further]))
     for falling in (False, True):
@@ -102,7 +102,7 @@ def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
 def _number(level: str) -> float:
     try:
         return float(level.partition("=")[2])
-    except ValueError:  # a level that is a word comes last where numbers rise
+    except ValueError:  # a word comes last if numbers rise
         return float("inf")
 
 
@@ -150,7 +150,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
 
 
 def _same_line(row: Row | None, declared: Row | Account) -> bool:
-    """Return True if a row is of the same line and variant as another."""
+    """Return True if ``row`` is of the same line and variant as ``declared``."""
     return row is not None and (row.paper, row.table, row.line, row.variant) == (
         declared.paper,
         declared.table,
@@ -160,7 +160,7 @@ def _same_line(row: Row | None, declared: Row | Account) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty until it is there."""
+    """Read a JSON object; empty if the file is missing."""
     try:
         return OBJECT.validate_json(path.read_bytes()) if path.exists() else {}
     except ValidationError as problem:

@@ -1,4 +1,4 @@
-"""Validation accuracies along a training, of `reports/histories/ROW.csv`."""
+"""Validation accuracies during training, from `reports/histories/ROW.csv`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pipeline.results.records import HISTORY_COLUMNS
 
 
 def curves(path: Path | None, level: str) -> pd.DataFrame:
-    """Shares at a level, a line an epoch and a column a seed; empty without a history.
+    """Validation accuracies, 0 to 1, at a level: a line per epoch, a column per seed; empty without history.
 
     Raises:
         UserError: the file is not a history.

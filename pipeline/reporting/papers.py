@@ -1,4 +1,4 @@
-"""A paper, as `papers/PAPER.yaml` beside params.yaml declares it."""
+"""Schema of a paper's file, `papers/PAPER.yaml` beside params.yaml, and its reading."""
 
 from pathlib import Path
 from string import Formatter
@@ -17,23 +17,23 @@ from pipeline.reporting.judging.claim_test import Bounded
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.vocabulary import CLAIMS
 
-QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # of a cell, in a finding
+QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # what a finding may quote of a cell
 
 
 class Assumption(Strict):
-    """Open choice of the paper, and ours."""
+    """A choice that the paper leaves open, and our choice."""
 
     open: str
     choice: str
 
 
 class Claim(Strict):
-    """A sentence of the paper as tests over records."""
+    """A sentence of the paper, and tests that decide it by records."""
 
     key: Key
     says: str  # word for word
     where: str
-    reading: str | None = None  # what we take it to mean, where that is not plain
+    reading: str | None = None  # our reading, if the sentence is ambiguous
     tests: list[Test] = Field(default_factory=list)
     untested: str | None = None  # why there is no test
 
@@ -48,19 +48,19 @@ class OutOfScope(Strict):
     """Printed numbers that are not reproduced here."""
 
     what: str
-    numbers: Annotated[int, Field(ge=0)]  # printed in it
+    numbers: Annotated[int, Field(ge=0)]  # how many numbers
     why: str
 
 
 class Place(Strict):
-    """Cell of a row."""
+    """Cell of a row at one level."""
 
     row: Key
-    at: str  # a level of it
+    at: str  # the level
 
 
 class OverLevels(Strict):
-    """A contrast of two lines, TABLE/LINE each, at several levels."""
+    """Contrasts of two lines at several levels; ``left`` and ``right`` are TABLE/LINE."""
 
     left: str
     right: str
@@ -68,21 +68,21 @@ class OverLevels(Strict):
 
 
 class Provided(Bounded):
-    """Condition of a finding: the whole interval of ``left`` less ``right`` lies between the bounds."""
+    """Condition of a finding: the 95 % interval of ``left`` minus ``right``, two cells, is in the bounds."""
 
     left: str
     right: str
 
 
 class Finding(Strict):
-    """A sentence with places for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{ln.differences}``."""
+    """A sentence with placeholders for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{ln.differences}``."""
 
     says: str
-    contrasts: dict[str, OverLevels] = Field(default_factory=dict)  # each judged at all of its levels
-    cells: dict[str, Place] = Field(default_factory=dict)  # the sentence shows the privacy of the first
-    claims: dict[Key, str] = Field(default_factory=dict)  # that must have come out so
+    contrasts: dict[str, OverLevels] = Field(default_factory=dict)  # each must be judged at all its levels
+    cells: dict[str, Place] = Field(default_factory=dict)  # the report shows the privacy of the first one
+    claims: dict[Key, str] = Field(default_factory=dict)  # status that each claim must have
     provided: tuple[Provided, ...] = ()
-    table: Key  # where the evidence stands
+    table: Key  # the table with the evidence
 
     @model_validator(mode="after")
     def _names_what_it_quotes(self) -> "Finding":
@@ -104,27 +104,27 @@ class Finding(Strict):
 
 
 class Paper(PrintedTables):
-    """A paper: what it prints, what it leaves open, what it claims."""
+    """A paper: its printed tables, open choices, findings and claims."""
 
     title: str
     authors: tuple[str, ...] = ()
     year: int | None = None
     venue: str | None = None
     link: str | None = None
-    # the paper's own terms, and endings of its rows' names
+    # meanings of the paper's own terms, and of endings of its rows' names
     words: dict[str, str] = Field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     findings: tuple[Finding, ...] = ()  # the most important first
     claims: tuple[Claim, ...] = ()
-    main_claims: tuple[Key, ...] = ()  # those that the paper is about
+    main_claims: tuple[Key, ...] = ()  # claims that the paper is about
     out_of_scope: tuple[OutOfScope, ...] = ()
-    # in percent: the last validation accuracy above which a training counts as converged; None: evaluation's
-    # rule counts
+    # A training has converged if its last validation accuracy is above this, in percent. None: the rule of
+    # `pipeline.training.evaluation` decides.
     converged_above: float | None = None
 
     @property
     def published(self) -> bool:
-        """Return True for a paper, False for a laboratory's own rows under a title."""
+        """Return True for a paper, False for a mere title of a laboratory's own rows."""
         return bool(self.authors) or any(not table.own for table in self.tables.values())
 
     @model_validator(mode="after")
@@ -144,10 +144,10 @@ class Paper(PrintedTables):
 
 
 def load(name: str, folder: Path = PAPERS) -> Paper:
-    """The paper called ``name``; one without a file is a title and nothing to compare with (one's own rows).
+    """Read the paper ``name``. Without a file (own rows), it has this title and no printed values.
 
     Raises:
-        UserError: the file can't be read, or does not hold a paper; one line a problem.
+        UserError: the file can't be read or isn't a paper. The message has one line per problem.
     """
     path = folder / f"{name}.yaml"
     if not path.exists():
@@ -163,7 +163,7 @@ def load(name: str, folder: Path = PAPERS) -> Paper:
 
 
 def short(paper: Paper) -> str:
-    """``Davody et al. 2020``; the title of one that has no authors here."""
+    """Short name, such as ``Davody et al. 2020``; the title if the file names no authors."""
     if not paper.authors:
         return paper.title
     name = paper.authors[0].split()[-1]

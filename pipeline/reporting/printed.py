@@ -11,7 +11,7 @@ from pipeline.extensions import extensions
 from pipeline.fields import Finite, Key, NotNegative, Strict
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
-# of margins, without a reason: points of a percent, a share of a number
+# largest margin without a reason: percentage points, or a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
 _WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
 
@@ -22,19 +22,19 @@ class Printed(Strict):
     value: Finite | None = None
     error: NotNegative | None = None  # as the paper defines it, e.g. a standard error
     words: str | None = None  # e.g. `NO_CONVERGENCE`
-    decimals: int | None = None  # printed, where not as many as the table's
+    decimals: int | None = None  # of this value; None: those of the table
 
     def rounding(self, decimals: int) -> float:
-        """Half a unit of the last digit printed, where the table prints ``decimals``."""
+        """Half a unit of the last printed digit; ``decimals`` is the table's number of decimals."""
         return 0.5 * 10.0 ** -(decimals if self.decimals is None else self.decimals)
 
 
 def _printed(raw: Any) -> Any:
-    """``98.2``, ``98.20 ± 0.07``, ``No-convergence``, or ``67``, a number without decimals."""
+    """Parse a cell: ``98.2``, ``98.20 ± 0.07``, ``No-convergence``, or ``67`` (without decimals)."""
     if isinstance(raw, str):
         if match := _WITH_ERROR.fullmatch(raw):
             return {key: float(text) for key, text in match.groupdict().items()}
-        if re.search(r"\d", raw):  # a number with a slip in it would be judged by nothing
+        if re.search(r"\d", raw):  # a mistyped number would never be judged
             raise ValueError(f"{shown(raw)}; allowed: a number, '98.20 ± 0.07', or words without a digit")
         return {"words": raw}
     if isinstance(raw, int) and not isinstance(raw, bool):
@@ -48,19 +48,19 @@ Values = dict[str, Annotated[Printed, BeforeValidator(_printed)]]  # by level
 class Line(Strict):
     """A line of a table or a curve of a figure."""
 
-    key: Key  # the name claims use
+    key: Key  # its name in claims
     label: str
     values: Values = Field(default_factory=dict)
     also: dict[str, Values] = Field(default_factory=dict)  # by further metric of the table
     untried: str | None = None  # why no row is declared for it
-    # values that count nowhere, by level, and why: printed before, or inferred from themselves
+    # reasons, by level, why a value doesn't count: it is printed twice, or our number uses it as input
     uncounted: dict[str, str] = Field(default_factory=dict)
-    # why ours differs, and what was tried to find out; said beside the table while any number differs
+    # why our numbers differ, and what was tried to find out; shown at the table while any number differs
     differs: str | None = None
 
 
 class Argued(Strict):
-    """Pair of lines whose difference the paper argues, at every column that prints both."""
+    """Pair of lines whose difference the paper discusses, at every column with both printed."""
 
     left: Key
     right: Key
@@ -71,37 +71,37 @@ class Table(Strict):
 
     name: str  # 'Table 5'
     title: str
-    metric: str = "test_accuracy"  # of the records
-    measured: str | None = None  # the metric in words, where its name doesn't tell
+    metric: str = "test_accuracy"  # its name in the records
+    measured: str | None = None  # the metric in words, if its name isn't clear
     also: dict[str, str] = Field(default_factory=dict)  # further metrics of the records, each in words
     unit: Literal["percent", "number"] = "percent"  # records hold shares, papers print percent
-    # of the further metrics, those that say how much noise there is: numbers whatever the unit, and no result
-    # of training, so that neither a reduced budget nor failing to converge speaks against them
+    # further metrics that measure noise: numbers, even in a table of percentages. They are no results of
+    # training, so a reduced budget or failed training doesn't matter for them.
     noises: tuple[str, ...] = ()
     decimals: int = 2
-    # how far ours may be from a printed value and still agree, set before anything is trained: points of a
-    # percent, of another number a share of the printed one
+    # largest distance from a printed value that counts as agreement, fixed before any training: percentage
+    # points, or for other numbers a share of the printed number
     margin: Annotated[float, Field(gt=0)] | None = None
-    margin_why: str | None = None  # why it is wider than 2 points or 1 %
-    # its lines lie close together, so that the margin is at most half the range of a column's printed values
+    margin_why: str | None = None  # reason for a margin above 2 points or 1 %
+    # the lines lie close together, so the margin is at most half the range of a column's printed values
     close: bool = False
-    # examples of the test set that the paper and ours share; None: no number of it is a share of such a set
+    # size of the test set, the same for the paper and us; None: no number is a share of such a set
     tested: Annotated[int, Field(ge=1)] | None = None
-    baseline: Key | None = None  # the line that the others are compared with; None: the first
-    argues: tuple[Argued, ...] = ()  # the differences of lines that the paper argues
-    argues_levels: bool = False  # it argues what becomes of a line from one column to the next as well
-    axis: str  # what the columns are
+    baseline: Key | None = None  # the line with which the others are compared; None: the first
+    argues: tuple[Argued, ...] = ()  # pairs of lines whose difference the paper discusses
+    argues_levels: bool = False  # whether the paper also discusses changes between columns
+    axis: str  # meaning of the columns
     columns: list[str]  # levels in the paper's order
-    own: bool = False  # an experiment of this project's own: nothing of it counts among the paper's
+    own: bool = False  # our own experiment: nothing in it counts as the paper's
     budget: dict[Literal["epochs", "steps"], float] = Field(default_factory=dict)  # the paper's training
-    said: str | None = None  # numbers that the text gives of it and that are no cells
-    remark: str | None = None  # what a reader must know of our numbers
-    examples: Annotated[int, Field(ge=1)] | None = None  # N the paper trains on; None: it doesn't say
-    # False: the trained network is changed before it is tested, so chance level there is no failed training
+    said: str | None = None  # numbers in the paper's text that are no cells of the table
+    remark: str | None = None  # what a reader must know about our numbers
+    examples: Annotated[int, Field(ge=1)] | None = None  # the paper's N; None: not given
+    # False: the trained network is changed before the test, so an accuracy at chance is no failed training
     convergence: bool = True
-    # The paper gives the step sizes, so that failing to train with them is a finding without any search.
+    # whether the paper gives the step sizes; then failed training is a finding without a search
     rates_given: bool = False
-    figures: tuple[str, ...] = ()  # further ones, by their modules' names
+    figures: tuple[str, ...] = ()  # names of the modules of further figures
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -142,9 +142,9 @@ class Table(Strict):
         return self.margin * abs(printed.value or 0.0)
 
     def judged_margin(self, level: str, printed: Printed) -> float:
-        """The margin that decides: of close lines at most half the range of the column's printed values.
+        """The margin that decides: for close lines, at most half the range of the column's printed values.
 
-        Where all lines print the same number, that range says nothing, and the table's margin stays.
+        If all lines print the same number, this range is zero, and the table's margin decides.
         """
         margin = self.margin_at(printed)
         column = self.column(level)
@@ -157,19 +157,19 @@ class Table(Strict):
         return printed is not None and printed.value is not None
 
     def column(self, level: str, besides: str = "") -> list[float]:
-        """The numbers printed at a level, but for those of the line ``besides``."""
+        """Numbers printed at a level, without that of the line ``besides``."""
         cells = (line.values.get(level) for line in self.lines if line.key != besides)
         return [cell.value for cell in cells if cell is not None and cell.value is not None]
 
     @property
     def lacks_errors(self) -> bool:
-        """Return True if it prints accuracies without an error, as of single runs."""
+        """Return True if the table prints an accuracy without an error, as for single runs."""
         printed = (value for line in self.lines for value in line.values.values())
         return bool(self.tested) and any(each.value is not None and each.error is None for each in printed)
 
     @property
     def prints(self) -> bool:
-        """Return True if the paper prints any value of it; values of a figure can't be read off."""
+        """Return True if the paper prints any value of the table; curves of a figure may have none."""
         return any(line.values for line in self.lines)
 
     def scale_of(self, metric: str) -> float:
@@ -177,7 +177,7 @@ class Table(Strict):
         return 100.0 if self.unit == "percent" and metric not in self.noises else 1.0
 
     def decimals_of(self, metric: str) -> int | None:
-        """Decimals that a metric is shown with; None: three significant digits."""
+        """Number of decimals of a metric in tables; None: three significant digits."""
         return None if metric in self.noises else self.decimals
 
 
@@ -200,14 +200,14 @@ class PrintedTables(Strict):
         return by_reference
 
     def table_of(self, reference: str) -> Table:
-        """The table that a line stands in."""
+        """Table of the line with this reference."""
         return self.tables[reference.partition("/")[0]]
 
     def decimals_of(self, reference: str) -> int | None:
-        """Decimals that the line's metric is shown with."""
+        """Number of decimals of a line's metric in tables; None: three significant digits."""
         return self.table_of(reference).decimals_of(reference.partition(":")[2])
 
     def value(self, reference: str, level: str) -> float | None:
-        """The number printed for a line at a level; None where there is none."""
+        """Number printed for a line at a level; None if there is none."""
         printed = self.lines[reference].values.get(level)
         return printed.value if printed else None

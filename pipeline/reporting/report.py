@@ -19,12 +19,12 @@ REPORTS = Path("reports")
 
 @dataclass(frozen=True)
 class Report:
-    """Results of a report and its pages."""
+    """Results of a report, and paths of its pages and tables."""
 
     papers: tuple[PaperResult, ...]
     index: Path  # the first page
     pages: dict[str, Path]  # by paper
-    tables: tuple[Path, ...]  # of all papers
+    tables: tuple[Path, ...]  # CSV files of all papers
 
 
 def write(settings: Settings, root: Path = Path()) -> Report:
@@ -37,7 +37,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
     """
     papers, folder = gather(settings, root), root / REPORTS
     picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
-    for outputs in ("figures", "metrics", "papers"):  # DVC refuses a stage without one of its outputs
+    for outputs in ("figures", "metrics", "papers"):  # DVC refuses a stage if one of its outputs is missing
         (folder / outputs).mkdir(parents=True, exist_ok=True)
     _put(dict(_files(papers, picture)), folder)
     pages = {paper.key: folder / "papers" / f"{paper.key}.html" for paper in papers}
@@ -46,7 +46,7 @@ def write(settings: Settings, root: Path = Path()) -> Report:
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
-    """Write the files that are missing or differ, and delete numbers of rows that no longer decide."""
+    """Write files that are missing or differ; delete `metrics/*.json` files that are not among ``files``."""
     for name, content in files.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != content.encode():
@@ -57,7 +57,7 @@ def _put(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _files(papers: Sequence[PaperResult], picture: str | None) -> Iterator[tuple[str, str]]:
-    """(path, text) of each page, picture, CSV file and file of numbers for DVC."""
+    """Yield (path, text) of each page, picture, CSV file and file of numbers for DVC."""
     facts = [fact for paper in papers for fact in paper.facts]
     ran = [fact for fact in facts if fact.cell]
     summary = summary_csv(ran)

@@ -16,48 +16,48 @@ from pipeline.results.schema import Record, Replica, SearchRecord
 
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]
-# planned before any result of the cell was seen; after exploratory or first planned ones; after test results
-# that changed the plan; without a plan
+# 'blind': planned before any result of the cell was seen. 'after earlier results': planned after exploratory
+# results or a first plan's. 'informed': planned after test results that led to the plan.
 Evidence = Literal["blind", "after earlier results", "informed", "exploratory"]
 Status = Name | Literal["not judged", "waits for a GPU", "not run", "not counted"]
 
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something a reader must know before comparing a row with the paper."""
+    """A fact that a reader must know before comparing a row with the paper."""
 
     words: str
-    # the row is no reproduction at all: no difference to the paper is shown
+    # the row is no reproduction: no difference from the paper is shown
     incomparable: bool = False
-    # the row's numbers decide nothing: no verdict and no claim rests on them
+    # the row's numbers decide no claim, and no printed value unless `fewer_data`
     inconclusive: bool = False
-    training: bool = False  # less of it than the paper's: nothing against how much noise there is
-    # less data than the paper's, which can't have helped: only that ours is below decides nothing
+    training: bool = False  # less training than the paper's; doesn't matter for metrics of noise
+    # much less data than the paper's: a value may agree, but above and below aren't judged
     fewer_data: bool = False
-    budget: bool = False  # it states the training budget
-    examples: bool = False  # it states N
-    seeded: bool = False  # the DP noise was: the accuracy stands, the privacy does not
+    budget: bool = False  # the words state the training budget
+    examples: bool = False  # the words state N
+    seeded: bool = False  # the DP noise was seeded: the accuracy is valid, the guarantee is not
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Result of a row at a level by a metric, in the table's unit."""
+    """Result of a row at one level in one metric, in the table's unit."""
 
-    row: str  # key
+    row: str  # key of the row
     level: str
-    values: tuple[float, ...]  # one a seed
+    values: tuple[float, ...]  # one per seed
     mean: Mean
     printed: Printed | None
     difference: float | None  # ours minus the paper's; None: no number printed, or not comparable
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
-    planned: bool  # trained under the plan that its row names: as many seeds as it says, of the same digest
-    comparable: bool  # with the paper's
-    caveat: str | None  # why no claim rests on it, if none does: a mark of its row, or `untried`
-    only_shorter: bool  # the caveat is less training than the paper's, and there is no other
-    untried: str | None  # why training that never converged is no finding
+    planned: bool  # all planned seeds were trained under the present plan
+    comparable: bool  # with the paper's number
+    caveat: str | None  # why it decides no claim: a caveat of its row, or `untried`; None: it may decide
+    only_shorter: bool  # the only caveat is less training than the paper's
+    untried: str | None  # why training that never converged is no finding; None: there is no such reason
     failed: tuple[float, ...]  # values of the seeds whose training did not converge
-    draws: float | None  # spread over draws of the noise at test, root mean square over seeds
+    draws: float | None  # standard deviation over draws of the test noise: root mean square over seeds
 
     @property
     def converged(self) -> int:
@@ -71,47 +71,47 @@ class Cell:
 
 
 def validation(cell: Cell) -> float:
-    """The mean validation accuracy of a cell, by which levels are chosen; test data choose nothing."""
+    """Mean validation accuracy of a cell. Levels are chosen by it, never by test data."""
     return fmean(replica.metrics.get("validation_accuracy", 0.0) for replica in cell.replicas)
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """A declared row: its cells by level, none while it has not been run."""
+    """A declared row and its results; it has no cells until it has been run."""
 
     key: str
     declared: Row | Account
-    variant: str  # what it does differently from the paper's line
+    variant: str  # difference from the paper's line; '': none
     record: Record | None
     caveats: tuple[Caveat, ...]
     cells: dict[str, Cell]
-    also: dict[str, dict[str, Cell]]  # by further metric of its table
-    history: Path | None  # its training curves, once they are there
-    search: SearchRecord | None  # that chose its settings; None until it was run
+    also: dict[str, dict[str, Cell]]  # cells by further metric of the table, and by level
+    history: Path | None  # file of its training curves; None: missing
+    search: SearchRecord | None  # search that chose its settings; None: not run
     other_searches: tuple[SearchRecord, ...]  # of rows of the same line and variant
-    gpu_hours: float | None  # that its training would take, by counting; None: not counted
-    budget: Budget  # how much of the paper's training it has; 'own': the paper gives none
-    planned_seeds: int  # of each level, by its plan; 0: it has no plan
-    raw: str | None  # the raw data set it is trained on; None: an accounting
-    start: str | None  # the row whose first network all its seeds start from; None: they start afresh
+    gpu_hours: float | None  # estimated for its training; None: not estimated
+    budget: Budget  # its training budget; 'own': the paper gives none
+    planned_seeds: int  # per level, by its plan; 0: it has no plan
+    raw: str | None  # raw data set of its training; None: accounting only
+    start: str | None  # row whose first network is the start of all seeds; None: no such row
 
     def measured(self, metric: str) -> "RowResult":
-        """The row by a further metric of its table."""
+        """The row with the cells of a further metric of its table."""
         return replace(self, cells=self.also[metric])
 
     @property
     def trained(self) -> Row | None:
-        """Declaration of a training; None of an accounting."""
+        """Declaration of the row's training; None for accounting only."""
         return self.declared if isinstance(self.declared, Row) else None
 
     @property
     def repeats(self) -> bool:
-        """Return True for a repetition, with new seeds, of an undecided plan."""
+        """Return True if the row repeats, with new seeds, undecided values of an earlier plan."""
         return self.trained is not None and self.trained.repeats
 
     @property
     def waits(self) -> bool:
-        """Return True if it needs a GPU and has not been run."""
+        """Return True if the row needs a GPU and has not been run."""
         return self.record is None and self.trained is not None and self.trained.needs == "gpu"
 
     @property
@@ -121,7 +121,7 @@ class RowResult:
 
     @property
     def strength(self) -> Strength:
-        """Ground of a verdict on the row."""
+        """Kind of evidence that the row gives: accounting, the paper's settings, or a budget of our own."""
         if not self.trained:
             return "accounting"
         as_printed = self.budget == "full" and not any(caveat.fewer_data for caveat in self.caveats)
@@ -134,7 +134,7 @@ class RowResult:
 
     @property
     def examples(self) -> int | None:
-        """N of its record; None without one, and where each level has its own."""
+        """Number of training examples, N; None without a record, or if N differs between levels."""
         return (
             None
             if not self.record or self.levels[0].startswith("examples=")
@@ -148,37 +148,37 @@ class RowResult:
 
     @property
     def comparable(self) -> bool:
-        """Return True if its numbers are comparable with the paper's."""
+        """Return True if the row's numbers may be compared with the paper's."""
         return not any(caveat.incomparable for caveat in self.caveats)
 
 
 @dataclass(frozen=True)
 class Value:
-    """A printed value and its verdict; `judging.values` makes them, once for each."""
+    """Verdict on a printed value; `judging.values` makes one for each value."""
 
     status: Status
     words: str  # the verdict, or the reason why there is none
-    row: RowResult | None = None  # that decides it, or that would
+    row: RowResult | None = None  # the row that decides the value, or will decide it once it has run
     level: str = ""
     evidence: Evidence = "exploratory"
-    verdict: Verdict | None = None  # by the rule, fair or not; None: nothing to judge it by
-    margin: float = 0.0  # that decided, in the table's unit
-    by_table_margin: str = ""  # the verdict by the table's margin, where a close column's is smaller
-    away: float | None = None  # ours less the printed value; None: no number is compared
+    verdict: Verdict | None = None  # by the rule, even if the comparison is unfair; None: no verdict
+    margin: float = 0.0  # margin of the verdict, in the table's unit
+    by_table_margin: str = ""  # verdict by the table's margin, if a smaller margin changed it
+    away: float | None = None  # ours minus the printed value; None: no numbers are compared
     half: float = 0.0  # half the 95 % interval of `away`: seeds, the paper's error, the test set
     informative: bool | None = (
         None  # the mean of the paper's other lines would not agree; None: no other line
     )
-    unfair: tuple[str, ...] = ()  # why a verdict at a budget of our own is not fair
+    unfair: tuple[str, ...] = ()  # why the comparison is unfair
 
     @property
     def equal(self) -> bool:
-        """Return True if the interval contains the printed value, or a computed number rounds to it."""
+        """Return True if our interval contains the printed value, or our computed number rounds to it."""
         return self.verdict is not None and self.verdict.name == "agrees" and self.verdict.offset is None
 
     @property
     def strength(self) -> str:
-        """``equal within error, informative``: strength of an agreement; '' without one."""
+        """Strength of an agreement, such as ``equal within error, informative``; '' without agreement."""
         if self.status != "agrees":
             return ""
         size = "equal within error" if self.equal else "within the margin"
@@ -187,38 +187,38 @@ class Value:
 
     @property
     def planned(self) -> bool:
-        """Return True if the deciding row was trained by a plan."""
+        """Return True if the deciding row was trained under its plan."""
         return self.evidence != "exploratory"
 
     @property
     def judged(self) -> bool:
-        """Return True if it has a verdict and counts."""
+        """Return True if the value has a verdict that counts."""
         return self.status in ("agrees", "above", "below", "inconclusive")
 
 
-Values = Mapping[str, Mapping[str, Value]]  # by metric, '' the table's own, and by level
+Values = Mapping[str, Mapping[str, Value]]  # by metric ('' for the table's own), then by level
 
 
 @dataclass(frozen=True)
 class LineResult:
-    """A line of the paper and the declared rows that belong to it; ``line`` is None for rows of one's own."""
+    """A line of the paper and its declared rows; ``line`` is None if the paper has no such line."""
 
     label: str
     line: Line | None
     rows: tuple[RowResult, ...]
-    variant: str = ""  # of those that decide; '': the rows that do nothing differently
-    values: Values = field(default_factory=dict)  # that the paper prints, judged
+    variant: str = ""  # variant of the deciding rows; '': rows that don't differ from the line
+    values: Values = field(default_factory=dict)  # verdicts on its printed values
 
     def value(self, level: str, metric: str = "") -> Value | None:
-        """The judged value that the line prints at a level; None where it prints none."""
+        """Verdict on the line's printed value at a level; None if it prints none."""
         return self.values.get(metric, {}).get(level)
 
     def deciding(self, *levels: str) -> RowResult | None:
-        """The row by which values and claims are judged at all of ``levels``; None where none is declared.
+        """The row that decides values and claims at all of ``levels``; None if no row of the variant fits.
 
-        Of the variant's rows the first that ran there, before one that didn't; planned ones before others,
-        and of these the one that repeats, with new seeds, what the first plan left undecided; full budgets
-        before reduced ones, comparable rows before others. What came out plays no part.
+        These criteria choose among several rows, the most important first: the row ran at the levels; it is
+        planned; it repeats an undecided plan; its budget isn't reduced; it is comparable; it comes first in
+        params.yaml. The results play no part.
         """
 
         def order(row: RowResult) -> tuple[bool, ...]:
@@ -237,44 +237,44 @@ class LineResult:
         return min(there, key=order, default=None)
 
     def has(self, variant: str) -> bool:
-        """Return True if a row has that variant."""
+        """Return True if the line has a row of this variant."""
         return any(row.variant == variant for row in self.rows)
 
     def cell(self, level: str) -> Cell | None:
-        """Cell of the deciding row; None if it has not been run."""
+        """Cell of the deciding row at a level; None if it has not been run."""
         row = self.deciding(level)
         return row.cells.get(level) if row else None
 
     @property
     def cells(self) -> list[Cell]:
-        """Deciding cells, one per level."""
+        """Cells of the deciding rows, one per level."""
         levels = dict.fromkeys(level for row in self.rows for level in row.cells)
         return [cell for level in levels if (cell := self.cell(level))]
 
     def decides(self, row: RowResult, level: str) -> bool:
-        """Return True if the level is judged by the row."""
+        """Return True if the row decides at the level."""
         return self.deciding(level) is row
 
 
 @dataclass(frozen=True)
 class TableResult:
-    """A table of the paper, filled."""
+    """A table of the paper, with the results of its rows."""
 
     paper: str
     key: str
     table: Table
-    levels: tuple[str, ...]  # the paper's columns and further ones that rows have
+    levels: tuple[str, ...]  # the paper's columns, and further levels of rows
     lines: tuple[LineResult, ...]
     converged_above: float | None = None  # percent; see `Paper`
 
     @property
     def name(self) -> str:
-        """Name of its section of a page, and of what is drawn from it."""
+        """``PAPER-TABLE``: name of the table's section on the page, and of its figures."""
         return f"{self.paper}-{self.key}"
 
     @property
     def values(self) -> list[Value]:
-        """Judged printed values, in the order shown."""
+        """Verdicts on the table's printed values, in the order shown."""
         by_metric = (by_level for line in self.lines for by_level in line.values.values())
         return [value for by_level in by_metric for value in by_level.values()]
 
@@ -295,7 +295,7 @@ class TableResult:
 
     @cached_property
     def shared_caveats(self) -> tuple[Caveat, ...]:
-        """Caveats that all rows that ran share, if there are several; they stand once, above the table."""
+        """Caveats common to all rows that ran, if several ran; the page shows them once, above the table."""
         first, *others = [row.caveats for row in self.rows if row.cells] or [()]
         return tuple(caveat for caveat in first if others and all(caveat in caveats for caveats in others))
 
@@ -306,5 +306,5 @@ class TableResult:
 
     @property
     def private(self) -> bool:
-        """Return True if any cell claims or has privacy."""
+        """Return True if an epsilon is claimed for any cell."""
         return any(cell.guarantee.state != "none" for cell in self.cells)

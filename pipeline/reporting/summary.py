@@ -1,4 +1,4 @@
-"""CSV files: a line per row and level with its result and its ledger, and a line per contrast."""
+"""CSV files: one has a line per row and level with result and ledger, the other a line per contrast."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,17 +13,17 @@ Columns = dict[str, Any]
 
 
 def summary_csv(facts: Iterable[Fact]) -> str:
-    """CSV text of the rows' results by their tables' own metrics, a line each."""
+    """CSV text of the rows' results in their tables' own metrics, one line per row and level."""
     return _text(map(_result, facts))
 
 
 def contrasts_csv(contrasts: Iterable[PrintedContrast]) -> str:
-    """CSV text of contrasts, a line each."""
+    """CSV text of contrasts, one per line."""
     return _text(map(_contrast, contrasts))
 
 
 def judged_numbers(fact: Fact) -> dict[str, float] | None:
-    """Numbers of a judged printed value for `dvc metrics show`, rounded; None of other facts."""
+    """Rounded numbers of a judged printed value for `dvc metrics show`; None for other facts."""
     if not fact.decides or not (value := fact.value) or not value.judged or not fact.cell or not fact.printed:
         return None
     epsilon = fact.cell.guarantee.ledger.epsilon_upper
@@ -38,7 +38,7 @@ def judged_numbers(fact: Fact) -> dict[str, float] | None:
 
 
 def _text(lines: Iterable[Columns]) -> str:
-    # counts stay whole beside missing ones
+    # integers stay integers in a column with missing values
     return pd.DataFrame(list(lines)).convert_dtypes().to_csv(index=False, lineterminator="\n")
 
 

@@ -1,7 +1,7 @@
 """Words of `words.yaml`: verdicts, attacks, bounds, rules and statements on guarantees.
 
-Tables, pages, CSV files and MLflow take them from here. Records keep keys (`pipeline.privacy.statements`), so
-that a better word reaches every number there ever was.
+Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.privacy.statements`), so
+better words also reach old records.
 """
 
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ class Word(Strict):
 
     text: str  # in a cell
     tone: Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
-    counted: str  # behind a number, as in '3 agree with the paper'
-    means: str = ""  # in a sentence, where the word needs one
+    counted: str  # after a number, as in '3 agree with the paper'
+    means: str = ""  # explanation, if the word needs one
     group: str = ""  # column of the overview
 
 
 class Words(Strict):
-    """Content of the file, by the keys of code and records."""
+    """Content of `words.yaml`, by the keys in code and records."""
 
     values: dict[str, Word]
     contrasts: dict[str, Word]
@@ -42,7 +42,7 @@ class Words(Strict):
     evidence: dict[str, str]
     uses: dict[str, str]
     rules: dict[str, str]
-    statements: dict[str, str]  # with places for what a statement names
+    statements: dict[str, str]  # with placeholders for the values of a statement
 
 
 WORDS = Words.model_validate(
@@ -67,5 +67,5 @@ def words(statement: Statement) -> str:
 
 
 def joined(statements: Iterable[Statement]) -> str | None:
-    """Several in one sentence; None of none."""
+    """Words of several statements in one sentence; None without any."""
     return "; ".join(map(words, statements)) or None

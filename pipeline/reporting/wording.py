@@ -1,4 +1,4 @@
-"""Text of numbers, levels and ledgers, the same in every table and on every page."""
+"""Texts of numbers, levels, ledgers and verdicts, the same in every table and on every page."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -27,7 +27,7 @@ _SYMBOLS |= {"clip": "C", "copies": "K", "order": "α"}
 
 
 def number(value: float) -> str:
-    """Three significant digits: ``0.0445``, ``71,300``, ``4.13 million``, ``2e-5``, ``3e12``, ``∞``."""
+    """A number to three significant digits: ``0.0445``, ``71,300``, ``4.13 million``, ``2e-5``, ``∞``."""
     if isinf(value):
         return "∞"
     size, shown = abs(value), abs(float(f"{value:.3g}"))  # 999.7 is shown as 1,000
@@ -39,18 +39,18 @@ def number(value: float) -> str:
 
 
 def fixed(value: float, decimals: int | None) -> str:
-    """``98.20``; large ones, and those without a number of decimals, as `number` has them."""
+    """Text of a number with ``decimals``: ``98.20``. Without ``decimals``, or if it is large: `number`."""
     return number(value) if decimals is None or abs(value) >= LARGE else f"{value:.{decimals}f}"
 
 
 def signed(value: float, decimals: int | None) -> str:
-    """With its sign, a real minus; what rounds to nothing has none."""
+    """Text of a number with its sign, + or −; + if it rounds to zero."""
     rounded = value if decimals is None else round(value, decimals)
     return (MINUS if rounded < 0 else "+") + fixed(abs(rounded), decimals)
 
 
 def printed(value: Printed, decimals: int) -> str:
-    """A cell of the paper as the paper prints it."""
+    """Text of a printed cell, as in the paper; ``decimals`` is the table's number of decimals."""
     if value.value is None:
         return value.words or ""
     shown = decimals if value.decimals is None else value.decimals
@@ -59,9 +59,9 @@ def printed(value: Printed, decimals: int) -> str:
 
 
 def with_interval(value: Mean, decimals: int | None, sign: bool = False) -> str:
-    """``mean ± half the 95 % interval (n seeds)``; a single seed has none.
+    """Text of a mean and half its 95 % interval: ``97.65 ± 0.40 (n = 3)``. A single seed has no interval.
 
-    A computed number stands alone.
+    The text of a computed number is the number alone.
     """
     text = signed(value.value, decimals) if sign else fixed(value.value, decimals)
     if value.exact:
@@ -72,13 +72,13 @@ def with_interval(value: Mean, decimals: int | None, sign: bool = False) -> str:
 
 
 def level_words(level: str) -> str:
-    """``epsilon=3`` as ``ε = 3``."""
+    """Name of a level in words: ``ε = 3`` for ``epsilon=3``."""
     name, _, value = level.partition("=")
     return f"{_SYMBOLS.get(name, _spelled(name))} = {level_value(level)}" if value else level
 
 
 def anchor(row: str, level: str) -> str:
-    """``row-ROW-epsilon-3``: id of a level's entry on the paper's page."""
+    """Id of a level's entry on the paper's page: ``row-ROW-epsilon-3``."""
     return f"row-{row}-{level.replace('=', '-')}"
 
 
@@ -87,31 +87,31 @@ def _spelled(name: str) -> str:
 
 
 def columns_words(result: TableResult) -> str:
-    """Meaning of the table's columns; the setting that names the levels if the table has no axis."""
+    """Meaning of the table's columns; if the table has no axis, the setting that names the levels."""
     return result.table.axis or ", ".join(
         dict.fromkeys(_spelled(level.partition("=")[0]) for level in result.levels)
     )
 
 
 def measured_words(result: TableResult) -> str:
-    """Name of the table's numbers."""
+    """Name of the table's metric, in words."""
     return result.table.measured or _spelled(result.table.metric)
 
 
 def level_value(level: str) -> str:
-    """``epsilon=inf`` as ``∞``."""
+    """Value of a level: ``∞`` for ``epsilon=inf``."""
     value = level.partition("=")[2] or level
     return _SYMBOLS.get(value, value)
 
 
 def column_heads(result: TableResult) -> list[str]:
-    """``∞``, ``8``, a head per level; ``σ = 8`` if the levels have several settings."""
+    """Column heads, one per level: ``∞``, ``8``; or ``σ = 8`` if the levels name different settings."""
     settings = {level.partition("=")[0] for level in result.levels}
     return [level_value(level) if len(settings) == 1 else level_words(level) for level in result.levels]
 
 
 def settings_words(settings: dict[str, Any]) -> str:
-    """``batch 1024, learning rate 0.5``."""
+    """Settings in words: ``batch 1024, learning rate 0.5``."""
     return ", ".join(
         f"{_spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else value}"
         for name, value in settings.items()
@@ -119,35 +119,35 @@ def settings_words(settings: dict[str, Any]) -> str:
 
 
 def claim(ledger: Ledger) -> str:
-    """Claimed epsilon; an accountant's may be too large for a number."""
+    """Claimed epsilon in words; 'above 1e308' if it is too large for a float, 'none' without a claim."""
     if ledger.claimed is not None:
         return upwards(ledger.claimed)
     return "above 1e308" if ledger.claimed_by else "none"
 
 
 def delta(ledger: Ledger) -> str:
-    """``1e-5``, or of a bound without any delta ``0 (pure)``."""
+    """Delta in words: ``1e-5``; ``0 (pure)`` for pure DP; ``–`` if there is none."""
     return "–" if ledger.delta is None else number(ledger.delta) if ledger.delta else "0 (pure)"
 
 
 def isolation(ledger: Ledger) -> str:
-    """The reason why examples don't meet in a clipped sum."""
+    """The evidence for independent gradients, in words."""
     return WORDS.isolation[ledger.isolation or "before_noted"]
 
 
 def bound(ledger: Ledger) -> str:
-    """``ε ≤ 2.87``, or ``no bound``."""
+    """Proven epsilon in words: ``ε ≤ 2.87``, or ``no bound``."""
     return "no bound" if ledger.epsilon_upper is None else f"ε ≤ {upwards(ledger.epsilon_upper)}"
 
 
 def upwards(value: float) -> str:
-    """An upper bound to three significant digits, never less: rounded down it would not be one."""
-    # 3 * 0.92 is no reason to print 2.77
+    """Upper bound, rounded up to three significant digits."""
+    # 3 * 0.92 is slightly above 2.76 in floating point, and must not become 2.77
     return number(float(rounded_up(float(f"{value:.9g}"), 3)))
 
 
 def downwards(value: float) -> str:
-    """A lower bound to three significant digits, never more."""
+    """Lower bound, rounded down to three significant digits."""
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
@@ -158,7 +158,7 @@ GRID = (
 
 
 def enumerated(parts: Sequence[str]) -> str:
-    """``one``, ``one and two``, ``one, two and three``."""
+    """Parts joined to a list in words: ``one``, ``one and two``, ``one, two and three``."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -188,7 +188,7 @@ def composition(spent: Composition) -> str:
 
 
 def data_budget(budget: "DataBudget") -> str:
-    """Epsilon of everything that was trained on a private data set, in a sentence."""
+    """Epsilon of all trainings on a private data set together, in a sentence."""
     where = [f"{len(names)} {noun}" for names, noun in (
         (budget.rows, "row" if len(budget.rows) == 1 else "rows"),
         (budget.searches, "search" if len(budget.searches) == 1 else "searches"),
@@ -207,7 +207,7 @@ def data_budget(budget: "DataBudget") -> str:
 
 
 def attack_risk(risk: Risk) -> str:
-    """Attack risk for a data-protection officer."""
+    """Attack risk in words, for a data-protection officer."""
     return (
         "Suppose an attack wrongly reports 1 of 100 examples that were not used for the training. Then it "
         f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 training "
@@ -220,7 +220,7 @@ def attack_risk(risk: Risk) -> str:
 
 
 def gaussian_dp(risk: Risk) -> str | None:
-    """Mu of Gaussian DP with its regret and cut-off; None where there is no such mu."""
+    """Mu of Gaussian DP in words, with its regret and cut-off; None if there is no such mu."""
     if risk.mu is None or risk.regret is None:
         return None
     return (
@@ -231,7 +231,7 @@ def gaussian_dp(risk: Risk) -> str | None:
 
 
 def delta_remark(delta: float | None, examples: int) -> str | None:
-    """Remark on a delta above 1 / (10 N), in a sentence; None on a smaller one."""
+    """Remark on a delta above 1 / (10 N), in a sentence; None for a smaller delta."""
     if delta is None or not is_large_delta(delta, examples):
         return None
     return (
@@ -242,7 +242,7 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
-    """The verdict in a cell: the proven bound, and whether something is wrong with it."""
+    """Verdict on a guarantee with its proven bound, for a table's cell; 'holds' shows the bound alone."""
     if guarantee.state == "holds":
         return bound(guarantee.ledger) + (", independence tested" if guarantee.rests_on_trials else "")
     text = PRIVACY[guarantee.state].text
@@ -254,7 +254,7 @@ def guarantee_words(guarantee: Guarantee) -> str:
 def privacy_words(cell: Cell) -> str:
     """``ε 7 / 6.02 / 3.26``: claimed ε, upper bound and lower bound; then the verdict unless it is 'holds'.
 
-    The lower bound is computed for a named pair of data sets, or is that of an attack on the whole mechanism.
+    The lower bound is the largest of the computed one and of those by attacks on the whole mechanism.
     """
     guarantee = cell.guarantee
     if guarantee.state == "none":
@@ -271,14 +271,14 @@ def privacy_words(cell: Cell) -> str:
 
 
 def convergence(cell: Cell) -> str:
-    """``No-convergence`` or ``2 of 3 converged``; nothing where every seed did."""
+    """Number of converged seeds in words: ``No-convergence``, ``2 of 3 converged``; '' if all converged."""
     if cell.converged == 0:
         return NO_CONVERGENCE
     return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """``agrees, 0.4 above``, ``inconclusive (about 9 seeds would decide it)``."""
+    """Verdict in words: ``agrees, 0.4 above``, ``inconclusive (about 9 seeds would decide it)``."""
     words, brackets = str(verdict.name), [verdict.share] if verdict.share else []
     if verdict.offset is not None:
         words += (
@@ -291,7 +291,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def attack_words(attack: Attack | None) -> str:
-    """``one record against all others: ε ≥ 3.26 (from counted errors, at 95 % confidence); ...``."""
+    """Attack in words: ``ATTACK: ε ≥ 3.26 (from counted errors, at 95 % confidence); accounted ε 7``."""
     if attack is None:
         return "not audited"
     text = f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(attack.epsilon)}"
@@ -307,7 +307,7 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """``ε ≥ 0.038 (this number of trials can show at most 1.02)``; '' without an attack."""
+    """Attack on a final model in words: its bound, and the most that its trials can show; '' without it."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
@@ -315,5 +315,5 @@ def final_model_words(attack: Attack | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``2:05:00``."""
+    """Duration in hours, minutes and seconds: ``2:05:00``."""
     return str(timedelta(seconds=round(seconds)))

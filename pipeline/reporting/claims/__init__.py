@@ -1,7 +1,7 @@
-"""Kinds of claims, one module each: what a paper's file says for it, and how it is judged.
+"""Kinds of claim tests: one module each, here or in another package that `pipeline.extensions` finds.
 
-A module is found by standing here or where `pipeline.extensions` looks, and its kind by the name that its
-class gives to ``kind``.
+A module's class declares the fields of a test in a paper's file, and judges it. The class's field ``kind``
+has the name of the kind.
 """
 
 from functools import reduce

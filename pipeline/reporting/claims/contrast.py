@@ -1,4 +1,4 @@
-"""A linear contrast of cells between bounds: a difference of lines or levels, its mean, a change, a ratio."""
+"""Claims on a contrast of cells: a difference of lines or levels, its mean, a change, or a ratio."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +26,8 @@ from pipeline.reporting.wording import level_words, number, with_interval
 
 BEST, PREVIOUS = "best", "previous"
 Place = tuple[str, str]  # (reference, level)
-Terms = dict[Place, float]  # weights of a sum
-# cells at places, None where nothing ran, and a caveat about comparing them
+Terms = dict[Place, float]  # weight of each cell in a sum
+# function from places to their cells (None where nothing ran), and a caveat on their comparison
 Cells = Callable[[Sequence[Place]], tuple[list[Compared | None], str | None]]
 UNEQUAL = "unequal budgets"
 
@@ -35,28 +35,28 @@ UNEQUAL = "unequal budgets"
 class Contrast(Bounded):
     """``left - times x right`` (or ``left / right``) lies between the bounds, at each level of ``at``.
 
-    A level may be `best`, the one that validates best, or for ``right_at`` `best of LINE`; that may also
-    be `previous`, the one before it in ``at``. That a line lies above a number, as printed, more training can
-    only help.
+    The level `best` is the one with the highest validation accuracy. ``right_at`` may also be `best of LINE`,
+    or `previous`, the level before in ``at``. If ``right`` is a number and ``above`` is the only bound, more
+    training can only help; then rows with less training may decide that the claim holds.
     """
 
     kind: Literal["difference", "ratio"]
     left: Reference
     right: Reference | float  # another line, or a number such as chance level
     at: Levels
-    right_at: str | None = None  # the level of ``right`` where it isn't the same
+    right_at: str | None = None  # the level of ``right``; None: that of ``left``
     times: Annotated[float, Field(gt=0)] = 1.0
-    since: str | None = None  # a level: both sides are their changes from there
-    mean: bool = False  # over the levels, instead of at each
+    since: str | None = None  # a level: both sides are the changes from it
+    mean: bool = False  # whether the mean over the levels is judged, not each level
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The lines compared."""
+        """References of the compared lines, and of the line in `best of LINE`."""
         other = (self.right_at or "").partition(f"{BEST} of ")[2]
         return (*super().references, *([other] if other else []))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """With the 95 % interval of the contrast, of two lines of a table at equal training budgets."""
+        """Judge by the contrast's 95 % interval. Two lines of one table are compared at equal budgets."""
 
         def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             cells = [rows[reference].cell(level) for reference, level in places]
@@ -72,7 +72,7 @@ class Contrast(Bounded):
         return self._outcomes(paper, rows, measured)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
-        """The contrast of the printed numbers, where all are there; none tell what validates best."""
+        """Judge the printed numbers, if all are printed; the level `best` has none."""
 
         def printed(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             values = [(reference, paper.value(reference, level)) for reference, level in places]
@@ -106,7 +106,7 @@ class Contrast(Bounded):
             return contrast(terms, times * constant)
 
         if self.kind == "ratio":
-            # left / right is above a where left - a right is above zero
+            # for right > 0: left / right is above a where left - a right is above zero
             verdicts = [] if self.above is None else [less(self.above).where(0, None)]
             verdicts += [] if self.below is None else [less(self.below).where(None, 0)]
             verdict = min(verdicts, key=("fails", "undecided", "holds").index)
@@ -119,7 +119,7 @@ class Contrast(Bounded):
             verdict = verdict if below > 0 else "undecided"
         else:
             verdict = less(self.times).where(self.above, self.below)
-            # of a line and a number, the line's own value is shown
+            # for a line and a number, the line's own value is shown
             alone = not isinstance(self.right, str)
             decimals = paper.decimals_of(self.left)
             shown = with_interval(less(0.0 if alone else self.times), decimals, sign=not alone)
@@ -129,7 +129,7 @@ class Contrast(Bounded):
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
 
     def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms, Terms]]:
-        """Title of each contrast, weights of ``left``, and weights of ``right`` before ``times``."""
+        """Yield title, weights of ``left``, and weights of ``right`` before ``times``, for each contrast."""
         pairs = list(self._pairs(rows))
         if self.mean:
             title = f"{self._lines(paper, rows)}, mean over {', '.join(map(level_words, self.at))}"
@@ -141,7 +141,7 @@ class Contrast(Bounded):
             yield self._title(paper, rows, level, other), left, right
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[str, str]]:
-        """The levels of ``left`` and ``right`` that are compared."""
+        """Yield the pairs of compared levels, of ``left`` and of ``right``."""
         if self.right_at == PREVIOUS:
             yield from ((after, before) for before, after in pairwise(self.at))
             return
@@ -149,7 +149,7 @@ class Contrast(Bounded):
             yield _level(level, self.left, rows), _level(self.right_at or level, str(self.right), rows)
 
     def _terms(self, side: str | float, *levels: str) -> Terms:
-        """The weights of a side's cells: their mean, or its change; none of a number."""
+        """Weights of a side's cells: mean over ``levels``, minus the cell at ``since``; {} for a number."""
         if not isinstance(side, str):
             return {}
         since = {(side, self.since): -1.0} if self.since else {}
@@ -166,12 +166,12 @@ class Contrast(Bounded):
         if not isinstance(self.right, str):
             return f"{left} {sign} {number(self.right)}" if self.kind == "ratio" else left
         right = self._label(self.right, paper, rows)
-        if left == right and self.left != self.right:  # of two tables
+        if left == right and self.left != self.right:  # lines of two tables
             left, right = (f"{left} ({paper.table_of(name).name})" for name in (self.left, self.right))
         return f"{left} {sign} {right}"
 
     def _title(self, paper: PrintedTables, rows: Rows, level: str, other: str) -> str:
-        """``LEFT − RIGHT at LEVEL``, shorter where both are one line."""
+        """Title of an outcome: ``LEFT − RIGHT at LEVEL``, or shorter if both are the same line."""
         if self.left == self.right:
             label = self._label(self.left, paper, rows)
             if self.kind == "ratio":
@@ -184,7 +184,7 @@ class Contrast(Bounded):
 
 
 def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:
-    """Rows that stand in for the deciding ones, because the training budgets of those differ."""
+    """Keys of rows that replace deciding rows, because the deciding rows' training budgets differ."""
     chosen = {place: rows[place[0]].cell(place[1]) for place in cells if place[0] in rows}
     return " and ".join(
         cells[place].row for place, cell in chosen.items() if cell and cell.row != cells[place].row
@@ -192,8 +192,9 @@ def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:
 
 
 def _level(level: str, reference: str, rows: Rows) -> str:
-    """The level meant by `best`, or `best of LINE`: the one that validates best on average, of equal ones the
-    first. Its name where nothing ran.
+    """The level that `best` or `best of LINE` stands for: that with the highest mean validation accuracy.
+
+    If there are several, it is the first. Other levels stand for themselves, as does `best` if nothing ran.
     """
     line = rows.get(level.partition(" of ")[2] or reference)
     if line is None or not level.startswith(BEST) or not line.cells:

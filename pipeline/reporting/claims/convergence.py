@@ -1,4 +1,4 @@
-"""Training that converges, or doesn't."""
+"""Claims that training converges, or doesn't."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -11,7 +11,7 @@ from pipeline.reporting.wording import printed, with_interval
 
 
 class Convergence(AtLevels):
-    """Convergence of every seed's training, or of none, at each level of ``at``."""
+    """The training of every seed converges, or of no seed, at each level of ``at``."""
 
     kind: Literal["convergence"]
     of: Reference
@@ -29,7 +29,7 @@ class Convergence(AtLevels):
         return at_least(verdict, text, cell) if self.converges else Outcome(verdict, text, cell.caveat)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
-        """A number in a cell is taken to say that training converged."""
+        """Yield an outcome per printed cell. A number there counts as convergence."""
         values = paper.lines[self.of].values
         for level in (level for level in self.at if level in values):
             converged = values[level].words != NO_CONVERGENCE

@@ -15,14 +15,15 @@ from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import level_words, with_interval
 
-MARGIN = 0.005  # below the best, as a share: the last bit of a curve is noise
+MARGIN = 0.005  # subtracted from the best share, because the end of a curve is noisy
 
 
 class Slower(Bounded):
-    """Training at level ``end`` takes so many times as many epochs as at ``start``.
+    """The ratio of epochs at level ``end`` to epochs at level ``start`` lies between the bounds.
 
-    An epoch counts until validation accuracy first reaches the lower of the two levels' best (means over
-    seeds) less `MARGIN`, with linear interpolation between epochs. There is one ratio a seed.
+    Epochs are counted until validation accuracy first reaches a threshold, with linear interpolation. Each
+    level has a best accuracy (mean over seeds). The threshold is the lower of these two, minus `MARGIN`.
+    There is one ratio per seed.
     """
 
     kind: Literal["slowdown"]
@@ -31,7 +32,7 @@ class Slower(Bounded):
     end: str = Field(alias="to")
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """Judge by the ratio of epochs, one per seed."""
+        """Judge by the ratios of epochs, one per seed."""
         label, levels = paper.lines[self.of].label, (self.start, self.end)
         title = f"{label}, epochs at {level_words(self.end)} ÷ epochs at {level_words(self.start)}"
         row = rows[self.of].deciding(*levels)
@@ -57,7 +58,7 @@ class Slower(Bounded):
         if len(pairs) < len(seeds):
             problem = f"only {len(pairs)} of {len(seeds)} seeds reached this accuracy"
             return Outcome("undecided", f"{title}: unknown, {problem}", caveat)
-        # nothing is recorded before the first epoch's end
+        # nothing is recorded before the end of the first epoch
         early = [
             level_words(level)
             for level, curve, reached in zip(levels, both, epochs, strict=True)
@@ -76,8 +77,8 @@ class Slower(Bounded):
 class Overtakes(Bounded, AtLevels):
     """The epoch in which ``left`` overtakes ``right`` for good lies between the bounds.
 
-    From then on ``left`` validates better to the end. A curve stands at its last value until the next, and at
-    its very last for good: private training by gradients ends where its budget does, and the other goes on.
+    From this epoch to the end, ``left`` has the higher validation accuracy. A curve keeps each value until
+    its next one. It keeps its last value for good, because one training may end before the other.
     """
 
     kind: Literal["overtakes"]
@@ -85,12 +86,12 @@ class Overtakes(Bounded, AtLevels):
     right: Reference
 
     def title(self, level: str, paper: PrintedTables) -> str:
-        """``LINE overtakes LINE for good at LEVEL``."""
+        """Title of an outcome: ``LINE overtakes LINE for good at LEVEL``."""
         left, right = paper.lines[self.left].label, paper.lines[self.right].label
         return f"{left} overtakes {right} for good at {level_words(level)}"
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by an epoch per seed; the test fails if no seed of several gets there."""
+        """Judge by one epoch per seed. With `FEWEST_SEEDS` or more, the test fails if none overtakes."""
         ahead, behind = (curves(row.history, level) for row in rows)
         epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted({*ahead} & {*behind})]
         if not epochs:
@@ -107,7 +108,7 @@ class Overtakes(Bounded, AtLevels):
 
 
 def _reached(curve: pd.Series, threshold: float) -> float | None:
-    """The epoch at which the curve first reaches the threshold; None where it never does."""
+    """Epoch at which the curve first reaches the threshold; None if it never does."""
     curve = curve.dropna()
     above = curve.index[curve >= threshold]
     if above.empty:
@@ -120,9 +121,9 @@ def _reached(curve: pd.Series, threshold: float) -> float | None:
 
 
 def overtaking(left: pd.Series, right: pd.Series) -> float | None:
-    """The epoch from which on ``left`` is above ``right`` for good; None where it never is.
+    """Epoch from which ``left`` stays above ``right`` to the end; None if there is none.
 
-    Before its first note a training has nothing to show.
+    A curve is minus infinity before its first value.
     """
     both = pd.DataFrame({"left": left, "right": right}).ffill().fillna(-inf)
     behind = both.index[both["left"] <= both["right"]]

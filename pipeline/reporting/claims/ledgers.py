@@ -13,7 +13,7 @@ from pipeline.reporting.wording import bound, claim, number, upwards
 
 
 class Guaranteed(AtLevels):
-    """The accounted epsilon exists and is no larger than the claimed one, at each level of ``at``.
+    """There is a proven epsilon, and it is at most the claimed one, at each level of ``at``.
 
     ``release`` names one of the quantities that a mechanism releases once. Then the accounted epsilon of this
     quantity is compared with its share of the claimed one.
@@ -45,14 +45,14 @@ class Guaranteed(AtLevels):
 
 
 class SameGuarantee(AtLevels):
-    """``left`` and ``right`` are proven the same epsilon, at each level of ``at``."""
+    """``left`` and ``right`` have the same proven epsilon, at each level of ``at``."""
 
     kind: Literal["same_guarantee"]
     left: Reference
     right: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by the bounds of both ledgers, to one percent; undecided if they are not comparable."""
+        """Judge by both bounds, up to the factor `SAME`; 'undecided' if the bounds are not comparable."""
         left, right = (row.cells[level].guarantee.ledger for row in rows)
         text = f"{title}: proven {bound(left)} and {bound(right)}"
         sets = [row.record.data for row in rows if row.record]
@@ -65,17 +65,17 @@ class SameGuarantee(AtLevels):
 
 
 class ProvenCurve(AtLevels):
-    """The proven trade-off curve is at every point within ``near_gaussian`` of G_mu, up or down.
+    """At every point, the proven trade-off curve differs from G_mu by at most ``near_gaussian``.
 
     The curve bounds the type II error of any attack from below, at each type I error.
     """
 
     kind: Literal["proven_curve"]
     of: Reference
-    near_gaussian: Annotated[float, Field(gt=0)]  # type II error
+    near_gaussian: Annotated[float, Field(gt=0)]  # in type II error
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by the points of the curve of the level's worst replica."""
+        """Judge by the points of the curve that is proven for the level's worst replica."""
         guarantee, caveat = rows[0].cells[level].guarantee, guarantee_caveat(*rows)
         curve, mu = guarantee.ledger.tradeoff, guarantee.ledger.mu
         if not curve or guarantee.state == "none_proven":

@@ -1,1 +1,1 @@
-"""Style of the figures, and the figures over all papers, of every table and of every row."""
+"""Figures over all papers, of tables and of rows, and their common style."""

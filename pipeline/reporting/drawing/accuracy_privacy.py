@@ -20,14 +20,14 @@ from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.wording import anchor, level_words, upwards
 
 NAME = "accuracy-privacy"
-LARGEST = 1e3  # epsilon drawn; beyond it nothing is protected, and what is there stands at the edge
+LARGEST = 1e3  # largest epsilon on the axis; points with a larger one are drawn at the edge
 EXTERNAL_MARKERS = "s^v<>"
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 HOVER = "{}, {}: {:.2f} % at a proven ε of {}"  # row, level, accuracy, bound
-Point = tuple[str, float, float, str]  # method, proven epsilon, percent, a link and what it says on hover
+Point = tuple[str, float, float, str]  # method, proven epsilon, accuracy in percent, link with text on hover
 
 
-# results of others by data set, at delta 1e-5 and from scratch; points are (epsilon, percent)
+# published results of others by data set, at delta 1e-5 and from scratch; points are (epsilon, percent)
 ANCHORS = YAML(typ="safe", pure=True).load(
     Path(__file__).with_name("others.yaml").read_text(encoding="utf-8")
 )
@@ -44,12 +44,13 @@ class ExternalResult:
 
 
 def external_results(settings: Settings, root: Path = Path()) -> list[ExternalResult]:
-    """Read the levels that decide a verdict and have a bound from the summaries that params.yaml names.
+    """Read results of other laboratories from their summaries, which params.yaml names.
 
-    Only summaries and papers' files are read, so that no code of another laboratory is loaded.
+    A result is a level that decides a printed value and has a bound. Only summaries and papers' files are
+    read, so no code of another laboratory is loaded.
 
     Raises:
-        UserError: a laboratory has no summary, or it is not one.
+        UserError: a summary is missing or invalid.
     """
     return [result for path in settings.summaries for result in _summary_results(root / path)]
 
@@ -73,7 +74,7 @@ def _summary_results(path: Path) -> list[ExternalResult]:
 
 
 def draw(results: Sequence[PaperResult], external: Sequence[ExternalResult] = ()) -> str | None:
-    """Draw a panel per data set, its points links to their rows; None without any point."""
+    """SVG text with a panel per data set; points link to their rows. None without any point."""
     shown = {key: points for key in SETS if (points := _points(results, key))}
     if not shown:
         return None
@@ -93,7 +94,7 @@ def draw(results: Sequence[PaperResult], external: Sequence[ExternalResult] = ()
 
 
 def _points(results: Sequence[PaperResult], key: str) -> list[Point]:
-    """Points of the levels with a bound, of rows on the data set."""
+    """Points of rows on the data set ``key``, for their levels with a bound."""
     return [
         (
             row.record.method,

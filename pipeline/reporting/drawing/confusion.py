@@ -1,4 +1,4 @@
-"""Confusion matrices of a row on own data, one picture for the first seed of each level."""
+"""Confusion matrices of a row on own data: one picture per level, of its first seed."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from pipeline.reporting.drawing.style import INK, svg
 from pipeline.reporting.wording import level_words
 from pipeline.results.schema import Evaluation, Scores
 
-MOST = 20  # classes in a picture
+MOST = 20  # largest number of classes in a picture
 
 
 def confusion_pictures(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """Name of a file and its SVG text, for levels with a matrix of at most `MOST` classes.
+    """Yield file name and SVG text for each level with a matrix of at most `MOST` classes.
 
     Classes are numbered in the order of their labels.
     """

@@ -1,8 +1,8 @@
-"""Forest plot of judged values and contrasts: ours less the paper's, in margins, with 95 % intervals.
+"""Forest plot of judged values and contrasts: ours minus the paper's, in margins, with 95 % intervals.
 
-`pages/forest.svg` draws the panels, each of one fixed width. A page lays them beside or below one another, so
-that type stays legible on a phone and on a wide screen. Colours are the page's tones; shape, filling and
-dashes say the same without colour.
+`pages/forest.svg` draws the panels, which have a fixed width. A page places them side by side or below one
+another, so text stays legible on a phone and on a wide screen. Colours are the page's tones; shapes, fillings
+and dashes make the plot readable without colour.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from pipeline.reporting.vocabulary import CONTRASTS, VALUES, Word
 from pipeline.reporting.wording import anchor, fixed, level_words, number, signed
 
 NAME = "forest"
-LEFT, RIGHT = 152, 392  # of a panel's plot, in pixels
-REACH = 3.0  # margins to either side; points further out are arrows at the edge
+LEFT, RIGHT = 152, 392  # edges of a panel's plot, in pixels
+REACH = 3.0  # largest distance from zero, in margins; points further out are arrows at the edge
 DASHED = ("inconclusive", "undecided", "same sign")  # statuses with a dashed interval
 SHAPES: dict[Strength, str] = {
     "the paper's settings": "M-3.6 0A3.6 3.6 0 1 0 3.6 0A3.6 3.6 0 1 0 -3.6 0Z",
@@ -26,16 +26,16 @@ SHAPES: dict[Strength, str] = {
 
 @dataclass(frozen=True)
 class Point:
-    """Judged number in a panel; places in pixels."""
+    """Judged value or contrast in a panel; coordinates in pixels."""
 
     x: float
-    low: float  # end of the interval, within the panel
+    low: float  # ends of the interval, cut off at the panel's edges
     high: float
-    shape: str  # path
+    shape: str  # path in SVG
     classes: str
-    entry: str  # id of the level's entry, to which it links
+    entry: str  # id of the level's entry, the target of the link
     paper: str
-    title: str  # on hover
+    title: str  # text on hover
 
 
 Placed = tuple[str, str, Point]  # name of the table, name of the line, point
@@ -43,14 +43,14 @@ Placed = tuple[str, str, Point]  # name of the table, name of the line, point
 
 @dataclass(frozen=True)
 class Panel:
-    """Values or contrasts of a paper: by table, the points of each line."""
+    """Values or contrasts of a paper; points by table, then by line."""
 
     title: str
     tables: dict[str, dict[str, list[Point]]]
 
 
 def panels(papers: Sequence[PaperResult]) -> list[Panel]:
-    """Panels of each paper's judged contrasts and judged values; papers without any are left out."""
+    """Panels of each paper's judged contrasts and judged values; a paper without them has no panel."""
     found = []
     for paper in papers:
         for title, points in (("contrasts", _contrasts(paper)), ("printed values", _values(paper))):
@@ -62,7 +62,7 @@ def panels(papers: Sequence[PaperResult]) -> list[Panel]:
 
 
 def x(margins: float) -> float:
-    """Place of a difference, in pixels."""
+    """Horizontal coordinate, in pixels, of a difference in margins."""
     return LEFT + (RIGHT - LEFT) * (margins + REACH) / (2 * REACH)
 
 
@@ -76,7 +76,7 @@ def _point(
     planned: bool,
     title: str,
 ) -> Point:
-    """Point of ours less the paper's, with half its interval and the margin in one unit."""
+    """Point of ours minus the paper's; ``difference``, ``half`` (of its interval), ``margin`` in one unit."""
     away, half = difference / (margin or 1.0), half / (margin or 1.0)
     shape, at = SHAPES[row.strength], away
     if abs(away) > REACH:

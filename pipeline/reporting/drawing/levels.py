@@ -1,4 +1,4 @@
-"""Plot of a table: printed numbers and the deciding ones of ours by level."""
+"""Plot of a table: printed numbers and our deciding numbers, by level."""
 
 from collections.abc import Iterable
 from math import isfinite, nan
@@ -12,11 +12,11 @@ from pipeline.reporting.results import LineResult, TableResult
 from pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
 
 MARKERS = "osD^vP"  # a colour and a marker for each line of the paper
-FURTHER = ("--", ":", "-.")  # dashes of further metrics
-LETTERS = 62  # in a line of the legend
+FURTHER = ("--", ":", "-.")  # line styles of further metrics
+LETTERS = 62  # characters per line of the legend
 WIDTH, HEIGHT = 5.6, 4.0  # inches of a panel
-SPREAD = 10.0  # levels, or numbers other than percents, further apart stand on a logarithmic axis
-CROWDED, WIDE = 90.0, 15.0  # accuracies above it have a panel of their own if all span more than that
+SPREAD = 10.0  # an axis is logarithmic if its largest number is more than this times its smallest
+CROWDED, WIDE = 90.0, 15.0  # accuracies above CROWDED get a second panel if all span more than WIDE
 
 
 def draw(result: TableResult) -> str | None:
@@ -65,10 +65,10 @@ def draw(result: TableResult) -> str | None:
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
-    """Place of each level on the axis, and True for a logarithmic axis; evenly spaced otherwise."""
+    """Coordinate of each level, and True for a logarithmic axis. On other axes levels are evenly spaced."""
     try:
         values = {level: float(level_value(level)) for level in levels}
-    except ValueError:  # words
+    except ValueError:  # a level is a word
         values = {}
     if len({level.partition("=")[0] for level in levels}) == 1 and _far_apart(values.values()):
         return values, True
@@ -76,7 +76,7 @@ def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
 
 
 def _far_apart(values: Iterable[float]) -> bool:
-    """Return True if the largest finite number is more than `SPREAD` times a smallest one above zero."""
+    """Return True if all finite numbers are positive, and the largest is over `SPREAD` times the smallest."""
     finite = [value for value in values if isfinite(value)]
     return bool(finite) and min(finite) > 0 and max(finite) > SPREAD * min(finite)
 
@@ -113,7 +113,7 @@ def _plot_line(axes: Axes, line: LineResult, places: dict[str, float], index: in
 def _plot_further(
     axes: Axes, line: LineResult, result: TableResult, places: dict[str, float], index: int
 ) -> None:
-    """Plot further metrics of an accounting, dashed and without marks."""
+    """Plot further metrics of a computed table, dashed and without markers."""
     for number, (metric, words) in enumerate(result.table.also.items()):
         deciding = [(places[cell.level], cell) for cell in line.cells]
         also = {row.key: row.also[metric] for row in line.rows}

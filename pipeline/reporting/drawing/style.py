@@ -1,4 +1,4 @@
-"""Style of the figures, and figures as SVG text without dates."""
+"""Style of the figures, and their SVG text."""
 
 import re
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-# Stand-ins that `themed` turns into the page's own colours; on their own they read on a white ground.
+# `themed` replaces these colours by the page's. In a file of its own, a figure needs a white background.
 INK, FAINT = "#1c2430", "#c9d0d9"
-# After Okabe and Ito: colour-blind eyes tell most apart, on light and dark.
+# After Okabe and Ito: colour-blind readers can distinguish most, on light and dark backgrounds.
 COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
-LEGEND_LINE = 0.21  # inches
-INCH = 72  # points
-ROOM = 4  # points around a panel
+LEGEND_LINE = 0.21  # height of a line of the legend, in inches
+INCH = 72  # in points
+ROOM = 4  # around a panel, in points
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -40,21 +40,21 @@ _STYLE: Any = {
     "legend.fontsize": 9,
 }
 _PANEL = re.compile(r'^( *)<g id="panel-\d+" data-box="([^"]*)">\n(.*?)^\1</g>', re.MULTILINE | re.DOTALL)
-# a link, a blank, and what it says on hover
+# a link, a space, and its text on hover
 _LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 
 def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tuple[list[float], list[float]]:
-    """The x and the y."""
+    """The x and the y coordinates."""
     return [x for x, _ in points], [y for _, y in points]
 
 
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
-    """SVG text of a figure of that size, filled by ``draw``; ids begin with a digest of ``name``."""
+    """SVG text, without a date, of a figure that ``draw`` fills; ``name`` is the salt of its ids."""
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
         draw(figure)
-        # what people call their rows is no formula; numbers beside axes, which may be, are not there yet
+        # names of rows are no formulas; numbers at axes, which may be formulas, do not exist yet
         for text in figure.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
             text.set(parse_math=False)
         panels: list[Artist] = [*figure.axes, *figure.legends]
@@ -73,14 +73,14 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
 
 
 def themed(svg: str, title: str) -> str:
-    """The figure for inlining: a picture a panel, which a page lays beside or below one another.
+    """HTML of a figure for a page, with one picture per panel; ``title`` is its name for screen readers.
 
-    They have the page's colours and fonts and a name for screen readers, and no ids to clash with others'.
+    The pictures have the page's colours and fonts, and no ids that could clash with those of other figures.
     """
     panels = [(box, inside) for _, box, inside in _PANEL.findall(svg)]
     whole = re.search(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>(.*)</svg>', svg, re.DOTALL)
     assert whole is not None
-    # what panels are clipped by follows after them
+    # the clip paths of panels follow after the panels
     rest = svg[svg.rindex("<defs>") : svg.rindex("</svg>")] if panels and "<clipPath" in svg else ""
     pictures = "".join(
         f'<svg viewBox="{box}" style="width:{box.split()[2]}pt">{inside}</svg>'
@@ -88,7 +88,7 @@ def themed(svg: str, title: str) -> str:
     )
     text = f'<div class="panels" role="group" aria-label="{escape(title)}">{pictures}'
     text += f'<svg class="clips" width="0" height="0">{rest}</svg></div>' if rest else "</div>"
-    # ids of groups repeat from figure to figure and nothing refers to them
+    # ids of groups repeat from figure to figure, and nothing refers to them
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     text = text.replace("font-family: 'DejaVu Sans', sans-serif; ", "")
     return text.replace(INK, "var(--ink)").replace(FAINT, "var(--line)")

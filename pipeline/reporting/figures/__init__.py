@@ -1,8 +1,7 @@
-"""Figures that a paper's file asks for by their modules' names, one module each, here or where
-`pipeline.extensions` looks.
+"""Kinds of figures: one module each, here or in another package that `pipeline.extensions` finds.
 
-A module has `draw`, which gives a table's figure as SVG text or None where there is nothing to draw, its
-`TITLE` for screen readers, with the table's name in it, and its `CAPTION`, which is HTML.
+A paper's file names the module. The module's `draw` returns a table's figure as SVG text, or None if there is
+nothing to draw. `TITLE`, for screen readers, has a placeholder for the table's name. `CAPTION` is HTML.
 """
 
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ class Figure(NamedTuple):
 
 
 def table_figures(result: TableResult) -> Iterator[Figure]:
-    """Yield the figures that the table's entry asks for, where there is something to draw."""
+    """Yield the figures that the table's entry names, except those with nothing to draw."""
     for kind in result.table.figures:
         module = extensions("figures")[kind].load()
         if svg := module.draw(result):

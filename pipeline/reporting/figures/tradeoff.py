@@ -13,7 +13,7 @@ from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
 from pipeline.results.schema import Ledger
 
-TITLE = "Trade-off curves of {}"  # for screen readers, of the table
+TITLE = "Trade-off curves of {}"  # for screen readers; {} is the name of the table
 CAPTION = (
     "Bound on the errors of every attack that distinguishes two neighbouring data sets. At each point of the "
     "solid curve, the type II error β is proven to be at least this large at the type I error α, for the "
@@ -21,17 +21,17 @@ CAPTION = (
     "no attack is much better than a guess. A curve that follows the axes rules out no attack. G<sub>μ</sub> "
     "(dashed) is the central limit's approximation, not a bound. Rows with the same curve are drawn once."
 )
-GRID = 200  # intervals of the type I errors that G_mu is drawn at
-ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels in a line; inches of a panel and of its title
-POINTS = 200  # drawn of a curve; a screen shows no more
-Ledgers = tuple[tuple[str, Ledger], ...]  # what a curve is called, and where it comes from
+GRID = 200  # intervals between the drawn points of G_mu
+ACROSS, SIDE, HEAD = 3, 2.8, 0.5  # panels per line; side of a panel and height of its title, in inches
+POINTS = 200  # number of points drawn of a curve, enough for a screen
+Ledgers = tuple[tuple[str, Ledger], ...]  # (name of a curve, its ledger)
 
 
 def draw(result: TableResult) -> str | None:
-    """A panel for each level whose ledgers differ, a colour for each row; None without any curve.
+    """SVG text of a table's trade-off curves; None without any curve.
 
-    Solid: the numeric curve of what ran. Dashed: G_mu of the central limit theorem. Dotted: 1 - alpha, of a
-    mechanism without any leak.
+    Levels with equal curves share a panel. Each row has a colour. Solid: computed curve of the mechanism as
+    run. Dashed: G_mu by the central limit theorem. Dotted: 1 - alpha, the curve of perfect privacy.
     """
 
     shown = list(_panels(result))
@@ -65,7 +65,7 @@ def draw(result: TableResult) -> str | None:
 
 
 def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
-    """Levels with the same curves (they differ in what privacy doesn't depend on), and these."""
+    """Yield the levels with the same curves, and the ledgers of these curves, for each panel."""
     by_curves: dict[tuple[tuple[str, object], ...], tuple[list[str], Ledgers]] = {}
     for level in result.levels:
         ledgers = tuple(_ledgers(result, level))
@@ -76,7 +76,7 @@ def _panels(result: TableResult) -> Iterator[tuple[list[str], Ledgers]]:
 
 
 def _ledgers(result: TableResult, level: str) -> Iterator[tuple[str, Ledger]]:
-    """The rows whose curve holds at the level; those of the same curve under the first one's name."""
+    """Yield the first row's name and ledger for each distinct proven curve at the level."""
     seen = set()
     for row in result.rows:
         cell = row.cells.get(level)

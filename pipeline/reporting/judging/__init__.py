@@ -1,1 +1,1 @@
-"""From numbers to words: intervals, what a guarantee is worth, whether a claim holds."""
+"""Verdicts on values, contrasts, claims and guarantees, and the intervals behind them."""

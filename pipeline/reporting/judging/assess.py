@@ -1,9 +1,8 @@
-"""Tests the sentences of a paper against records, and against the paper's own table.
+"""Tests of a paper's claims by records, and by the paper's own table.
 
-Every comparison is one outcome and says what it compared. A claim is not reproduced as soon as one outcome
-fails, and reproduced only when every outcome holds with its whole 95 % interval. It is judged by the rows
-that are the paper's lines as they stand; rows that do something differently are assessed beside, and decide
-nothing.
+Each comparison has one outcome, which names the compared numbers. A claim is not reproduced if one counted
+outcome fails. It is reproduced if every outcome holds with its whole 95 % interval. Rows that don't differ
+from the paper's lines decide the claim. Each variant has an assessment of its own, which doesn't decide it.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ Status = Literal[
     "undecided",
     "not judged",  # run, but on too small a budget, on less data or after too narrow a search
     "waits for a GPU",
-    "only differently",  # decided by rows that do something differently, and not as in the paper
+    "only differently",  # only variants have a verdict
     "not tested",
     "not run",
 ]
@@ -30,22 +29,22 @@ _PLURAL = {"holds": "hold", "fails": "fail"}
 
 @dataclass(frozen=True)
 class Assessment:
-    """A claim tested on one choice of rows."""
+    """Result of a claim's tests on one choice of rows."""
 
-    variant: str  # '' for the rows that are the paper's lines as they stand
-    reduced: bool  # the rows have less than the paper's training
+    variant: str  # '': rows that don't differ from the paper's lines
+    reduced: bool  # whether the rows have a reduced budget
     status: Status
     outcomes: tuple[Outcome, ...]
 
     @property
     def words(self) -> str:
-        """Status; 'partly run' if some of its comparisons ran."""
+        """Status; 'partly run' if only some of the comparisons ran."""
         ran = any(outcome.verdict != "not run" for outcome in self.outcomes)
         return "partly run" if ran and self.status in ("not run", "waits for a GPU") else self.status
 
     @property
     def tally(self) -> str:
-        """``6 hold, 6 not run``, ``3 hold, not judged (10 of 50 epochs)``: numbers of its outcomes."""
+        """Number of outcomes per verdict: ``6 hold; 6 not run``, ``3 hold, not judged (one seed)``."""
         counts = Counter(
             _PLURAL.get(outcome.verdict, outcome.verdict)
             + (f", not judged ({outcome.caveat})" if outcome.caveat else "")
@@ -56,16 +55,19 @@ class Assessment:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim, tested."""
+    """A claim with the results of its tests."""
 
     claim: Claim
-    own: bool  # an experiment of this project's own: it counts nowhere
-    printed: tuple[Outcome, ...]  # the same comparisons on the paper's own numbers
+    own: bool  # whether it is about an experiment of our own, which counts nowhere
+    printed: tuple[Outcome, ...]  # outcomes of the same tests on the paper's own numbers
     assessments: tuple[Assessment, ...]
 
     @property
     def status(self) -> Status:
-        """Status as in the paper, on the full budget if it decides, else on the reduced one."""
+        """Status by the rows that don't differ from the paper's lines: full budgets first, then reduced ones.
+
+        If none of these rows ran and a variant has a verdict, the status is 'only differently'.
+        """
         if self.claim.untested:
             return "not tested"
         as_in_paper = [assessment.status for assessment in self.assessments if not assessment.variant]
@@ -78,7 +80,7 @@ class ClaimResult:
 
     @property
     def contradicted(self) -> tuple[Outcome, ...]:
-        """Outcomes on the paper's own table that fail."""
+        """Failed outcomes on the paper's own numbers."""
         return tuple(outcome for outcome in self.printed if outcome.verdict == "fails")
 
 
@@ -86,8 +88,8 @@ def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
     """Test every claim whose lines are all in declared tables, once for each budget and variant of rows.
 
     Args:
-        paper: with its claims.
-        lines: of the declared tables, by reference.
+        paper: paper with the claims.
+        lines: lines of the declared tables, by reference.
 
     Returns:
         Tested claims; the main claims come first, those without a test last.
@@ -112,10 +114,10 @@ def _references(claim: Claim) -> list[str]:
 
 
 def _assessments(claim: Claim, paper: Paper, lines: Rows) -> Iterator[Assessment]:
-    """Assessments as in the paper, then of each variant of the claim's lines; full budgets come first.
+    """Yield assessments: full budgets before reduced ones, and plain rows before each variant.
 
-    In a variant's assessment lines without it contribute their plain rows. A full and a reduced row are never
-    compared.
+    Plain rows don't differ from the paper's lines. In a variant's assessment, lines without this variant
+    contribute plain rows. Full and reduced rows are never compared.
     """
     for reduced in (False, True):
         rows = {

@@ -1,4 +1,4 @@
-"""Base classes of the kinds of claim tests, and the words of their outcomes."""
+"""Base classes for kinds of claim tests, and functions that make outcomes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Levels = Annotated[list[str], Field(min_length=1)]
 Verdict = Literal["holds", "fails", "undecided", "not run"]
 
 
-Rows = Mapping[str, LineResult]  # by the line's reference; of one kind of budget
+Rows = Mapping[str, LineResult]  # lines by reference; their rows are all reduced, or none is
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """A number that the paper prints, taken as exact, where a test looks for a cell."""
+    """A printed number in place of a cell, taken as exact, for a test on the paper's own numbers."""
 
     row: str
     mean: Mean
@@ -49,26 +49,26 @@ class ClaimTest(Strict):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The lines looked at: what ``of``, ``left`` and ``right`` of a kind name."""
+        """References of the tested lines, from the fields ``of``, ``left`` and ``right`` that exist."""
         named = (getattr(self, field, None) for field in ("of", "left", "right"))
         return tuple(reference for reference in named if isinstance(reference, str))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """The test on our records, at each of its levels."""
+        """Yield the outcomes of the test on our records."""
         raise NotImplementedError
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
-        """The paper's printed numbers, taken as exact, put to the same test; nothing where it prints none."""
+        """Yield the outcomes of the test on the printed numbers, taken as exact; none without numbers."""
         yield from ()
 
 
 class AtLevels(ClaimTest):
-    """A test of each level of ``at`` by itself, by what ran there."""
+    """A test of each level of ``at`` by itself, on the results at this level."""
 
     at: Levels
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """An outcome a level; not run where a line was not."""
+        """Yield one outcome per level; it is 'not run' if a line has not been run there."""
         for level in self.at:
             deciding = [rows[reference].deciding(level) for reference in self.references]
             ran = [row for row in deciding if row is not None and level in row.cells]
@@ -76,11 +76,11 @@ class AtLevels(ClaimTest):
             yield self.judge(title, level, ran, paper) if len(ran) == len(deciding) else not_run(title)
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """The outcome at a level, of the rows that decide there: one a line, in the order of `references`."""
+        """Outcome at a level. ``rows`` are the deciding rows, one per line, in the order of `references`."""
         raise NotImplementedError
 
     def title(self, level: str, paper: PrintedTables) -> str:
-        """``LINE at LEVEL``, ``LINE and LINE at LEVEL``."""
+        """Title of an outcome: ``LINE at LEVEL``, or ``LINE and LINE at LEVEL``."""
         labels = " and ".join(paper.lines[reference].label for reference in self.references)
         return f"{labels} at {level_words(level)}"
 
@@ -98,7 +98,7 @@ class Bounded(ClaimTest):
         return self
 
     def required(self, shift: float = 0.0) -> str:
-        """The bounds in words, ``shift`` further: ``required: above -2 and below 2``."""
+        """The bounds plus ``shift``, in words: ``required: above -2 and below 2``."""
         limits = {"above": self.above, "below": self.below}.items()
         return "required: " + " and ".join(
             f"{word} {f'{limit + shift:.6g}' if shift else number(limit)}"
@@ -108,9 +108,9 @@ class Bounded(ClaimTest):
 
 
 def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
-    """The outcome of a test that more training can only help to pass.
+    """Outcome of a test that more training can only help to pass.
 
-    A test that holds with less training than the paper's counts; its text says so.
+    If the test holds with less training than the paper's, the outcome counts and its text says so.
     """
     if verdict == "holds" and cell.only_shorter:
         return Outcome(verdict, f"{text}; holds in spite of less training ({cell.caveat})")
@@ -118,15 +118,15 @@ def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
 
 
 def not_run(title: str) -> Outcome:
-    """Outcome of a comparison with a missing side."""
+    """Outcome of a comparison whose numbers have not all been run."""
     return Outcome("not run", f"{title}: not run")
 
 
 def guarantee_caveat(*rows: RowResult) -> str | None:
-    """First reason why these rows' guarantees say nothing about the paper's; None without any.
+    """First caveat by which the rows' guarantees say nothing about the paper's; None without any.
 
-    Seeded noise is this project's choice. A reduced budget is no caveat here: fewer steps of a mechanism are
-    accounted for like many.
+    Seeded noise, our own choice, is such a caveat. A reduced budget isn't: few steps of a mechanism are
+    accounted for in the same way as many.
     """
     caveats = (caveat for row in rows for caveat in row.caveats)
     return next((caveat.words for caveat in caveats if caveat.incomparable or caveat.seeded), None)

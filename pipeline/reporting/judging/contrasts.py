@@ -1,9 +1,9 @@
 """Contrasts: differences of a table's lines and columns, judged at equal training budgets.
 
 Every line is compared with the table's baseline at each column, and with itself from one column to the next.
-The paper's file names further pairs of lines (`Table.argues`). Two rows of one training budget judge a
-contrast: the rows that decide the printed values, else rows that were trained at the other line's budget
-(`Row.budget_of`).
+The paper's file names further pairs of lines (`Table.argues`). Two rows with equal training budgets decide a
+contrast. They are the rows that decide the printed values, or rows that were trained at the other line's
+budget (`Row.budget_of`).
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ NORMAL = float(ndtri((1 + LEVEL) / 2))
 
 @dataclass(frozen=True)
 class Side:
-    """A line at a level, and the row that is compared there."""
+    """One side of a contrast: a line at a level, and the compared row."""
 
     line: Line
     level: str
@@ -52,25 +52,25 @@ class Side:
 
     @property
     def error(self) -> float:
-        """Printed standard error; 0 without one."""
+        """Printed standard error; 0 if none is printed."""
         return self.line.values[self.level].error or 0.0
 
 
 @dataclass(frozen=True)
 class PrintedContrast:
-    """The difference of two printed numbers, judged."""
+    """Difference of two printed numbers, with its verdict."""
 
     result: TableResult
     left: Side
     right: Side
-    argued: bool  # by the paper
+    argued: bool  # whether the paper discusses it
     status: Status = "not run"
-    why: str = ""  # it is not judged
+    why: str = ""  # why it is not judged
     ours: Mean | None = None
-    half: float = 0.0  # half the 95 % interval of ours less the paper's
+    half: float = 0.0  # half the 95 % interval of our difference minus the paper's
     margin: float = 0.0
-    planned: bool = False  # all seeds of both sides by plans
-    fewer_data: bool = False  # both sides on a part of the paper's data, the same
+    planned: bool = False  # whether all seeds of both sides are planned
+    fewer_data: bool = False  # whether both sides have the same small part of the paper's data
 
     @property
     def of_lines(self) -> bool:
@@ -84,9 +84,9 @@ class PrintedContrast:
 
 
 def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
-    """Lines against the baseline and in argued pairs, then each line from one column to the next.
+    """Yield contrasts of lines with the baseline, of argued pairs, and of each line's neighbouring columns.
 
-    Tables of our own experiments, and of numbers other than percents, have none.
+    Tables of our own experiments, and tables of numbers other than percentages, have no contrasts.
     """
     table = result.table
     if table.own or table.unit != "percent":
@@ -153,9 +153,9 @@ def _status(ours: float, theirs: float, half: float, whole: float, margin: float
         ours: difference of our means.
         theirs: difference of the printed numbers.
         half: half the 95 % interval of ``ours``.
-        whole: half the 95 % interval of ``ours`` less ``theirs``.
-        margin: of ``ours`` less ``theirs``.
-        sign: of ``theirs``; 0 within the paper's own error.
+        whole: half the 95 % interval of ``ours`` minus ``theirs``.
+        margin: margin of ``ours`` minus ``theirs``.
+        sign: sign of ``theirs``; 0 if ``theirs`` lies within the paper's own error or rounding.
     """
     size = place(ours - theirs, whole, margin)
     surely_same = bool(sign) and sign * ours - half > 0

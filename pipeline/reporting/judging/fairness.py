@@ -1,8 +1,8 @@
-"""Fairness of a verdict at a training budget of our own: what may have held our number back.
+"""Fairness of a verdict at a training budget of our own: choices that may have worsened our number.
 
-A row that the paper gives no budget for has a fair verdict only if its line had at least the epochs of the
-table's other lines, its search's winner is not at an edge of the grid, its validation accuracy no longer
-rises, and its seeds do not share one pretrained network. Settings, searches and training curves say so.
+If the paper gives no budget, a verdict is fair under four conditions. The row had at least as many epochs as
+the table's other lines. A search at this level chose its settings, and not at an edge of the grid. Its
+validation accuracy no longer rises. Its seeds don't share one pretrained network.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ Kind = Literal[
     "still learning",
     "one pretrained network for all seeds",
 ]
-TENTH = 0.1  # of a training, its last, in which validation accuracy must be flat
-# Flat: at this rate as long a training again would gain less than the margin.
+TENTH = 0.1  # last part of a training, in which validation accuracy must be flat
+# Flat: at this rate, doubling the length of the training would gain at most the margin.
 AGAIN = 1 / TENTH
 
 
@@ -37,13 +37,13 @@ class Unfair:
 
 
 def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: float) -> tuple[Unfair, ...]:
-    """The reasons why our number at a level may be held back by our own choices; () if it is fair.
+    """Reasons why our own choices may have worsened our number at a level; () if the verdict is fair.
 
     Args:
-        row: it decides the value.
-        level: of the value.
+        row: the row that decides the value.
+        level: level of the value.
         others: the rows that decide the table's other lines at the level.
-        margin: of the value, in percentage points.
+        margin: margin of the value, in percentage points.
     """
     if row.budget != "own" or not row.trained:
         return ()
@@ -57,7 +57,7 @@ def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: floa
 
 
 def epochs(row: RowResult, level: str) -> float:
-    """The most epochs that a row's search tried at a level, or that its settings have; 0 of an accounting."""
+    """Largest number of epochs at a level, in a row's search and its trainings; 0 for accounting only."""
     if not row.trained:
         return 0.0
     tried = [candidate.get("epochs", 0.0) for candidate in _candidates(row.search, level)]
@@ -65,13 +65,13 @@ def epochs(row: RowResult, level: str) -> float:
 
 
 def batches(row: RowResult, level: str) -> set[float]:
-    """The batch sizes that a row's search tried at a level, and its own."""
+    """Batch sizes at a level, in a row's search and its trainings."""
     own = {float(replica.settings.get("batch", 0)) for replica in row.cells[level].replicas}
     return own | {float(each["batch"]) for each in _candidates(row.search, level) if "batch" in each}
 
 
 def _trained(row: RowResult, level: str) -> Iterator[float]:
-    """Epochs of each replica at a level."""
+    """Yield the epochs of each replica at a level."""
     cell = row.cells.get(level)
     for replica in cell.replicas if cell else ():
         settings = replica.settings
@@ -82,7 +82,7 @@ def _trained(row: RowResult, level: str) -> Iterator[float]:
 
 
 def _candidates(search: SearchRecord | None, level: str) -> list[dict[str, Any]]:
-    """The settings of the candidates that a search tried at a level."""
+    """Settings of the candidates that a search tried at a level; [] without a search."""
     return [each.settings for each in search.candidates if each.level == level] if search else []
 
 
@@ -109,7 +109,7 @@ def _edges(row: RowResult, level: str) -> Iterator[Unfair]:
 
 
 def _lost(row: RowResult, level: str, name: str, value: float, values: set[float]) -> bool:
-    """Return True if another search of the line went beyond the edge and chose nothing there."""
+    """Return True if another search of the line tried settings beyond this edge and chose none of them."""
 
     def beyond(other: float) -> bool:
         return other > value if value == max(values) else other < value

@@ -1,4 +1,4 @@
-"""Guarantee of a level: its ledger's verdict and reason."""
+"""Guarantee of a level: verdict on its claimed epsilon by its ledger, with the reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.vocabulary import joined, words
 from pipeline.results.schema import Ledger, Replica
 
-# What a claim and its bound may be apart by the rounding of float32 numbers alone, such as scales of noise.
+# Largest ratio of a bound to a claim that may come from float32 rounding alone, such as of noise scales.
 ROUNDING = 1 + 1e-6
 
 # Bounds within one percent count as equal: accountants differ in their grids, and noise is calibrated to a
 # thousandth.
 SAME = 1.01
 
-# A larger bound is vacuous. By alpha + e^epsilon beta >= 1, an epsilon allows an attacker on two neighbouring
-# data sets to have both errors at 1 / (1 + e^epsilon).
+# A bound above `VACUOUS` is vacuous. By alpha + e^epsilon beta >= 1, an epsilon allows an attacker on two
+# neighbouring data sets to have both errors, alpha and beta, at 1 / (1 + e^epsilon).
 ERROR = 1e-6
 VACUOUS = log(1 / ERROR - 1)
 VACUOUS_REASON = (
@@ -35,21 +35,21 @@ State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "huge", 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Verdict on one level of a row."""
+    """Verdict on the claimed epsilon of one level of a row."""
 
     state: State
     reason: str | None  # why it is neither 'holds' nor 'none'
-    ledger: Ledger  # the worst of the level's replicas
-    within_claim: bool = False  # a bound is proven, no larger than the claim; also a vacuous one
+    ledger: Ledger  # of the level's worst replica
+    within_claim: bool = False  # the proven epsilon is at most the claimed one, even if vacuous
 
     @property
     def claims(self) -> bool:
-        """Return True if an epsilon is claimed that is not too large for a float."""
+        """Return True if there is a claimed epsilon and it is not too large for a float."""
         return self.ledger.claimed is not None
 
     @property
     def rests_on_trials(self) -> bool:
-        """Return True if trials alone show that a clipped gradient of the proof depends on one example."""
+        """Return True if there is a bound, and tests are the only evidence for independent gradients."""
         ledger = self.ledger
         if ledger.epsilon_upper is None or ledger.releases or ledger.event is None:
             return False
@@ -57,13 +57,13 @@ class Guarantee:
 
 
 def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
-    """Verdict on a level, by its worst replica.
+    """Verdict on a level, by its worst replica; ``reproducible`` is True if the noise was seeded.
 
     ``none``: no epsilon is claimed. ``huge``: the claimed epsilon is too large for a float. ``holds``: the
     proven epsilon is at most the claimed one. ``weaker``: the proven epsilon is above the claimed one, which
-    may hold or not. ``exceeds``: the lower bound for a named pair of data sets is above the claimed epsilon.
-    ``vacuous``: the proven epsilon is too large to protect a record. ``none_proven``: a claim without a
-    bound, or seeded noise.
+    may still hold. ``exceeds``: the computed lower bound is above the claimed epsilon. ``vacuous``: every
+    proven epsilon is above `VACUOUS`. ``none_proven``: an epsilon is claimed, but there is no bound or the
+    noise was seeded.
     """
     ledger = worst(replica.ledger for replica in replicas)
     if ledger.claimed is None:
@@ -89,14 +89,14 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
 
 
 def worst(ledgers: Iterable[Ledger]) -> Ledger:
-    """The ledger with the weakest privacy."""
+    """The ledger with the weakest guarantee."""
     return max(ledgers, key=_badness)
 
 
 def incomparable(left: Ledger, right: Ledger) -> str | None:
     """Reason why the epsilons of two ledgers are not comparable; None if they are.
 
-    An epsilon holds for its neighbours and its delta alone, and where nothing is proven there is none.
+    Proven epsilons are comparable if they hold for the same kind of neighbours and the same delta.
     """
     if left.epsilon_upper is None or right.epsilon_upper is None:
         return "no epsilon is proven"
@@ -115,22 +115,22 @@ def exceeds(ledger: Ledger) -> bool:
 
 
 def _badness(ledger: Ledger) -> tuple[bool, float]:
-    """Larger is worse: a claim without a bound first, then the largest bound."""
+    """Sort key of a ledger, larger if privacy is weaker; a claim without a bound is weaker than any bound."""
     unbounded = ledger.epsilon_upper is None and ledger.claimed is not None
     return unbounded, ledger.epsilon_upper if ledger.epsilon_upper is not None else 0.0
 
 
 def _least(ledger: Ledger, epsilon_upper: float) -> float:
-    """The least epsilon proven. What is accounted of releases is pure; accountants give bounds at a delta.
+    """Smallest proven epsilon. For releases, ``epsilon_upper`` is pure; accountants give bounds at a delta.
 
-    Such a bound protects as well: it keeps both errors above (1 - delta) / (1 + e^epsilon).
+    An epsilon at a delta protects, too: at least one error is (1 - delta) / (1 + e^epsilon) or more.
     """
     others = ledger.accountants if ledger.releases else ()
     return min([epsilon_upper, *(result.epsilon for result in others if result.epsilon is not None)])
 
 
 def gaussian_error(alpha: float, mu: float) -> float:
-    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6), with its limits at both ends."""
+    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6); 1 at alpha = 0, and 0 at 1."""
     if alpha <= 0 or alpha >= 1:
         return 1.0 if alpha <= 0 else 0.0
     return NORMAL.cdf(NORMAL.inv_cdf(1 - alpha) - mu)

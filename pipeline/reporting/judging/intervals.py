@@ -1,6 +1,6 @@
 """Means over seeds and differences of means, with 95 % Student-t intervals.
 
-The intervals cover the spread from seed to seed, not the finite test set.
+The intervals cover the spread over seeds, not the error of the finite test set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Measured(Protocol):
 
     @property
     def mean(self) -> "Mean":
-        """Over seeds."""
+        """Mean over seeds."""
 
     @property
     def by_seed(self) -> Mapping[int, float]:
@@ -31,8 +31,8 @@ class Mean:
     """A mean, or a difference of means, and half the width of its 95 % interval."""
 
     value: float
-    half: float | None  # None: a single seed, of unknown spread
-    n: int  # seeds; the smaller number in a difference, and 0 of cells of one row without a seed in common
+    half: float | None  # None: unknown, as for a single seed
+    n: int  # seeds; in a difference the smaller number; 0: cells of one row have no seed in common
 
     @property
     def exact(self) -> bool:
@@ -40,7 +40,7 @@ class Mean:
         return self.n == 1 and self.half is not None
 
     def where(self, above: float | None, below: float | None) -> Literal["holds", "fails", "undecided"]:
-        """Place of the interval: 'holds' within the bounds, 'fails' outside, 'undecided' across."""
+        """Place of the interval: 'holds' within the bounds, 'fails' outside, 'undecided' across a bound."""
         if self.half is None:
             return "undecided"
         low, high = self.value - self.half, self.value + self.half
@@ -51,25 +51,25 @@ class Mean:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """Mean of one value a seed."""
+    """Mean of ``values``, one per seed."""
     n = len(values)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * sqrt(variance(values) / n) if n > 1 else None
     return Mean(fmean(values), half, n)
 
 
 def computed(value: float) -> Mean:
-    """A number that nothing random is in."""
+    """A computed number as a mean: exact, without seeds."""
     return Mean(value, 0.0, 1)
 
 
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
-    """The weighted sum of means, less a number.
+    """Weighted sum of means, minus a number.
 
-    Cells of one row go seed by seed, as their trainings share more than chance; rows are independent.
+    Cells of one row are combined seed by seed, because their trainings are dependent. Rows are independent.
 
     Args:
-        terms: (weight, row, what it reached).
-        less: a number that is subtracted.
+        terms: (weight, key of the row, its result).
+        less: number to subtract.
     """
     by_row: dict[str, list[tuple[float, Measured]]] = {}
     for weight, row, cell in terms:
@@ -87,7 +87,7 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
 
 
 def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
-    """The sum of independent samples' means with unequal spreads (Welch 1947), and a constant."""
+    """Sum of a constant and the means of independent samples with unequal variances (Welch 1947)."""
     value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
     if n == 1:
         return Mean(value, None, n)

@@ -1,4 +1,4 @@
-"""Pairs of rows that may judge a difference of two lines: rows of one training budget."""
+"""Pairs of rows with equal training budgets, for the differences of two lines."""
 
 from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
@@ -8,9 +8,10 @@ from pipeline.reporting.results import LineResult, RowResult
 def paired_rows(
     left: LineResult, at: str, right: LineResult, other: str
 ) -> tuple[RowResult | None, RowResult | None]:
-    """The rows that are compared: those that decide, if of one budget; else the first two that are.
+    """The two rows to compare for lines ``left`` at level ``at`` and ``right`` at level ``other``.
 
-    A variant's rows have no others in their place.
+    They are the deciding rows if their training budgets are equal, otherwise a pair with equal budgets. For
+    variants, and without such a pair, they are the deciding rows in any case.
     """
     deciding = left.deciding(at), right.deciding(other)
     if None in deciding or left.variant or right.variant:
@@ -27,7 +28,7 @@ def paired_rows(
 
 
 def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
-    """The row that decides a line's value, then those that were trained at the budget of the other line."""
+    """Rows of a line that ran: the deciding row, then rows trained at the other line's budget."""
     names = {named.line.key for named in (line, other) if named.line}
     further = (
         row for row in line.rows if level in row.cells and row.trained and row.trained.budget_of in names
@@ -36,14 +37,17 @@ def _usable(line: LineResult, level: str, deciding: RowResult | None, other: Lin
 
 
 def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
-    """Return True if two rows had one training budget: the paper's, or equal epochs and largest batches."""
+    """Return True if two rows had equal training budgets.
+
+    Two full or two reduced budgets are equal. Own budgets need equal epochs and equal largest batches.
+    """
     if "own" not in (one.budget, two.budget):
         return one.budget == two.budget
     return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))
 
 
 def why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
-    """The reason why two rows' difference decides nothing; '' where it may."""
+    """Reason why the difference of two rows decides nothing; '' if it may decide."""
     cells = one.cells[at], two.cells[other]
     for row in (one, two):
         for caveat in row.caveats:

@@ -13,10 +13,10 @@ from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
 Name = Literal["agrees", "above", "below", "inconclusive"]
 FEWEST_SEEDS = 3
-MOST_SEEDS = 100  # more of one cell are not trained, so that no number is named
-SHARE_MARGIN = 0.1  # of seeds that converge
-# Of a printed value: by so little a difference is only that of binary numbers from decimal ones. Without it
-# 7.92 would be further from 8.00 than 0.08.
+MOST_SEEDS = 100  # the largest number of seeds that is suggested for a cell
+SHARE_MARGIN = 0.1  # margin of the share of converging seeds
+# Tolerance, as a share of a printed value, because decimal numbers are inexact in binary. Without it 7.92
+# would be further from 8.00 than 0.08.
 BINARY = 1e-12
 
 
@@ -25,9 +25,9 @@ class Verdict:
     """Verdict on a printed value."""
 
     name: Name
-    offset: float | None = None  # ours less the paper's, where it agrees and is surely not equal
-    seeds: int | None = None  # of an inconclusive one: how many would decide; None: none up to `MOST_SEEDS`
-    share: str = ""  # of seeds that converge, where that decided
+    offset: float | None = None  # ours minus the paper's, if it agrees and is surely not equal
+    seeds: int | None = None  # that would decide an inconclusive verdict; None: no number up to `MOST_SEEDS`
+    share: str = ""  # share of converging seeds in words, if it decided
 
     @property
     def decided(self) -> bool:
@@ -38,9 +38,10 @@ class Verdict:
 def half_width(
     values: Sequence[float], error: float | None, test_error: float, seeds: int | None = None
 ) -> float:
-    """Half the 95 % interval of our mean less the printed value, had there been ``seeds`` of this spread.
+    """Half the 95 % interval of our mean minus the printed value, for ``seeds`` seeds with this spread.
 
-    ``error`` is the standard error that the paper prints, if it does; ``test_error`` counts once.
+    ``error`` is the standard error that the paper prints; None: none. ``test_error`` is the standard error
+    from the finite test set, which all seeds share.
     """
     seeds = seeds or len(values)
     normal = float(ndtri((1 + LEVEL) / 2))
@@ -51,9 +52,9 @@ def half_width(
 def mean_verdict(
     values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
 ) -> Verdict | None:
-    """The verdict on a mean over seeds; None of fewer than `FEWEST_SEEDS`.
+    """Verdict on a mean over seeds; None for fewer than `FEWEST_SEEDS`.
 
-    Arguments are those of `judge` and `half_width`.
+    The arguments are explained at `judge` and `half_width`.
     """
     n = len(values)
     if n < FEWEST_SEEDS:
@@ -72,7 +73,7 @@ def mean_verdict(
 
 
 def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
-    """The verdict on a number that nothing random is in; equal is what rounds to the printed one."""
+    """Verdict on a computed number. It equals the printed number if it rounds to it."""
     if isinf(value):
         return Verdict("above")
     away, binary = value - printed, BINARY * abs(printed)
@@ -81,7 +82,7 @@ def computed_verdict(value: float, printed: float, margin: float, rounding: floa
 
 
 def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
-    """The verdict on ``converged`` of ``n`` seeds; None of fewer than `FEWEST_SEEDS`.
+    """Verdict on ``converged`` of ``n`` seeds; None for fewer than `FEWEST_SEEDS`.
 
     ``theirs`` is True if the paper's training converged.
     """
@@ -96,7 +97,7 @@ def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
 
 
 def _enough(n: int, verdict: Callable[[int], Name]) -> int | None:
-    """Number of seeds above ``n`` that would decide; None up to `MOST_SEEDS`."""
+    """Smallest number of seeds above ``n`` that would decide; None if more than `MOST_SEEDS`."""
     return next((seeds for seeds in range(n + 1, MOST_SEEDS + 1) if verdict(seeds) != "inconclusive"), None)
 
 
@@ -109,17 +110,17 @@ def judge(
     rounding: float,
     test_error: float = 0.0,
 ) -> Verdict | None:
-    """The verdict on a cell; None where it can have none.
+    """Verdict on a cell; None if there can't be one.
 
     Args:
-        values: one a seed, in the table's unit.
-        computed: whether nothing random is in it, so that one value is all there is.
-        failed: those of the seeds whose training did not converge.
-        printed: the paper's cell; a value of it that is no better than one of ``failed`` is of a training
-            that did not converge either.
+        values: one per seed, in the table's unit.
+        computed: whether the cell is a single number, computed without training.
+        failed: values of the seeds whose training did not converge.
+        printed: the paper's cell. If some seeds failed and its value is above all of ``failed``, the paper's
+            training converged, and the share of converging seeds decides.
         margin: in the table's unit.
-        rounding: half a unit of the last digit printed.
-        test_error: the standard error of one accuracy by the size of the test set, in the table's unit.
+        rounding: half a unit of the last printed digit.
+        test_error: standard error of one accuracy from the finite test set, in the table's unit.
     """
     n = len(values)
     some_failed = 0 < len(failed) < n and printed.value is not None and printed.value > max(failed)
@@ -133,7 +134,7 @@ def judge(
 
 
 def place(away: float, half: float, margin: float) -> Name:
-    """The verdict on a difference with an interval of this half width, by the margin around zero."""
+    """Verdict on a difference ``away`` with interval ± ``half``, by the margin around zero."""
     if abs(away) + half <= margin:
         return "agrees"
     if abs(away) - half > margin:
@@ -142,8 +143,8 @@ def place(away: float, half: float, margin: float) -> Name:
 
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
-    """Verdict on the share of converging seeds, which is near all, or near none, in the paper."""
-    from scipy.stats import binomtest  # whose import takes a second
+    """Verdict on the share of converging seeds: near 1 in the paper if ``theirs`` is True, else near 0."""
+    from scipy.stats import binomtest  # the import takes a second
 
     low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")
     near, far = (1 - low, 1 - high) if theirs else (high, low)

@@ -1,7 +1,7 @@
 """Grades of the uses of private data that no epsilon covers.
 
-A grade names the effect on the formal guarantee against an observer of all of a row's published records, as
-jax_privacy's table of pitfalls does. It is no probability of harm.
+A grade is the effect of a use on the formal guarantee against an observer who sees all published records of a
+row. The table of pitfalls of jax_privacy has such grades. A grade is no probability of harm.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from pipeline.results.schema import Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]
 USES: dict[Severity, tuple[str, ...]] = {
-    # computed on private data exactly, and published; and floats that show a record
+    # exact results on private data that are published, and float32 noise that betrays a record
     "critical": (
         *("floating_point_shown", "curves", "vocabulary", "feature_range", "passed_over", "digests"),
         *("own_description", "spans"),
     ),
-    # of other examples than the training's, for which nothing is claimed
+    # uses of examples outside the training set, for which no epsilon is claimed
     "weakening": (
         *("validation", "own_public", "public_start", "public_network", "public_vectors"),
         "public_relevance",
     ),
-    # the relevances' releases are accounted, and this row does not publish them
+    # the releases of relevances are accounted, and this row doesn't publish the relevances
     "theoretical": (
         *("declared_description", "informed_relevance", "test_relevance", "other_choices"),
         *("examples_public", "examples_recorded", "timing", "floating_point", "floating_point_grid"),
     ),
 }
 SEVERITY = {key: severity for severity, keys in USES.items() for key in keys}
-# uses of every private training of a public data set, which one paragraph above the ledger's table names
+# uses of every private training on a public data set; one paragraph above the ledger's table names them
 COMMON = frozenset(
     {
         *("curves", "digests", "validation", "passed_over", "examples_public"),
@@ -42,8 +42,8 @@ COMMON = frozenset(
     }
 )
 ACCOUNTED = frozenset({"informed_relevance"})  # uses that the proven epsilon includes
-OWN_DATA = {"own_description", "declared_description"}  # one is a use of every training on own data
-# further trainings on the same examples, which are weighed by what all spend together
+OWN_DATA = {"own_description", "declared_description"}  # every training on own data has one of these uses
+# further trainings on the same examples; the epsilon of all trainings together decides the grade
 TRAININGS = ("search", "unlinked_search", "all_replicas")
 
 
@@ -62,12 +62,12 @@ def not_covered(
     """Uses of private data outside a training's epsilon, the worst first.
 
     Args:
-        ledger: its own.
-        attacks: on the code of its level.
-        composition: what its row and search spend in all, where that is more.
+        ledger: ledger of the training.
+        attacks: attacks on the code of its level.
+        composition: composition of all trainings of its row and search; None: there is none.
     """
     uses = list(ledger.not_covered)
-    if uses:  # it was trained
+    if uses:  # empty for accounting only
         shown, grid = floats_tell(attacks, ledger.noise), ledger.noise == "grid"
         uses.append(
             statement(
@@ -79,18 +79,18 @@ def not_covered(
 
 
 def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
-    """Uses of private data outside a level's epsilon, by its worst replica."""
+    """Uses of private data outside the epsilon of a level's worst replica, the worst first."""
     return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.composition)
 
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
-    """Uses beyond `COMMON` and `ACCOUNTED`; those of `COMMON` too if the data are the laboratory's own."""
+    """Uses outside `COMMON` and `ACCOUNTED`. With own data of a laboratory, uses in `COMMON` stay, too."""
     common = frozenset() if any(use.key in OWN_DATA for use in uses) else COMMON
     return [use for use in uses if use.key not in common | ACCOUNTED]
 
 
 def at_worst(uses: Sequence[NotCovered]) -> str:
-    """``breaks the claim: exact training curves``: the worst grade, and all uses that have it."""
+    """The worst grade and all uses that have it: ``voids ε for an observer: exact training curves``."""
     if not uses:
         return "–"
     names = [WORDS.uses[use.key] for use in uses if use.severity == uses[0].severity]

@@ -1,4 +1,4 @@
-"""The one place where a printed value is judged, by the rule of `judging.rule`."""
+"""Verdicts on printed values by the rule of `judging.rule`; they are made only here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +21,12 @@ from pipeline.reporting.wording import verdict_words
 
 
 def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:
-    """Lines of a table with each printed value judged."""
+    """Lines of a table, with verdicts on their printed values."""
     return tuple(replace(line, values=_values(line, lines, table)) for line in lines)
 
 
 def printed_values(paper: PrintedTables, lines: Mapping[str, LineResult]) -> Iterator[Value]:
-    """Values printed in a paper's own tables; ``lines`` are the judged ones with rows, by reference."""
+    """Verdicts on all values of a paper's tables; ``lines`` are the judged lines with rows, by reference."""
     for key, table in paper.tables.items():
         for line in () if table.own else table.lines:
             filled = lines.get(f"{key}/{line.key}")
@@ -35,7 +35,7 @@ def printed_values(paper: PrintedTables, lines: Mapping[str, LineResult]) -> Ite
 
 
 def _values(result: LineResult, lines: Sequence[LineResult], table: Table) -> Values:
-    """The values that a line prints, judged, by metric and level; ``lines`` are all of the table."""
+    """Verdicts on a line's printed values, by metric and level; ``lines`` are all lines of the table."""
     line = result.line
     if line is None:
         return {}
@@ -73,7 +73,7 @@ def _compared(
     level: str,
     metric: str,
 ) -> Value:
-    """The value by the rule, with its strength and its fairness."""
+    """Verdict on the value by the rule, with its strength and its fairness."""
     printed = (line.also[metric] if metric else line.values)[level]
     margin = table.margin_at(printed) if metric else table.judged_margin(level, printed)
     trained, error = row.trained is not None, _test_error(table, cell, metric)
@@ -116,7 +116,7 @@ def _compared(
 
 
 def _test_error(table: Table, cell: Cell, metric: str) -> float:
-    """The standard error of an accuracy by the size of the test set, in points; 0 of other numbers."""
+    """Standard error of an accuracy from the finite test set, in percentage points; 0 for other numbers."""
     if table.tested is None or table.unit != "percent" or metric in table.noises or not cell.mean.n:
         return 0.0
     share = min(1.0, max(0.0, cell.mean.value / 100))
@@ -124,7 +124,7 @@ def _test_error(table: Table, cell: Cell, metric: str) -> float:
 
 
 def _informative(table: Table, line: Line, level: str, printed: Printed, margin: float) -> bool | None:
-    """Return True unless the mean of the paper's other lines in the column agrees, too."""
+    """Return False if the mean of the paper's other lines in the column agrees, too; None without others."""
     others = table.column(level, besides=line.key)
     if printed.value is None:
         return True if others else None
@@ -132,7 +132,7 @@ def _informative(table: Table, line: Line, level: str, printed: Printed, margin:
 
 
 def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
-    """Knowledge of a cell's results at the time of its row's plan; exploratory without a plan."""
+    """What was known of a cell's results when its row was planned; 'exploratory' without a plan."""
     if not cell.planned or not row.trained:
         return "exploratory"
     if row.trained.informed:
@@ -144,12 +144,12 @@ def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
 
 
 def _began(cell: Cell) -> float:
-    """When its first replica was trained; long ago where no record says so."""
+    """Unix time at which the cell's first training started; 0 if it isn't recorded."""
     return min((replica.started or 0.0 for replica in cell.replicas), default=0.0)
 
 
 def _why_not(row: RowResult, cell: Cell) -> str:
-    """The reason why a cell decides nothing about a printed value; '' where it may."""
+    """Reason why a cell can't decide a printed value; '' if it may decide."""
     against = [caveat for caveat in row.caveats if caveat.inconclusive]
     if any(caveat.training for caveat in against):
         fewer = any(caveat.fewer_data for caveat in against)

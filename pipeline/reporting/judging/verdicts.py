@@ -11,32 +11,33 @@ from pipeline.reporting.results import Cell
 from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "refuted", "exceeded", "unproven", "void", "huge", "none"]
-# sums of float32 gradients are clipped to their bounds up to this
+# tolerance for the rounding of clipped float32 sums
 FLOAT = 1 + 1e-3
-# an epsilon that thousands of trials show of an attack that hardly ever errs, where no bound stands beside it
+# Without an accounted epsilon, an attack counts if its bound is above this. Thousands of trials show so much
+# only if the attack hardly ever errs.
 CERTAIN = 4.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one level, and the attack that says most."""
+    """Verdict on the ledger of one level, and the attack that decided or came closest."""
 
     name: Name
-    attack: Attack | None  # where one shows more than is accounted for it, that one; else the closest to it
-    floating_point: str  # how noise was made, and what an attack on its arithmetic showed, in words
+    attack: Attack | None  # None: no attack
+    floating_point: str  # kind of noise and result of the attack on its rounding, in words
 
 
 def verdict(
     ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
 ) -> Verdict:
-    """Verdict on a level's ledger, with a meaning in `words.yaml`. ``noise`` is None if nothing ran."""
+    """Verdict on a level's ledger; `words.yaml` explains the names. ``noise`` is None if nothing ran."""
     name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
     return Verdict(name, attack, _floating_point(attacks, noise))
 
 
 def cell_verdict(cell: Cell, record: Record) -> Verdict:
-    """The verdict on a level of a record, by the attacks on it."""
-    # of replicas with noise of either kind, as far as those with float32 noise
+    """Verdict on a level of a record, by the attacks on this level."""
+    # 'float32' if the replicas have both kinds of noise
     noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
     return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible, noise)
 
@@ -52,17 +53,17 @@ def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
 
 
 def closest(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack that came closest to what was accounted for it, or went furthest beyond."""
+    """The attack with the largest `closeness`; None without attacks."""
     return max(attacks, key=closeness, default=None)
 
 
 def closeness(attack: Attack) -> float:
-    """Ratio of an attack's lower bound to the epsilon accounted for the attacked mechanism."""
+    """Ratio of an attack's lower bound to the accounted epsilon of the attacked mechanism; 0 without one."""
     return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
 
 
 def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[Name, Attack | None]:
-    """The verdict if numbers were real, and the attack that says most."""
+    """Verdict without floating-point effects, and the attack that decided or came closest."""
     claimed, epsilon_upper, strongest = ledger.claimed, ledger.epsilon_upper, closest(attacks)
     if ledger.claimed_by is None and claimed is None:
         return "none", strongest
@@ -89,7 +90,7 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
 
 
 def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
-    """Kind of noise, and the result of the attack on its arithmetic, in words."""
+    """Kind of noise and result of the attack on its rounding, in words."""
     if noise is None:
         return "nothing ran"
     on_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
@@ -102,7 +103,7 @@ def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
 
 
 def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
-    """Return True if an attack on the arithmetic of such noise showed more than is accounted."""
+    """Return True if an attack on the rounding of this kind of noise exceeded its accounted epsilon."""
     return any(
         (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
         for attack in attacks

@@ -1,4 +1,4 @@
-"""The report's pages: an index with the findings, one page a paper, all results in one table.
+"""The report's pages: an index with the findings, one page per paper, a table of all results, the ledgers.
 
-Each is one file that loads nothing from elsewhere, and can be read without a script.
+Each page is one file, which loads nothing from elsewhere and is readable without scripts.
 """

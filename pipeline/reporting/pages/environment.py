@@ -21,7 +21,7 @@ from pipeline.reporting.prose import counts, findings
 from pipeline.reporting.vocabulary import WORDS, words
 from pipeline.results.schema import CONVERGED
 
-# what templates ask of results: functions under their own names, each also a filter
+# functions that templates call by their own names; each is also a filter
 FUNCTIONS: tuple[Any, ...] = (
     *(format for format in vars(wording).values() if getattr(format, "__module__", "") == wording.__name__),
     at_worst, caveats_at, counts.by_chance, counts.claim_counts, counts.contrast_counts, counts.overview,

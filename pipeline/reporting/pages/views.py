@@ -1,4 +1,4 @@
-"""Contents of pages that take more than a format or a count: cells by line, settings, alarms, claims."""
+"""Contents of pages beyond formats and counts: facts by line, settings, alarms, numbers of verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 from pipeline.reporting.vocabulary import PRIVACY, Word
 from pipeline.reporting.wording import level_words
 
-Share = tuple[int, Word]  # number of those with a verdict; a part of a bar
+Share = tuple[int, Word]  # a part of a bar: number of results with a verdict, and the verdict
 
 
 class Reading(NamedTuple):
-    """Facts of a line: by the rows that decide, or by a row's cells that decide nothing."""
+    """Facts of a line: those of its deciding rows, or those of one row that decide nothing."""
 
     line: LineResult
     rows: list[RowResult]  # that ran
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 def deciding(result: TableResult) -> list[Reading]:
-    """Lines of the paper with their deciding cells, printed values or not."""
+    """Facts of the deciding rows for each line of a table, with printed values or without."""
     readings = []
     for line in result.lines:
         ran = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
@@ -36,7 +36,7 @@ def deciding(result: TableResult) -> list[Reading]:
 
 
 def variants(result: TableResult) -> list[Reading]:
-    """Cells of each row that decide nothing, in the order of lines."""
+    """Facts that decide nothing, for each row, in the order of lines."""
     return [
         Reading(line, [row], facts)
         for line in result.lines
@@ -46,12 +46,12 @@ def variants(result: TableResult) -> list[Reading]:
 
 
 def row_facts(row: RowResult, line: LineResult, result: TableResult) -> list[Fact]:
-    """Facts of a row that ran."""
+    """Facts of a row at the levels that ran."""
     return [Fact(result, line, row, level) for level in row.cells]
 
 
 def row_settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings that all levels of a row share, and further ones of each level; those that apply."""
+    """Settings that all levels of a row share, and further settings by level; unset ones are left out."""
     replicas = row.record.replicas if row.record else ()
     by_level = {replica.level: replica.settings for replica in replicas}
     first, *others = list(by_level.values()) or [{}]
@@ -71,7 +71,7 @@ def row_settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, An
 
 
 def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
-    """(rows with levels, (verdict, reason)) of cells whose bound is missing, too large or useless."""
+    """Cells whose bound is missing, too large or useless, as (rows with levels, (verdict, reason))."""
     levels: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in result.cells:
         guarantee = cell.guarantee
@@ -84,7 +84,7 @@ def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
 
 
 def difference(line: LineResult, levels: Sequence[str]) -> str:
-    """Levels at which a line's numbers differ from the paper's, and the reason; '' without any."""
+    """Levels at which a line's numbers differ from the paper's, and the reason; '' if none differs."""
     statuses = {level: value.status for level in levels if (value := line.value(level))}
     sides = [
         f"{side} the paper at {', '.join(level_words(level) for level in at)}"
@@ -96,13 +96,13 @@ def difference(line: LineResult, levels: Sequence[str]) -> str:
 
 
 def states(result: PaperResult) -> list[str]:
-    """Verdicts on the privacy of every cell that was run as in the paper, or that is of no paper."""
+    """Verdicts on the privacy of every cell, except those of variants and of own experiments on a paper."""
     tables = [table for table in result.tables if not (result.paper.published and table.table.own)]
     rows = [row for table in tables for row in table.rows if not row.variant]
     return [cell.guarantee.state for row in rows for cell in row.cells.values()]
 
 
 def shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
-    """Number of each verdict, in the order of its words."""
+    """Number of each verdict among ``keys``, in the order of ``words``."""
     numbers = Counter(keys)
     return [(numbers[key], word) for key, word in words.items() if numbers[key]]

@@ -17,12 +17,12 @@ from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
 Count = tuple[str, int, str]  # words, number, reasons
 Results = Sequence[PaperResult]
 METRICS = ("agree", "differ", "undecided", "not_judged", "wait", "not_run")
-# columns of `overview` after the name and the number of all
+# columns of `overview`, after the name and the total
 GROUPS = ("as in the paper", "different", "undecided", "not judged", "wait for a GPU", "not run")
 
 
 def overview(results: Results) -> list[tuple[str, ...]]:
-    """Contrasts, claims and printed values in a line each, after the line of heads."""
+    """Table of counts: a line of heads, then a line each for contrasts, claims and printed values."""
     statuses = {
         "contrasts": [CONTRASTS[contrast.status] for contrast in _contrasts(results)],
         "claims": [CLAIMS[status] for status in _claims(results)],
@@ -36,13 +36,13 @@ def overview(results: Results) -> list[tuple[str, ...]]:
 
 
 def metrics(result: PaperResult) -> dict[str, int]:
-    """Numbers of a paper's printed values for `dvc metrics show`, under the names of `METRICS`."""
+    """Counts of a paper's printed values for `dvc metrics show`, under the names of `METRICS`."""
     *_, (_, _, *numbers) = overview([result])
     return dict(zip(METRICS, map(int, numbers), strict=True))
 
 
 def value_counts(results: Results) -> list[Count]:
-    """Number and reasons of each status of printed values, after a line for all; empty without any."""
+    """Total of printed values, then number and reasons for each status; empty without any value."""
     by_status: dict[str, list[Value]] = {status: [] for status in VALUES}
     for value in _values(results):
         by_status[value.status].append(value)
@@ -69,7 +69,7 @@ def value_counts(results: Results) -> list[Count]:
 
 
 def contrast_counts(results: Results) -> list[Count]:
-    """Number and reasons of each status of contrasts; the paper argues some of them."""
+    """Total of contrasts, then number and reasons for each status; empty without any contrast."""
     found = _contrasts(results)
     if not found:
         return []
@@ -82,7 +82,7 @@ def contrast_counts(results: Results) -> list[Count]:
 
 
 def claim_counts(results: Results) -> list[Count]:
-    """Number of each status of the papers' claims; claims on our own experiments don't count."""
+    """Total of the papers' claims, then number for each status. Claims on own experiments don't count."""
     counts = Counter(_claims(results))
     lines = [(word.counted, counts[status], "") for status, word in CLAIMS.items() if counts[status]]
     return [("claims", counts.total(), ""), *lines] if lines else []
@@ -143,7 +143,7 @@ def claim_words(result: ClaimResult) -> str:
 
 
 def tally(outcomes: Sequence[Outcome]) -> str:
-    """``1 of 3 comparisons hold, 1 fails``: tally of the outcomes that ran."""
+    """Counts of the outcomes that ran: ``1 of 3 comparisons hold, 1 fails``."""
     ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
     failed, undecided = ran.count("fails"), ran.count("undecided")
     fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
@@ -152,7 +152,7 @@ def tally(outcomes: Sequence[Outcome]) -> str:
 
 
 def by_chance(results: Results) -> str:
-    """Agreements of a null predictor beside ours, in a sentence; '' without any judged value."""
+    """Agreements of a simple baseline and of our results, in words; '' without any judged value."""
     known = [value for value in _values(results) if value.judged and value.informative is not None]
     if not known:
         return ""
@@ -168,7 +168,7 @@ def by_chance(results: Results) -> str:
 
 
 def privacy(results: Results) -> str:
-    """Number of results with a proven bound within their claim, in a sentence; '' without any claim."""
+    """Number of results with a proven epsilon up to the claimed one, in words; '' without any claim."""
     claiming = list(_claiming(results))
     if not claiming:
         return ""
@@ -203,12 +203,12 @@ def privacy(results: Results) -> str:
 
 
 def roughly(number: float) -> str:
-    """Number in two digits."""
+    """Text of a number, to two significant digits."""
     return wording.number(float(f"{number:.2g}"))
 
 
 def row_count(count: int) -> str:
-    """``3 rows``."""
+    """Number of rows in words: ``3 rows``."""
     return f"{count} row" + ("s" if count > 1 else "")
 
 
@@ -237,7 +237,7 @@ def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
-    """Numbers of contrasts that the paper argues, and that have planned seeds on both sides."""
+    """``more``, then the number of contrasts that the paper discusses, and the number of planned ones."""
     argued, planned = (sum(contrast.argued for contrast in some), sum(contrast.planned for contrast in some))
     parts = (
         more,
@@ -252,7 +252,7 @@ def _numbered(reasons: Counter[str]) -> str:
 
 
 def _undecided(open_values: Sequence[Value]) -> str:
-    """Numbers of undecided values that more seeds would decide, and that have used their repetition."""
+    """Number of undecided values that more seeds would decide, and number of those already repeated."""
     would = sum(bool(value.verdict and value.verdict.seeds) for value in open_values)
     repeated = sum(bool(value.row and value.row.repeats) for value in open_values)
     parts = (
@@ -263,7 +263,7 @@ def _undecided(open_values: Sequence[Value]) -> str:
 
 
 def _strengths(agreeing: Sequence[Value]) -> str:
-    """Strengths and grounds of the agreements."""
+    """Counts of agreements by strength, by training budget and by evidence."""
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
     strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
@@ -271,7 +271,7 @@ def _strengths(agreeing: Sequence[Value]) -> str:
 
 
 def _grounds(values: Sequence[Value]) -> str:
-    """Grounds of the values of a status: settings, plans and less data."""
+    """Counts of values by training budget, by evidence, and with less data."""
     grounds = [(value.row, value.evidence) for value in values if value.row]
     parts = []
     for strength, words in WORDS.strengths.items():
@@ -287,7 +287,7 @@ def _grounds(values: Sequence[Value]) -> str:
 
 
 def _reasons(values: Sequence[Value]) -> str:
-    """Reasons of a status: the only one, or each with its number; an unfair verdict may have several."""
+    """Reasons of values with one status: the only reason, or each reason with its number of values."""
     reasons = Counter(
         reason
         for value in values
@@ -300,7 +300,7 @@ def _reasons(values: Sequence[Value]) -> str:
 
 
 def _hours(values: Sequence[Value]) -> str:
-    """GPU hours of the rows that values wait for."""
+    """Estimated GPU hours of the rows that values wait for, in words."""
     rows = {value.row.key: value.row for value in values if value.row}
     counted = [row.gpu_hours for row in rows.values() if row.gpu_hours is not None]
     parts = (

@@ -1,6 +1,6 @@
 """Findings of a paper: sentences of its file, filled with numbers of the records.
 
-A finding names the cells that it quotes and the conditions that it needs. It is left out where a cell has not
+A finding names the cells that it quotes and the conditions that it needs. It is left out if a cell has not
 been run or a condition fails.
 """
 
@@ -18,12 +18,12 @@ from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.papers import Finding
 from pipeline.reporting.results import Cell, RowResult
 
-FIRST = 8  # on the first page at most, so that they stand in the first screen
+FIRST = 8  # most findings on the first page, so that they fit on the first screen
 
 
 @dataclass(frozen=True)
 class Quote:
-    """Numbers of a cell, as a sentence quotes them."""
+    """Numbers of a cell, in the form in which a sentence quotes them."""
 
     fact: Fact
     row: RowResult
@@ -31,7 +31,7 @@ class Quote:
 
     @property
     def ours(self) -> str:
-        """``97.65 ± 0.40 % (n = 3)``; a computed number stands alone."""
+        """Our number: ``97.65 ± 0.40 % (n = 3)``; a computed number has no interval."""
         table = self.fact.table.table
         text = wording.with_interval(self.cell.mean, table.decimals)
         return text.replace(" (n", " % (n") if table.unit == "percent" else text
@@ -61,7 +61,7 @@ class Quote:
 
     @property
     def conditions(self) -> str:
-        """``own budget: 8 epochs, exploratory``: training budget, and whether it was planned."""
+        """Training budget, and whether the result is planned: ``own budget: 8 epochs, exploratory``."""
         if not self.row.trained:
             return "accounting, nothing trained"
         marks = caveats.caveats_at(self.row, self.cell.level)
@@ -73,13 +73,13 @@ class Quote:
 
 @dataclass(frozen=True)
 class Differences:
-    """Contrast of two lines at several levels, as a sentence quotes it."""
+    """Contrasts of two lines at several levels, in the form in which a sentence quotes them."""
 
     contrasts: tuple[PrintedContrast, ...]
 
     @property
     def differences(self) -> str:
-        """``+0.33 ± 0.54 (paper +0.34) at ε = 7, ...``, level by level."""
+        """Differences, level by level: ``+0.33 ± 0.54 (paper +0.34) at ε = 7, ...``."""
         return ", ".join(
             f"{wording.signed(made.ours.value, decimals)} ± {wording.fixed(made.half, decimals)} (paper "
             f"{wording.signed(made.theirs, decimals)}) at {wording.level_words(made.left.level)}"
@@ -96,11 +96,11 @@ class Sentence:
     text: str
     guarantee: Guarantee | None  # of its first cell; None without cells
     result: PaperResult
-    table: str  # name of the evidence's section
+    table: str  # name of the section with the evidence
 
 
 def render_findings(result: PaperResult) -> list[Sentence]:
-    """Sentences of the findings that a paper's records support, in the order of its file."""
+    """Sentences of a paper's findings, in the order of its file; unsupported findings are left out."""
     names = {table.key: table.name for table in result.tables}
     quotable = {
         (fact.row.key, fact.level): Quote(fact, fact.row, fact.cell)
@@ -120,7 +120,7 @@ def render_findings(result: PaperResult) -> list[Sentence]:
                 name: Differences(tuple(judged[pair.left, pair.right, level] for level in pair.at))
                 for name, pair in finding.contrasts.items()
             }
-        except KeyError:  # one was not run, or is not judged
+        except KeyError:  # a cell was not run, or a contrast is not judged
             continue
         if not supported(finding, quotes, result.claims):
             continue
@@ -138,20 +138,20 @@ def render_findings(result: PaperResult) -> list[Sentence]:
 
 
 def first_findings(results: Sequence[PaperResult]) -> list[Sentence]:
-    """First findings of all papers, then the second ones, up to `FIRST`."""
+    """The first finding of each paper, then the second ones, and so on, up to `FIRST` sentences."""
     in_turn = (found for place in zip_longest(*map(render_findings, results)) for found in place if found)
     return list(islice(in_turn, FIRST))
 
 
 def supported(finding: Finding, quotes: Mapping[str, Quote], claims: Sequence[ClaimResult]) -> bool:
-    """Return True if the quoted cells and the claims carry a finding."""
+    """Return True if the quoted cells and the claims support a finding."""
     statuses = {claim.claim.key: claim.status for claim in claims}
     searched = {quote.row.searched is None for quote in quotes.values() if quote.row.trained}
     return (
         all(statuses.get(key) == status for key, status in finding.claims.items())
         and all(quote.row.counts and quote.cell.comparable for quote in quotes.values())
         and all(quote.cell.mean.exact or quote.cell.mean.n >= FEWEST_SEEDS for quote in quotes.values())
-        and len(searched) < 2  # a searched row beside one that was not
+        and len(searched) < 2  # no searched row with an unsearched one
         and all(
             contrast([(1.0, left.row, left), (-1.0, right.row, right)]).where(needs.above, needs.below)
             == "holds"
