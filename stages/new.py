@@ -157,7 +157,8 @@ def data(
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
     adding.refuse(name, "raw")
-    unprotected = PUBLIC if public is None and public_from else public or 0
+    from_other = public_from not in (None, name)
+    unprotected = public if public is not None else PUBLIC if from_other else 0
     with placing(name, path) as fields["path"]:
         described = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
         adding.entry("own", name, _entry(described.own))

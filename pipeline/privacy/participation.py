@@ -18,7 +18,7 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """Distribution of the distance between the releases of a step for neighbouring data sets.
 
     The unit is the distance that a single draw moves a release. Distance 0, if the example isn't drawn, is
-    left out. Large numbers of draws, rarer than `RARE` in total, count as the largest other number.
+    left out. Large numbers of draws, rarer than `RARE` in total, count as the largest possible distance.
 
     Args:
         spending: sampling, noise and sizes of one step.
@@ -26,12 +26,27 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         (K,) distances >= 1 and their (K,) probabilities.
     """
+    distances, probabilities, rest = _common_distances(spending)
+    return (
+        (np.append(distances, spending.sets), np.append(probabilities, rest))
+        if rest
+        else (
+            distances,
+            probabilities,
+        )
+    )
+
+
+def _common_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray, float]:
+    """Distances as in `step_distances`, their probabilities, and the probability of the larger distances."""
     if spending.sampling != "replacement":
-        return np.array([1]), np.array([spending.rate])
+        return np.array([1]), np.array([spending.rate]), 0.0
     # draws beyond the number of mini-sets move nothing more
     largest = min(spending.sets, _success_bound(spending.batch, 1 / spending.examples))
     draws, counts = binom(spending.batch, 1 / spending.examples), np.arange(1, largest + 1)
-    return counts, np.append(draws.pmf(counts[:-1]), draws.sf(largest - 1))
+    if largest == spending.sets:
+        return counts, np.append(draws.pmf(counts[:-1]), draws.sf(largest - 1)), 0.0
+    return counts, draws.pmf(counts), float(draws.sf(largest))
 
 
 @lru_cache(maxsize=256)
@@ -49,8 +64,8 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
     """
     if spending.sampling in ("shuffled", "allocation"):
         return np.array([spending.epochs(steps) * spending.participations]), np.array([1.0])
-    distances, probabilities = step_distances(spending)
-    if len(distances) == 1:
+    distances, probabilities, rest = _common_distances(spending)
+    if len(distances) == 1 and not rest:
         _, largest_sums, total = successes(steps, probabilities[0])
         return largest_sums, total
     step_distribution = np.zeros(distances[-1] ** 2 + 1)
@@ -61,7 +76,8 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
         if bit == "1":
             total = _trimmed(np.convolve(total, power))
         power = _trimmed(np.convolve(power, power))
-    rare = max(0.0, 1.0 - float(total.sum())) + steps * RARE
+    # of all steps: larger distances, and the trimmed values of every product, which later ones double
+    rare = max(0.0, 1.0 - float(total.sum())) + 8 * steps * RARE
     return np.append(np.arange(len(total)), steps * spending.sets**2), np.append(total, rare)
 
 

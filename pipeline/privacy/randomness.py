@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import parent_process
 
 import numpy as np
 import torch
@@ -257,13 +258,14 @@ class Prefetcher:
     """Thread that draws the numbers of the next step during this step; the numbers stay the same.
 
     If torch's threads use all cores, each step draws its numbers itself: another thread would delay torch's.
+    So it is in the processes of `pipeline.training.side_by_side`, which use all cores together.
     """
 
     def __init__(self) -> None:
         """Start without a thread; it is needed only for consecutive steps."""
         affinity: Callable[[int], Sized] | None = getattr(os, "sched_getaffinity", None)  # absent on macOS
         cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-        self._has_idle_core = cores > torch.get_num_threads()
+        self._has_idle_core = parent_process() is None and cores > torch.get_num_threads()
         self._next: dict[Hashable, tuple[int, Future[Tensor]]] = {}
         self._last: dict[Hashable, int] = {}
         self._thread: ThreadPoolExecutor | None = None

@@ -33,7 +33,7 @@ HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 # metrics of the history with a curve; each is a chart in MLflow
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
 MEASURED = (ACCURACY, "validation_accuracy")  # of a row; an account has all its few metrics
-WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "holds", "none")
+WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "huge", "holds", "none")
 DIGEST_LENGTH = 16  # of a data set's digest; MLflow takes up to 36 letters, and digests.json has all
 ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
 

@@ -121,7 +121,7 @@ def test_a_wrong_declaration_names_its_column(tmp_path: Path, column: dict[str, 
 def test_a_template_has_the_names_of_the_columns_alone(tmp_path: Path) -> None:
     private, public = tmp_path / "private.csv", tmp_path / "public.csv"
     private.write_text(LINES)
-    public.write_text("age,income,city,note,sick\n20,1,a,,no\n30,2,b,,yes\n")
+    public.write_text("age,income,city,note,sick\n20,1,a,,no\nNaN,2,b,,no\n30,2,b,,yes\n")
     content = YAML(typ="safe").load(schema.template(private, "sick"))
     assert content == {"classes": [], "columns": dict.fromkeys(("age", "income", "city", "note"))}
     filled = YAML(typ="safe").load(schema.template(private, "sick", public))
@@ -133,6 +133,9 @@ def test_a_template_has_the_names_of_the_columns_alone(tmp_path: Path) -> None:
     assert "no column" in refusal_of(lambda: schema.template(private, "healthy"))
     (tmp_path / "s.yaml").write_text("classes: [no, yes]\ncolumns: {age: {range: [0, 1]}, note: }\n")
     assert "columns: 'note': not declared" in refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
+    for content in (b"classes: [\xff]", b"classes: !!bool maybe", b"1: no\nb: yes\n"):
+        (tmp_path / "s.yaml").write_bytes(content)
+        assert "s.yaml: " in refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
 
 
 def test_hidden_sizes_are_the_multilayer_perceptrons_alone() -> None:

@@ -387,6 +387,7 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
     row_ledgers(ROW, settings())
     composition = there(there(records.read_ledgers(ROW)).composition)
     assert (composition.trainings, composition.left_out) == (1, 2)
-    assert "No bound exists for 2 trainings, so none exists for all trainings together" in wording.composition(
-        composition
+    assert (
+        "No bound exists for 2 trainings, so none exists for all trainings together"
+        in wording.composition(composition)
     )

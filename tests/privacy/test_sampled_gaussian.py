@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import binom
 
 from pipeline.privacy.accounting import describe, renyi_epsilon, spent_epsilon
+from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import squared_distances, step_distances, unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import RELATION_WORDS, SampledGaussian
+from pipeline.privacy.subsampling import OneStep, losses
 
 
 def spending(
@@ -41,6 +43,23 @@ def test_an_example_drawn_often_moves_at_most_every_mini_set() -> None:
     draws = binom(20, 1 / 500)
     assert distances.tolist() == [1, 2, 3]
     assert chances == pytest.approx([draws.pmf(1), draws.pmf(2), draws.sf(2)], rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(1.0, 1e-35), (1.0, 1e-60), (0.3, 1e-60)])
+def test_a_bound_holds_at_deltas_below_the_probability_of_many_draws(noise: float, delta: float) -> None:
+    """Theorem 10 of Balle, Barthe and Gaboardi 2018, over all numbers of draws."""
+    mechanism = spending("replacement", noise=noise, examples=60_000, batch=100, sets=100)
+    counts = np.arange(1, 101)
+    chances = binom(100, 1 / 60_000).pmf(counts)
+
+    def profile(epsilons: np.ndarray) -> np.ndarray:
+        inner = np.log1p(np.expm1(epsilons) / chances.sum())
+        return gaussian_delta(inner[:, None], counts / noise) @ chances
+
+    grid = losses(mechanism, 1, delta, 1e4)
+    assert isinstance(grid, OneStep)
+    assert grid.epsilon(delta) >= least_epsilon(profile, delta) * (1 - 1e-9)
+    assert unamplified_epsilon(mechanism, 1, delta) >= grid.epsilon(delta) * (1 - 1e-9)
 
 
 def test_squared_distances_add_up_as_in_a_simulation() -> None:

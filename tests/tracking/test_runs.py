@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from mlflow import MlflowClient
@@ -12,6 +13,7 @@ from mlflow.entities import Run
 from pipeline.files import digest_file
 from pipeline.params import Settings, parse
 from pipeline.reporting import papers
+from pipeline.reporting.judging.guarantees import State
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records, schema
 from pipeline.results.schema import Record
@@ -239,6 +241,11 @@ def test_runs_of_an_experiment_have_names_of_their_own(root: Path) -> None:
     assert len(names) == len(set(names)) == 3 * RUNS
     assert f"{NAME}, ε = 3, seed 0 (Table 5, {example.PLAIN})" in names
     assert f"{NAME}, ε = 3, seed 0 (Table 5, reduced)" in names
+
+
+def test_every_verdict_on_privacy_has_a_rank() -> None:
+    """A level's tag is the verdict on its worst seed."""
+    assert sorted(runs.WORST_FIRST) == sorted(get_args(State))
 
 
 def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_takes_at_once(

@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from pipeline.data.own import tables
 from pipeline.errors import UserError, listed, reading, shown
 from pipeline.files import digest_file
+from pipeline.params.documents import read_yaml
 
 _HEAD = """\
 # Classes and columns of a table. Everything here is taken as public: don't look at private lines for it.
@@ -60,13 +58,9 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
         UserError: the file is missing, is no YAML or has other keys, or a column has no declaration.
     """
     with reading(path, "`dprepro new data --table` without --schema writes one"):
-        text = path.read_text(encoding="utf-8")
-    try:
-        content = YAML(typ="safe").load(text)
-    except YAMLError as problem:
-        raise UserError(f"{path}: no YAML: {shown(str(problem))}") from problem
+        content = read_yaml(path)
     keys = ["columns"] if target else ["classes", "columns"]
-    if not isinstance(content, dict) or sorted(content) != keys:
+    if not isinstance(content, dict) or content.keys() != set(keys):
         raise UserError(f"{path}: allowed: the {'key' if target else 'keys'} {' and '.join(keys)}")
     if not target and not content["classes"]:
         raise UserError(f"{path}: classes: empty; allowed: two or more")

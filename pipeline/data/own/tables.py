@@ -129,8 +129,8 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
             continue
         texts = _strings(lines[name])
         texts = texts[texts != ""]
-        numbers = as_numbers(texts)
-        if len(texts) and not np.isnan(numbers).any():
+        numbers = as_numbers(texts[~_is_nan(texts)])
+        if len(numbers) and not np.isnan(numbers).any():
             low, high = float(numbers.min()), float(numbers.max())
             if low < high:
                 columns[name] = {"range": [low, high], "indicator": True}
@@ -149,6 +149,11 @@ def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
 def _strings(column: "Series") -> "Series":
     """Values as text; a missing value is empty."""
     return column.astype(object).where(column.notna(), "").map(str)
+
+
+def _is_nan(texts: "Series") -> "Series":
+    """Mask of a numeric column's missing values that are written as NaN."""
+    return texts.str.lower().eq("nan")
 
 
 def as_numbers(texts: "Series | Sequence[str]") -> np.ndarray:
@@ -174,7 +179,7 @@ def _refuse_missing(path: Path, name: str, missing: "Series", column: Column) ->
 
 def _numbers(path: Path, name: str, values: "Series", column: Numeric) -> np.ndarray:
     texts = _strings(values)
-    missing, numbers = texts.eq("") | texts.str.lower().eq("nan"), as_numbers(texts)
+    missing, numbers = texts.eq("") | _is_nan(texts), as_numbers(texts)
     wrong = ~missing & np.isnan(numbers)
     if (line := _first(wrong)) is not None:
         raise UserError(
