@@ -65,6 +65,12 @@ class Cell:
         return len(self.values) - len(self.failed)
 
     @property
+    def shown(self) -> float | None:
+        """Largest lower bound on epsilon, over seeds; None without any."""
+        bounds = [replica.shown for replica in self.replicas]
+        return max((bound for bound in bounds if bound is not None), default=None)
+
+    @property
     def by_seed(self) -> dict[int, float]:
         """Values by seed."""
         return {replica.seed: value for replica, value in zip(self.replicas, self.values, strict=True)}

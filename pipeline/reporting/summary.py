@@ -78,7 +78,7 @@ def _result(fact: Fact) -> Columns:
         "evidence": fact.evidence,
         "claimed": ledger.claimed,
         "proven": ledger.epsilon_upper,
-        "shown": ledger.epsilon_lower,
+        "shown": cell.shown,
         "delta": ledger.delta,
         "privacy": fact.privacy,
         "why": cell.guarantee.reason,

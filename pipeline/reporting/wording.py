@@ -259,12 +259,11 @@ def privacy_words(cell: Cell) -> str:
     guarantee = cell.guarantee
     if guarantee.state == "none":
         return PRIVACY["none"].text
-    ledger, attacks = guarantee.ledger, cell.replicas[0].attacks
-    lower = [attack.epsilon for attack in attacks if attack.whole]
-    shown = max(lower if ledger.epsilon_lower is None else [*lower, ledger.epsilon_lower], default=None)
+    ledger, shown = guarantee.ledger, cell.shown
     proven = "none" if ledger.epsilon_upper is None else upwards(ledger.epsilon_upper)
     epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
-    refuted = guarantee.state == "none_proven" and max(lower, default=0.0) > (ledger.claimed or inf)
+    attacked = max(replica.attacked or 0.0 for replica in cell.replicas)
+    refuted = guarantee.state == "none_proven" and attacked > (ledger.claimed or inf)
     if guarantee.state == "holds":
         return epsilons
     return f"{epsilons} {PRIVACY[guarantee.state].text}{', REFUTED BY AN ATTACK' if refuted else ''}"

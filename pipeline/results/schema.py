@@ -479,6 +479,17 @@ class Replica(OfReplica):
     attacks: tuple[Attack, ...] = ()  # on the code of its level
     noise: Noise = "float32"
 
+    @property
+    def attacked(self) -> float | None:
+        """Largest lower bound by an attack on the whole mechanism; None without one."""
+        return max((attack.epsilon for attack in self.attacks if attack.whole), default=None)
+
+    @property
+    def shown(self) -> float | None:
+        """Largest lower bound on epsilon: `attacked`, or the ledger's computed one; None without either."""
+        bounds = (self.attacked, self.ledger.epsilon_lower)
+        return max((bound for bound in bounds if bound is not None), default=None)
+
 
 class Record(Strict):
     """Joined record of a row or an account, for the report and MLflow."""

@@ -195,9 +195,7 @@ class _Builder:
         }
         accuracies = [replica.metrics[ACCURACY] for replica in replicas] if ACCURACY in measured else []
         ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
-        lower = [replica.ledger.epsilon_lower for replica in replicas]
-        shown = [epsilon for epsilon in lower if epsilon is not None]
-        shown += [attack.epsilon for replica in replicas for attack in replica.attacks if attack.whole]
+        shown = [replica.shown for replica in replicas if replica.shown is not None]
         half = mean(accuracies).half if accuracies else None
         values = {
             **measured,

@@ -8,10 +8,13 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.ledgers import accounts
 from pipeline.ledgers.ledger import make_ledger
-from pipeline.params import Settings, parse
+from pipeline.params import Settings, load, parse
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records, schema
+from tests.there import there
+
+ROOT = Path(__file__).parents[2]
 
 ACCOUNT: dict[str, Any] = {
     "paper": "nguyen2023",
@@ -183,3 +186,12 @@ def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> N
 
 def test_other_samples_have_no_tan_and_no_order(tmp_path: Path) -> None:
     assert set(renyi_account(tmp_path, sampling="shuffled").metrics) == {"epsilon", "epsilon_classic"}
+
+
+def test_committed_ledgers_of_accounts_have_todays_settings() -> None:
+    """Otherwise `dprepro verify` of a fresh clone would refuse them."""
+    settings = load(ROOT / "params.yaml")
+    for key, account in settings.accounts.items():
+        today = {account.level(resolved): resolved.model_dump(mode="json") for resolved in account.resolved}
+        committed = there(records.read_ledgers(key, ROOT)).replicas
+        assert {entry.level: entry.settings for entry in committed} == today
