@@ -79,14 +79,14 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     if any(stands.other_version(run, replica) for replica in run.replicas):
         yield Caveat("trained by other code")
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
-        order = ", and the order of plan and training is not verifiable" if row.plan else ""
+        order = "; git can't show that the plan came first" if row.plan else ""
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Caveat("measured by other code")
 
 
 def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
-    """Training budget in words: ``10 epochs instead of the full row's 50``, ``own budget: 8 epochs``.
+    """Training budget in words: ``10 epochs instead of our full row's 50``, ``own budget: 8 epochs``.
 
     A reduced row is compared with the full row of its key. If there is none, it is compared with the row that
     it simulates, and without such a row with the paper's training budget.
@@ -96,7 +96,7 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
     full_row = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
     if full_row is None and row.simulates:
         full_row = settings.rows[row.simulates]
-    whose = "the full row's " if full_row else ""
+    whose = "our full row's " if full_row else ""
     for name, values in _lengths(row.resolved).items():
         full = _values(full_row.resolved, name) if full_row else [table.budget.get(name, 0.0)]
         if any(full) and full != values:

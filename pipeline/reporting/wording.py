@@ -266,7 +266,7 @@ def privacy_words(cell: Cell) -> str:
     refuted = guarantee.state == "none_proven" and attacked > (ledger.claimed or inf)
     if guarantee.state == "holds":
         return epsilons
-    return f"{epsilons} {PRIVACY[guarantee.state].text}{', REFUTED BY AN ATTACK' if refuted else ''}"
+    return f"{epsilons} {PRIVACY[guarantee.state].text}{', CLAIM REFUTED BY AN ATTACK' if refuted else ''}"
 
 
 def convergence(cell: Cell) -> str:

@@ -21,10 +21,10 @@ def share(key: str, table: Table = TABLE, **rows: Any) -> str:
 
 
 def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
-    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 epochs instead of the full row's 50"
-    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 epochs instead of the full row's 50"
+    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 epochs instead of our full row's 50"
+    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 epochs instead of our full row's 50"
     levels = [{"sigma": 0, "epochs": 2}, {"sigma": 1, "epochs": 6}]
-    said = "2 to 6 epochs instead of the full row's 50"
+    said = "2 to 6 epochs instead of our full row's 50"
     assert share("row-reduced", row={}, row_reduced=short(1) | {"levels": levels}) == said
     told = toys.paper(table={"budget": {"epochs": 25}}).tables["t"]
     assert share("row-reduced", told, row_reduced=short(5)) == "5 epochs instead of 25"
@@ -48,7 +48,7 @@ def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> Non
     assert row.simulates == "sander-f5-relu-norm"
     assert (
         caveats.budget_words(key, row, declared, TABLE, row.budget)
-        == "batch size 8 instead of the full row's 4,096"
+        == "batch size 8 instead of our full row's 4,096"
     )
 
 

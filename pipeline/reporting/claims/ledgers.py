@@ -31,7 +31,7 @@ class Guaranteed(AtLevels):
             text += f" ({guarantee.reason})"
         claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
-            text += f", larger by {upwards(upper - claimed)}"
+            text += f"; before rounding, the upper bound is larger by {upwards(upper - claimed)}"
         if not guarantee.claims:
             return Outcome("undecided", text, guarantee_caveat(*rows))
         if self.release is not None:

@@ -17,7 +17,7 @@ from tests.reporting.made_up import dpsgd
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
 REDUCED = "-reduced"
-SHORT = "10 epochs instead of the full row's 40"  # how the report calls it
+SHORT = "10 epochs instead of our full row's 40"  # how the report calls it
 REASON = words(statement("noisy_weights"))
 # epochs it takes to come as far as it ever does, by sigma; `reach` makes a straight line of it
 EPOCHS = {0: 4, 0.01: 4, 0.1: 4, 1: 5, 2: 8, 10: 25}
