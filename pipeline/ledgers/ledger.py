@@ -22,7 +22,7 @@ from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
 
 CLOSED = "closed form"
 EXACT = "exact for Gaussian noise, composed over epochs"
-KNOWN_STEPS = "holds even if the attacker knows the steps that drew an example; covers their random number"
+KNOWN_STEPS = "holds even if the attacker knows which steps drew an example, and how many"
 SHUFFLED = "exact for an attacker who knows in which batch of each epoch an example is"
 LIMIT = "an approximation by the central limit theorem, not a bound"
 INTEGRAL = "with our integration at fractional orders, where the library has a looser bound"
@@ -30,7 +30,7 @@ ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the conv
 IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
 NO_RENYI_ALLOCATION = "not computed for random allocation"
 NO_RENYI = "this accountant has no bound for sampling with replacement"
-NO_GRID = f"not computed for an epsilon above {LARGEST_EPSILON:g}; then another bound is nearly as small"
+NO_GRID = f"not computed for an epsilon above {LARGEST_EPSILON:g}, where other accountants are as tight"
 NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: the rounding error of all steps is larger than delta"
 NO_LOSSES = "not computed: the steps of an epoch are not independent"

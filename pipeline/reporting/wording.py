@@ -181,8 +181,8 @@ def composition(spent: Composition) -> str:
     text = f"Together, {listed} have {most}."
     if spent.left_out:
         text = (
-            f"No bound exists for {counted(spent.left_out, 'training')}, so none exists for all trainings "
-            f"together. Together, the others ({listed}) have {most}."
+            f"No bound is proven for {counted(spent.left_out, 'training')}, so none is proven for all "
+            f"trainings together. Together, the others ({listed}) have {most}."
         )
     return f"{text}{GRID if spent.searched else ''}"
 
@@ -193,7 +193,7 @@ def data_budget(budget: "DataBudget") -> str:
         (budget.rows, "row" if len(budget.rows) == 1 else "rows"),
         (budget.searches, "search" if len(budget.searches) == 1 else "searches"),
     ) if names]  # fmt: skip
-    left = f"; no bound exists for {counted(budget.left_out, 'more training')}" if budget.left_out else ""
+    left = f"; no bound is proven for {counted(budget.left_out, 'more training')}" if budget.left_out else ""
     unlinked = f". No row names these searches: {', '.join(budget.unlinked)}" if budget.unlinked else ""
     spent = budget.composition
     if spent is None:
@@ -244,7 +244,7 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
 def guarantee_words(guarantee: Guarantee) -> str:
     """Verdict on a guarantee with its proven bound, for a table's cell; 'holds' shows the bound alone."""
     if guarantee.state == "holds":
-        return bound(guarantee.ledger) + (", independence tested" if guarantee.rests_on_trials else "")
+        return bound(guarantee.ledger)
     text = PRIVACY[guarantee.state].text
     return (
         f"{text}: {bound(guarantee.ledger)}" if guarantee.state in ("weaker", "exceeds", "vacuous") else text

@@ -388,6 +388,6 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
     composition = there(there(records.read_ledgers(ROW)).composition)
     assert (composition.trainings, composition.left_out) == (1, 2)
     assert (
-        "No bound exists for 2 trainings, so none exists for all trainings together"
+        "No bound is proven for 2 trainings, so none is proven for all trainings together"
         in wording.composition(composition)
     )

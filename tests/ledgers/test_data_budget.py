@@ -104,7 +104,7 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     words = data_budget(budget)
     trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
     assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
-    assert words.endswith("; no bound exists for 2 more trainings. No row names these searches: lost.")
+    assert words.endswith("; no bound is proven for 2 more trainings. No row names these searches: lost.")
 
 
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:

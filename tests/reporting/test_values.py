@@ -180,7 +180,10 @@ def test_the_full_row_decides_whatever_the_reduced_one_says() -> None:
 
 def test_a_row_that_does_something_differently_decides_nothing() -> None:
     changed = {"row": {"variant": "otherwise"}}
-    assert verdict(judged({"row": None}, changed)) == ("not run", "only changed methods have rows")
+    assert verdict(judged({"row": None}, changed)) == (
+        "not run",
+        "only rows with changed methods are declared",
+    )
     ran = judged({"row": SURE}, changed)
     assert verdict(ran) == ("not run", "only changed methods were run")
     # the value has a line of its own on the page of all results

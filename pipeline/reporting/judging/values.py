@@ -177,5 +177,5 @@ def _missing(line: Line, result: LineResult, row: RowResult | None, level: str) 
     ran = any(level in other.cells for other in result.rows)
     return (
         "not run",
-        "only changed methods were run" if ran else "only changed methods have rows",
+        "only changed methods were run" if ran else "only rows with changed methods are declared",
     )

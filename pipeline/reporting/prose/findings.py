@@ -94,9 +94,23 @@ class Sentence:
     """Finding with its numbers."""
 
     text: str
-    guarantee: Guarantee | None  # of its first cell; None without cells
+    quote: Quote | None  # of its first cell; None without cells
     result: PaperResult
     table: str  # name of the section with the evidence
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """Guarantee of the first quoted cell."""
+        return self.quote.cell.guarantee if self.quote else None
+
+    @property
+    def privacy(self) -> str:
+        """Verdict on the first quoted cell's guarantee; '' without cells."""
+        found = self.guarantee
+        if self.quote is None or found is None:
+            return ""
+        tested = self.quote.row.trained and found.state == "holds" and found.rests_on_trials
+        return wording.guarantee_words(found) + (", independence tested" if tested else "")
 
 
 def render_findings(result: PaperResult) -> list[Sentence]:
@@ -132,8 +146,7 @@ def render_findings(result: PaperResult) -> list[Sentence]:
             lines = wording.enumerated(list(dict.fromkeys(labels)))
             words = f"{lines}: {condition}" if len(conditions) > 1 else condition
             text += f" ({words[0].upper()}{words[1:]}.)"
-        first = next((quote.cell.guarantee for quote in quotes.values()), None)
-        sentences.append(Sentence(text, first, result, names[finding.table]))
+        sentences.append(Sentence(text, next(iter(quotes.values()), None), result, names[finding.table]))
     return sentences
 
 
