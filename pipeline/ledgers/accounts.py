@@ -75,7 +75,7 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Spending of a step; L parts at noise z are one at z / sqrt(L) (Nguyen et al. 2023, section 3.2)."""
+    """Spending of a step; L parts with noise z count as one with z / sqrt(L) (Nguyen et al., section 3.2)."""
     return SampledGaussian(
         sampling=settings.sampling,
         noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),

@@ -73,7 +73,8 @@ def composed(trainings: Trainings) -> Composition | None:
     """Composition of the trainings that have a bound.
 
     `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
-    mixed examples; candidates without a recorded privacy loss; and one for a search without a record.
+    mixed examples; and candidates without a recorded privacy loss. A search without a record counts as one
+    such training.
 
     Args:
         trainings: trainings of a row and its searches.
@@ -102,8 +103,8 @@ def composed(trainings: Trainings) -> Composition | None:
 def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
     """Upper bound on epsilon of several trainings together.
 
-    Delta is the smallest delta of a training. If one training is accounted for neighbours that replace an
-    example, then all are (`SampledGaussian.replacing`). Trainings on noisy data always are.
+    Delta is the smallest delta of a training. If neighbours replace an example in the accounting of one
+    training, they do so for all (`SampledGaussian.replacing`). For trainings on noisy data they always do.
 
     Args:
         trainings: spending of each training.

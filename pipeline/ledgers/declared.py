@@ -1,6 +1,7 @@
 """Comparison of a run's recorded guarantee with the guarantee that its settings declare.
 
-No data are needed, except the relevances of `adlm`. Without relevances its guarantee isn't compared.
+No data are needed, except the relevances of the features for the method `adlm`. Without relevances the
+guarantee of `adlm` isn't compared.
 """
 
 from collections.abc import Iterator
@@ -104,7 +105,8 @@ def declared_guarantee(
         root: folder of params.yaml.
 
     Returns:
-        The guarantee; None if it depends on relevances and the prepared data are not on this machine.
+        The guarantee; None if it depends on the features' relevances in the prepared data, and these data are
+        not on this machine.
 
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.

@@ -81,7 +81,7 @@ def ledger_of(
 
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
-    """Uses of private data that no epsilon of a private training covers; ``uses`` are among them."""
+    """Uses of private data that no epsilon of a private training covers, including the given ``uses``."""
     if trained.spending is None:
         return
     nominal = trained.settings.get("nominal_examples")

@@ -106,7 +106,7 @@ class Reference(Strict):
 
     @property
     def holds(self) -> bool:
-        """True if our number is near the printed one, and for 'below' not above it; also if not computed."""
+        """True if our number is near the printed number (for 'below': and not above), or isn't computed."""
         if self.by is None or self.within is None:
             return True
         ours = computed(self)

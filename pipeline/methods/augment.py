@@ -17,12 +17,12 @@ def crop_flip(
     side: int | None = None,
     padding: Literal["constant", "reflect"] = "constant",
 ) -> Tensor:
-    """Crop each image at a random place after padding, and mirror half of the crops.
+    """Crop each image at a random position after padding, and mirror half of the crops.
 
     Args:
         images: (..., C, H, W), uint8 or float.
-        draws: three random numbers in [0, 1) per image, in the order of the images. They choose the top and
-            the left of its crop, uniformly over all places, and whether it is mirrored (from .5).
+        draws: three uniform random numbers in [0, 1) per image, in the order of the images. The first two
+            choose the top and the left edge of the crop. If the third is .5 or more, the crop is mirrored.
         side: side of the crops in pixels; None: the images' size.
         padding: zeros ('constant'), or the image mirrored at its border pixels ('reflect'). 'reflect' needs
             images larger than `MARGIN`.
@@ -56,7 +56,7 @@ def crop_flip(
 
 
 def centred(images: Tensor, side: int) -> Tensor:
-    """Pad or crop images (..., C, H, W) to (..., C, side, side), equally on opposite sides; padding is 0.
+    """Pad images (..., C, H, W) with 0, or crop them, equally on opposite sides; gives (..., C, side, side).
 
     This is for tests of a network that was trained on crops of ``side``. If the difference is odd, one more
     row or column is padded at the end, or cropped at the start.
@@ -69,7 +69,7 @@ def centred(images: Tensor, side: int) -> Tensor:
 
 
 def _offsets(draws: Tensor, last: int) -> Tensor:
-    """(N, 1) whole pixels, uniform from 0 to ``last``."""
+    """(N, 1) offsets in whole pixels from 0 to ``last``, for uniform ``draws`` (N,) in [0, 1)."""
     return (draws * (last + 1)).long()[:, None]
 
 
@@ -81,7 +81,7 @@ class Transforms:
     """
 
     def __init__(self, public: Tensor, side: int | None):
-        """``public``: D_pub as stored, (M, C, H, W) or (M, T). ``side``: side S of inputs, or None."""
+        """``public``: D_pub as stored, (M, C, H, W) or (M, T). ``side``: S in pixels; None: as stored."""
         self.side = side
         self.scale: tuple[Tensor, Tensor] | None = None
         if public.dim() == 4:

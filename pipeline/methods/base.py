@@ -44,7 +44,7 @@ class Execution:
         return max(1, self.physical // min(replicas, self.replicas_at_once or replicas))
 
     def holding(self, examples: int) -> "Execution":
-        """Copy with few enough replicas at once for ``examples`` of each in one forward pass."""
+        """Copy with so few replicas at once that a forward pass has room for ``examples`` of each replica."""
         limit = max(1, self.physical // examples)
         return replace(self, replicas_at_once=min(self.replicas_at_once or limit, limit))
 
@@ -115,7 +115,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step: the new state, and (R,) metrics of the private batch, which no epsilon covers."""
+        """Make one step; return the state, and (R,) metrics of the private batch, which no epsilon covers."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
@@ -146,7 +146,7 @@ class Method(ABC):
         return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Tensors (R, ...) of the tested network for a stored ``model``, with noise draw number ``draw``."""
+        """Tensors (R, ...) of the tested network for a stored ``model``, with test noise number ``draw``."""
         return model
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:

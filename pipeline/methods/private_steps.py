@@ -25,7 +25,7 @@ from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.statements import Statement, statement
 
-# Steps between checks that an example contributes to a batch what it gives alone; each costs a pass
+# Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100
 DIFFERENT = 0.05  # relative difference that rounding can't cause, not even at a ReLU's threshold
 # Average number of examples in a part of a sample. Sums in float32 are exact enough up to 180 examples, or
@@ -34,7 +34,7 @@ PART = 128
 
 
 class PrivateSteps(Method):
-    """Steps on Poisson samples or allocated batches; each example is clipped, the sum gets Gaussian noise."""
+    """Steps on Poisson samples or allocated batches; gradients are clipped, the sum gets Gaussian noise."""
 
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
     draws = 0  # number of uniform numbers for the augmentation of one example
@@ -187,7 +187,7 @@ class PrivateSteps(Method):
         arguments: tuple[Any, ...],
         step: int,
     ) -> None:
-        """Check that one example, or mini-set, contributes to a pass what it gives alone.
+        """Check that one example, or mini-set, contributes the same to a pass as it does alone.
 
         Raises:
             Unproven: the contribution differs by more than rounding. This stop itself depends on private
@@ -231,7 +231,7 @@ class PrivateSteps(Method):
 
     @property
     def _accounts_rounding(self) -> bool:
-        """Return whether noise must cover the rounding of sums: grid noise, and an epsilon that holds."""
+        """Return whether noise must cover the rounding of sums: if it is on a grid and an epsilon holds."""
         return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
 
     def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:

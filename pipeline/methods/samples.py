@@ -22,7 +22,7 @@ class Sample(NamedTuple):
     parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed separately; (): one part
 
     def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:
-        """Slices along K of similar size, at most ``pass_size``, each with the size of its part."""
+        """Slices of the K units, of similar size up to ``pass_size``, each with the size of its part."""
         start = 0
         for count in self.parts or (self.chosen.shape[1],):
             size = math.ceil(count / math.ceil(count / pass_size))
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
 class Pass(NamedTuple):
     """Examples that go through the network together."""
 
-    place: slice  # of the sample, along K
+    place: slice  # of the sample's K units
     parts: tuple[int, ...]  # sizes of the parts that are summed separately
     in_float64: bool  # whether products and sums are in float64
 
@@ -53,11 +53,10 @@ def merged(passes: list[Pass], at_once: int) -> list[Pass]:
 
 
 def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
-    """Sizes of the parts of a sample: one part per range of the ``examples``, without empty parts.
+    """Sizes of a sample's nonempty parts: the ``examples`` positions are divided into ``parts`` ranges.
 
-    ``sample`` has positions in rising order; ``parts`` is the number of ranges. An added or removed example
-    changes only its own part. The last range has no end, because ``examples`` may be smaller than the true
-    number.
+    ``sample`` has positions in rising order; each range gives a part. An added or removed example changes
+    only its own part. The last range has no end, because ``examples`` may be smaller than the true number.
     """
     edges = np.arange(parts + 1) * examples // parts
     edges[-1] = np.iinfo(edges.dtype).max

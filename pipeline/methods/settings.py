@@ -178,7 +178,7 @@ class MethodSettings(Strict):
         return 1
 
     def noise_multiplier(self, sizes: Sizes) -> float:
-        """Standard deviation of the noise, divided by `distance` and clipping bound; by default ``sigma``.
+        """Standard deviation of the noise, divided by `distance` times clipping bound; by default ``sigma``.
 
         Raises:
             UserError: no noise reaches the target epsilon.

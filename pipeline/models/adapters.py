@@ -17,7 +17,7 @@ class Adapted(nn.Module):
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int):
-        """``rank``: number of channels between the two trained layers; the second starts at 0."""
+        """``rank``: number of channels between the two trained layers; the second layer starts with zeros."""
         super().__init__()
         self.layer = layer
         self.down: nn.Module

@@ -17,7 +17,7 @@ TOLERANCE = 1e-5  # absolute tolerance of each number of a fingerprint; one tens
 
 
 def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
-    """Random projections and norms of the frozen tensors of ``net``, summed; names and shapes count too.
+    """Sums of random projections and norms over ``net``'s frozen tensors; names and shapes count too.
 
     Args:
         net: the network as `build` returned it.

@@ -1,4 +1,4 @@
-"""LeNet-5 of Davody et al. Table 1: convolutions 6, pool, 16, pool; linear 120, 84, 10."""
+"""LeNet-5 of Davody et al. Table 1: convolutions of 6 and 16 channels, with pooling; linear 120, 84, 10."""
 
 from torch import nn
 

@@ -74,8 +74,8 @@ class BatchStatistics(nn.Module):
 class LocalResponse(nn.Module):
     """Local response normalisation of Phan et al. 2017, Eq. 22: h / max(h, (q + alpha sum h^2)^beta).
 
-    The sum is over the ``SIZE`` channels around each channel. The maximum, which torch's layer lacks, keeps
-    nonnegative inputs in [0, 1]. Every example is normalised separately. Shapes: (B, C) or (B, C, H, W).
+    h is an input; the sum is over the ``SIZE`` channels around it. The maximum, which torch's layer lacks,
+    keeps nonnegative inputs in [0, 1]. Examples are normalised separately. Shapes: (B, C) or (B, C, H, W).
     """
 
     Q, ALPHA, BETA, SIZE = 2.0, 1e-4, 0.75, 5

@@ -26,14 +26,14 @@ class Scaled(nn.Module):
     """Layer that resizes and normalises images in [0, 1] of any size for a public network of 3 channels."""
 
     def __init__(self, network: PublicWeights):
-        """``network`` gives size, mean and standard deviation."""
+        """``network`` gives the size, mean and standard deviation of the network's input images."""
         super().__init__()
         self.size = (network.size, network.size)
         self.register_buffer("mean", torch.tensor(network.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(network.std).view(3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, 3, S, S) of images (N, 1 or 3, H, W)."""
+        """(N, 3, S, S) network inputs from ``images`` (N, 1 or 3, H, W)."""
         images = images.expand(-1, 3, -1, -1)
         if images.shape[-2:] != self.size:
             images = nn.functional.interpolate(
@@ -54,7 +54,7 @@ def untrained(architecture: str) -> nn.Module:
     """Classifier of torchvision with fresh weights.
 
     Raises:
-        UserError: torchvision has none of that name, or is not installed.
+        UserError: torchvision has no classifier ``architecture``, or is not installed.
     """
     try:
         from torchvision import models

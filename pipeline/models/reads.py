@@ -84,7 +84,7 @@ def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
 
 @contextmanager
 def _in_place_of_readers(replacement: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Replace `READERS` where they are defined and where a laboratory's modules imported them by name."""
+    """Use ``replacement(reader)`` for each of `READERS`, also where laboratories imported it by name."""
     packages = {"torch", "torch.hub", "torchvision", "safetensors.torch", "pipeline.models.pretrained"}
     modules = [
         module

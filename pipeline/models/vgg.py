@@ -30,7 +30,7 @@ def vgg_stages(
     """Layers of a VGG of any depth for images of ``channels``.
 
     ``stages`` are the widths of each stage's convolutions; ``from_end`` is the number of trainable layers
-    after the last of them.
+    after the last convolution.
     """
     layers: list[nn.Module] = []
     from_end += sum(map(len, stages))

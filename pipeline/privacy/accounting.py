@@ -98,10 +98,10 @@ def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
     """Check that no order above ``order`` can give an epsilon below ``epsilon``.
 
     Higher orders take longer. A divergence grows with its order. The improved conversion subtracts at most
-    ``gain`` from the divergence, and ``gain`` falls with the order.
+    a gain from the divergence, and this gain falls with the order.
 
     Returns:
-        True if no higher order can.
+        True if no higher order gives a smaller epsilon.
     """
     gain = log(order) / (order - 1) - log1p(-1 / order)
     return isfinite(divergence) and divergence > epsilon + gain
@@ -133,7 +133,7 @@ def _compositions(event: DpEvent) -> int:
 
 
 def tightest(epsilon: float, delta: float, steps: int) -> Accountant:
-    """'pld', whose bound is smaller, if it can resolve such a guarantee; otherwise 'rdp'."""
+    """Accountant 'pld', whose bound is smaller, if it can resolve such a guarantee; otherwise 'rdp'."""
     resolved = epsilon >= LEAST_EPSILON and steps <= MOST_AT_ONCE and delta > 2 * ROUNDING * (steps + 1)
     return "pld" if resolved else "rdp"
 
@@ -330,7 +330,7 @@ def _calibrated(
     delta: float,
     remaining_delta: float,
 ) -> float:
-    """Noise at which ``epsilon_of`` is just within epsilon; ``remaining_delta`` is delta less rounding."""
+    """Noise for which ``epsilon_of`` is just below ``epsilon``; ``remaining_delta``: delta minus rounding."""
     # below .2 the PLD grows very large, and such a loose target needs no calibration
     low, high = 0.2, 1.0
     while epsilon_of(event_at(high), delta) > epsilon:

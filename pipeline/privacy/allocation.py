@@ -12,7 +12,7 @@ order gives an upper bound on delta in both directions, also after composition. 
 distribution on a grid of log W. It splits a value between two points of the grid so that the mean stays. The
 error is of second order in the grid's spacing.
 
-For a lower bound, `rounded_epoch` rounds these sums to the grid after each addition. This is a
+For a lower bound, `rounded_epoch` rounds the sum in W to the grid after each addition. This is a
 post-processing of an epoch's releases, and its distributions with and without the example are exact.
 
 An epoch in which each example is in k of t batches counts as k epochs of t / k batches, an upper bound: a
@@ -41,8 +41,8 @@ LEAST_NOISE = 0.05  # smallest noise multiplier; with less, exponentials of loss
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 Law = TypeVar("Law")
-# (offset, share) of the points that receive a value, as a function of the value's distance above a point, in
-# spacings, and of the spacing
+# Function of a value's distance above a grid point, in spacings, and of the spacing. It yields the offset of
+# each grid point that receives mass of the value, and the share of the mass.
 Placement = Callable[[float, float], Iterator[tuple[int, float]]]
 
 
@@ -184,7 +184,7 @@ def rounded_epoch(noise_multiplier: float, batches: int, steps: int, spacing: fl
 
 
 def _repeated(one: Law, count: int, add: Callable[[Law, Law, tuple[int, int]], Law]) -> Law:
-    """Sum of ``count`` independent copies of ``one``; ``add`` also gets the numbers of copies in its sums."""
+    """Sum of ``count`` independent copies of ``one``; ``add`` gets two sums and their numbers of copies."""
     power, copies = one, 1
     total, added = None, 0
     while True:
@@ -198,13 +198,13 @@ def _repeated(one: Law, count: int, add: Callable[[Law, Law, tuple[int, int]], L
 
 
 def _span(noise_multiplier: float, batches: int, spacing: float) -> tuple[int, int]:
-    """First and last point of the grid of log(X / batches)."""
+    """First and last grid point for log(X / batches), with X one of the X_i of the module's docstring."""
     reach = noise_multiplier**-2 / 2 + REACH / noise_multiplier
     return floor((-reach - log(batches)) / spacing), ceil((reach - log(batches)) / spacing)
 
 
 def _log_normal(noise_multiplier: float, batches: int, spacing: float) -> Ratio:
-    """Distribution of X / batches for one X; each cell's mass is split between the cell's ends."""
+    """Distribution of X / batches, X as in `_span`; each cell's mass is split between the cell's ends."""
     first, last = _span(noise_multiplier, batches, spacing)
     left = np.arange(first, last) * spacing
     # all terms of these integrals are positive, and smooth: no digits are lost
@@ -226,7 +226,7 @@ def _normal_masses(edges: np.ndarray) -> np.ndarray:
 
 
 def _split(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
-    """Shares of a value for the two points around it, so that the mean stays."""
+    """Two grid points around a value, with shares of its mass that keep the mean; see `Placement`."""
     below = floor(distance)
     share = expm1(spacing * (distance - below)) / expm1(spacing)
     yield below, 1 - share
@@ -234,12 +234,12 @@ def _split(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
 
 
 def _nearest(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
-    """Point nearest to a value."""
+    """Grid point nearest to a value, with all of its mass; see `Placement`."""
     yield floor(distance + 0.5), 1.0
 
 
 def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Masses:
-    """Distribution of the sum of two independent variables, from the lower of their first points on."""
+    """Distribution of the sum of two independent variables; ``place`` puts sums on points of the grid."""
     low = min(first.first, second.first)
     high = max(first.first + len(first.values), second.first + len(second.values))
     total = Masses(low, np.zeros(high - low + ceil(log(2) / spacing) + 1))
@@ -256,7 +256,7 @@ def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Mas
 def _add_smaller(
     total: Masses, larger: Masses, smaller: Masses, least: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the sums in which ``smaller`` is at least ``least`` points below ``larger``."""
+    """Add to ``total`` the masses of sums with ``smaller`` at least ``least`` points below ``larger``."""
     split = place is _split
     # at this distance or more, a sum lies in the larger summand's own cell
     far = 1 + floor(-log(expm1(spacing if split else spacing / 2)) / spacing)
@@ -287,7 +287,7 @@ def _add_smaller(
 def _add_diagonal(
     total: Masses, larger: Masses, smaller: Masses, apart: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the sums in which ``smaller`` is exactly ``apart`` points below ``larger``."""
+    """Add to ``total`` the masses of sums with ``smaller`` exactly ``apart`` points below ``larger``."""
     begin = max(larger.first, smaller.first + apart)
     end = min(larger.first + len(larger.values), smaller.first + len(smaller.values) + apart)
     if begin >= end:

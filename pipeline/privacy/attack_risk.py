@@ -131,14 +131,14 @@ def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.n
 
 
 def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
-    """Trade-off curve of the lines of (epsilon, delta), for epsilons from 0 to ``epsilon`` and beyond."""
+    """Trade-off curve from lines of (epsilon, delta) of ``profile``, from epsilon 0 to beyond ``epsilon``."""
     beyond = np.geomspace(max(epsilon, 1e-3), max(OVERFLOW, 2 * epsilon), LINES // 5)
     epsilons = np.unique(np.concatenate([np.linspace(0, epsilon, LINES), beyond]))
     return curve_of_lines(epsilons, np.minimum(profile(epsilons), 1.0))
 
 
 def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
-    """Trade-off curve of (K,) epsilons and their deltas."""
+    """Trade-off curve from the lines of K pairs of ``epsilons`` (K,) and ``deltas`` (K,)."""
     slopes = np.exp(np.minimum(epsilons, OVERFLOW))[:, None]
 
     def at(alphas: np.ndarray) -> np.ndarray:
@@ -186,7 +186,7 @@ def gaussian_mu(curve: Curve, least_rate: float) -> float:
         least_rate: smallest false-positive and false-negative rate.
 
     Returns:
-        Maximum of isf(alpha) + isf(beta) over the curve; may be infinite.
+        Maximum over the curve of isf(alpha) + isf(beta), isf inverting 1 - Phi; may be infinite.
     """
     alphas = _rates(curve, least_rate)
     betas = curve.at(alphas)

@@ -25,7 +25,7 @@ MOST_EVALUATIONS = 16  # of the bound on each grid
 
 
 def proven_epsilon(spending: SampledGaussian, steps: int, delta: float, coarseness: float = 1.0) -> float:
-    """Smallest proven upper bound on epsilon, as in the ledger."""
+    """Smallest proven upper bound on epsilon, as in the ledger; a ``coarseness`` above 1 is faster."""
     cheap = spent_epsilon(spending, steps, delta)
     grid = losses(spending, steps, delta, cheap, coarseness)
     return cheap if grid is None else min(cheap, grid.epsilon(delta))

@@ -536,7 +536,7 @@ def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> 
     Args:
         net: the network.
         example: (1, ...), for shape, type and device.
-        kinds: number of kinds.
+        kinds: number of kinds of inputs.
         copies: K of `Clipper`.
 
     Returns:

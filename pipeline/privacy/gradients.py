@@ -142,7 +142,7 @@ def clip_factors(
 
 
 def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
-    """Clip gradients that are written out, (B, ...) each, and sum them."""
+    """Clip the per-example ``gradients``, tensors (B, ...), and sum them over the examples."""
     return clip_and_sum({name: Full(value) for name, value in gradients.items()}, losses, mask, bounds)
 
 
@@ -304,8 +304,8 @@ class BookKeeping:
     by their sizes, lengths or values. A single replica of a network that `works_by_example` runs on the batch
     itself. A per-example gradient of a layer is a product of the layer's input and the gradient at its output
     (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap` also carries replicas, gradients at
-    outputs are taken at 'taps': zeros that are added to the outputs. Linear layers that each example uses
-    once, and embeddings, never write out their per-example gradients.
+    outputs are taken at 'taps': zeros that are added to the outputs. Per-example gradients of embeddings, and
+    of linear layers that each example uses once, are never held in memory in full.
     """
 
     def __init__(
@@ -409,7 +409,7 @@ class BookKeeping:
         return clip_and_sum(ordered, losses, mask, bounds, self.single_replica, parts)
 
     def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
-        """(B,) losses; inputs of every layer's uses; gradients at these uses' outputs, (B, ...) each."""
+        """Losses (B,); for each use of a layer, inputs and the gradients at outputs, (B, ...) each."""
         if not self.single_replica:
             function = partial(self._forward, tensors, inputs, labels)
             gradients, (losses, uses, _) = grad(function, has_aux=True)(self._taps(tensors, len(labels)))
@@ -438,7 +438,7 @@ class BookKeeping:
         )
 
     def _of_examples(self, use: Tensor) -> Tensor:
-        """(B, K, ...) tensor of a use, which is (B K, ...) if the network ran on the batch."""
+        """(B, K, ...) tensor of a layer's use, which is (B K, ...) if the network ran on the whole batch."""
         return use.unflatten(0, (-1, self.copies)) if self.by_example else use
 
     def _taps(self, tensors: Tensors, count: int) -> Uses:

@@ -32,7 +32,7 @@ class Laplace(Strict):
 
     @property
     def epsilon(self) -> float:
-        """Epsilon at delta 0: the sum of distance / b over coordinates (Dwork et al. 2006); may be infinite.
+        """Epsilon at delta 0: sum over coordinates of distance / scale (Dwork et al. 2006); may be infinite.
 
         It is exact for neighbours that differ by the whole distance in every coordinate.
         """

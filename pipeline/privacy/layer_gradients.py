@@ -43,7 +43,7 @@ class Gradients(Protocol):
 
 
 class Outer(NamedTuple):
-    """Per-example gradients of a matrix as outer products left x right, never written out."""
+    """Per-example gradients of a matrix: outer products left x right, which are never held in memory."""
 
     left: Tensor  # (B, O)
     right: Tensor  # (B, I)
@@ -69,7 +69,7 @@ class Outer(NamedTuple):
 class AtOutputs(NamedTuple):
     """Per-example gradients of a matrix, left^T right, if an example's loss depends on all J outputs.
 
-    It does if the J examples of a batch share statistics. No example's gradient is written out. Norms are
+    It does if the J examples of a batch share statistics. No example's gradient is held in memory. Norms are
     computed from inner products of the J inputs (the ghost norm of Li et al. 2022, arXiv:2110.05679). Only
     ``left`` is summed over examples; the caller multiplies this sum by ``right``.
     """
@@ -126,8 +126,8 @@ class Full(NamedTuple):
 def of_examples(gradients: Any, place: slice) -> Gradients:
     """Gradients of consecutive examples, copied to memory of their own.
 
-    A matrix product may round differently if its factors lie at another memory offset. Then one more example
-    in a part of a sample would change the sums of later parts.
+    A matrix product may round differently if its factors lie at another memory offset. Without the copy,
+    one more example in one part of a batch could change the sums of later parts.
 
     Args:
         gradients: one of `Outer`, `Rows` and `Full`, whose tensors are (B, ...).
@@ -142,7 +142,7 @@ def of_examples(gradients: Any, place: slice) -> Gradients:
 
 
 def squares(value: Tensor) -> Tensor:
-    """Squared L2 norms; each block of `BLOCK` entries is summed in its own precision, the blocks in float64.
+    """Squared L2 norms, summed within blocks of `BLOCK` entries in ``value``'s precision, then in float64.
 
     So the relative error of float32 is at most that of one block, for any number of entries.
 
@@ -162,7 +162,7 @@ def squares(value: Tensor) -> Tensor:
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
-    """Sum of ``value`` (B, ...) over examples, times ``factors``; see `Gradients.weighted_sum`."""
+    """Sum over examples of ``value`` (B, ...) times ``factors`` (B,); see `Gradients.weighted_sum`."""
     values = value if finite else torch.nan_to_num(value)
     if values.dtype == factors.dtype:
         return (factors[None] @ values.flatten(1)).reshape(values.shape[1:])
@@ -196,7 +196,7 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
-    """(B, P, C) tensor of all P places in all uses of a layer that acts on the last dimension only."""
+    """All uses of a layer that acts on the last dimension only, as one (B, P, C) tensor of P positions."""
     flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
@@ -243,7 +243,7 @@ def _layer_norm(
 
 
 def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
-    """Rule that writes out the gradients of each image in each use, by ``rule``, and adds them up."""
+    """Rule that computes the gradients of each image in each use by ``rule``, and adds them up."""
 
     def summed_rule(
         layer: nn.Module, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
@@ -311,7 +311,7 @@ def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channel
 
 
 def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """Windows of the inputs that a convolution's kernel sees at each place.
+    """Windows of the inputs that a convolution's kernel sees at each output pixel.
 
     The view is copied once. `F.unfold` loops over the examples, which takes 50 times as long on a busy CPU.
 

@@ -23,13 +23,13 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
-# Largest allowed error of a float32 sum, in 2^-24 clipping bounds (`roundings`); other sums are in float64.
+# Largest allowed error of a float32 sum, in the units of `roundings`; other sums are in float64.
 # A sample may come in parts, and an added or removed example changes only its own part. Then the errors of
 # all other parts are the same in neighbouring sums, and only the errors of one part count.
 IN_FLOAT32 = 2**15
-# Largest increase of the distance of neighbouring sums by rounding, in clipping bounds. Each of the two sums
-# has the error above, and at most 2^-14 from norms of blocks of 1,024 entries (`layer_gradients.squares`),
-# factors and deviations.
+# Largest increase of the distance of neighbouring sums by rounding, divided by the clipping bound. Each of
+# the two sums has the error above, and at most 2^-14 from norms of blocks of 1,024 entries
+# (`layer_gradients.squares`), factors and deviations.
 COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 
 
@@ -38,7 +38,7 @@ class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors, for each of R replicas.
 
     The sum has G parts (`Bounds`). One example moves part g by at most ``distance`` C_g, where C_g is the
-    part's clipping bound and ``distance`` a `sensitivity`. The noise of part g has standard deviation
+    part's clipping bound and ``distance`` is a `sensitivity`. The noise of part g has standard deviation
     ``distance`` C_g z sqrt(G), so that all parts together have noise multiplier z (Nguyen et al. 2023,
     section 3.2).
 
@@ -87,7 +87,7 @@ class GaussianMechanism:
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
-        """-log2 r of each replica; rounding ``size`` coordinates adds at most the share `FINENESS`."""
+        """-log2 r of each replica, r as in the class; rounding ``size`` coordinates adds up to `FINENESS`."""
         return [
             max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
             for spending in self.spendings
@@ -105,7 +105,7 @@ class GaussianMechanism:
 
 
 def roundings(vectors: int, at_once: int) -> int:
-    """Bound on the errors of a float32 sum of clipped vectors, in 2^-24 clipping bounds.
+    """Bound on the errors of a float32 sum of clipped vectors, in units of 2^-24 times the clipping bound.
 
     In a pass of n vectors, each vector is rounded at most n + 1 times, by 2^-24 of its size: as a factor, as
     a product, and as a term of sums in any order.
@@ -173,5 +173,5 @@ def release_laplace(
 
 
 def laplace_spacings(scales: np.ndarray) -> np.ndarray:
-    """Grid spacing for each of ``scales``: a power of two, of which the scale is 2^20 to 2^21 times."""
+    """Grid spacing for each of ``scales``: a power of two; the scale is 2^20 to 2^21 times as large."""
     return np.ldexp(1.0, np.frexp(scales)[1] - 21)

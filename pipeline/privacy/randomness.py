@@ -271,7 +271,7 @@ class Prefetcher:
         self._thread: ThreadPoolExecutor | None = None
 
     def draw(self, kind: Hashable, step: int, draw: Callable[[int], Tensor]) -> Tensor:
-        """Result of ``draw(step)``; draws of the same ``kind`` must differ only in their step."""
+        """Result of ``draw(step)``; calls with the same ``kind`` must differ only in their step."""
         early_step, future = self._next.pop(kind, (None, None))
         numbers = future.result() if future is not None and early_step == step else draw(step)
         if self._has_idle_core and self._last.get(kind) == step - 1:

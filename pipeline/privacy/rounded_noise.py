@@ -49,7 +49,7 @@ INTERVALS.prec = 320  # bits; more are needed with a probability of 2^-200
 
 
 class Cells(NamedTuple):
-    """Normal density over the cells from -REACH to REACH, in units."""
+    """Normal density over the cells from -REACH to REACH; heights are in units as for `UNIT_BITS`."""
 
     table: np.ndarray  # (2 REACH 2^CELL_BITS,) height covered by the table, nowhere above the density
     rest: np.ndarray  # (2 REACH 2^CELL_BITS,) upper bound on the density above that height
@@ -130,14 +130,14 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
 
 
 def _density(points: np.ndarray) -> np.ndarray:
-    """Height of the normal density at each of ``points``, in units."""
+    """Height of the normal density at each of ``points``, in units as in `Cells`."""
     density: np.ndarray = np.exp(points * points * -0.5)
     density *= 2.0 ** (UNIT_BITS - CELL_BITS) / np.sqrt(2 * np.pi)
     return density
 
 
 def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal numbers of the rest: (count,) cells, where cell 0 starts at 0; and 64-bit positions in them."""
+    """Normal numbers of the density's rest: (count,) cells (0 starts at 0), and 64-bit positions in them."""
     covered, rest, tickets = cells()
     found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
     while missing > 0:
@@ -183,7 +183,7 @@ def _lies_under(
 ) -> bool:
     """Compare the height ``covered`` + u ``rest`` with the density at a point of a cell.
 
-    ``height`` has the first 64 bits of u, ``position`` the first 64 bits of the point's position in the cell.
+    ``height`` has the first 64 bits of the uniform number u, ``position`` those of the position in the cell.
 
     Returns:
         True if the density is larger.

@@ -71,11 +71,13 @@ class SampledGaussian(Strict):
       one.
     * ``fixed``: ``batch`` different examples, drawn anew each step; neighbours replace one.
     * ``replacement``: ``batch`` independent draws, divided among ``sets`` clipped vectors; neighbours replace
-      one. An example drawn j times moves up to min(j, sets) vectors, each by the distance above.
+      one. An example drawn j times moves up to min(j, sets) vectors, each by the L2 distance in the
+      definition of ``noise_multiplier``.
     * ``shuffled``: consecutive batches of a new random order in each epoch; neighbours replace one. Each
       example is in at most one batch of an epoch.
     * ``allocation``: each example is in ``participations`` random batches of an epoch, independently of other
-      examples; neighbours add or remove one, as in Feldman and Shenfeld 2026. Balls and bins if this is 1.
+      examples; neighbours add or remove one, as in Feldman and Shenfeld 2026. With 1 participation this is
+      balls and bins.
 
     ``first_release`` is the noise multiplier of a Gaussian release about all examples, before the first step,
     such as statistics of the inputs.

@@ -160,9 +160,9 @@ def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
-    """Noise of each released quantity: a coordinate's standard deviation divided by the span of exact values.
+    """Standard deviation of the noise on each released quantity, divided by the span of its exact values.
 
-    It is the median over the coordinates. Above 1, a single noisy value has almost no information.
+    It is the median over the quantity's coordinates. Above 1, a single noisy value has almost no information.
     """
     if not isinstance(spending, Releases):
         return {}

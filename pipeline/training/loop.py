@@ -170,7 +170,7 @@ def make_task(
 
 
 def predictor(method: Method, network: Tensors) -> Predict:
-    """Predictor by a method's ``network``; it ignores the position of the inputs."""
+    """Predictor with a method's tensors ``network``; it ignores the position of the inputs in the split."""
     return lambda inputs, position: predicted(method.logits(network, inputs))
 
 

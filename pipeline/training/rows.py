@@ -124,7 +124,7 @@ def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[Repli
 
 
 def check_inputs(data: Prepared, method: str) -> None:
-    """Check that inputs are in [0, 1] if the method's guarantee needs this; bytes always are.
+    """Check that inputs are in [0, 1] if the method's guarantee needs this; bytes are divided by 255 later.
 
     Raises:
         UserError: some inputs are outside [0, 1].

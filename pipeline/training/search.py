@@ -130,7 +130,7 @@ class _Outcome(NamedTuple):
 
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
-    """Spending of a training of ``steps`` steps; None if no bound on it holds."""
+    """Spending of a training of ``steps`` steps; None if no bound on the training's epsilon holds."""
     mechanism = guarantee.spending
     spending = mechanism.epsilon if isinstance(mechanism, Releases) else mechanism
     if guarantee.broken or spending is None or spending == inf:

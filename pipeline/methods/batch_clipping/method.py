@@ -89,7 +89,7 @@ class BatchClipping(PrivateSteps):
 
     @property
     def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
-        """As in `PrivateSteps` if mini-sets are single examples; otherwise empty."""
+        """Statement of `PrivateSteps.unproven` if mini-sets are single examples; otherwise empty."""
         return super().unproven if self.single else ()
 
     def init(self) -> State:
@@ -108,12 +108,12 @@ class BatchClipping(PrivateSteps):
         }
 
     def sample(self, step: int) -> Sample:
-        """Mini-sets of a step; a sample of examples if the clipper is of single examples."""
+        """Mini-sets of a step; a sample of examples if the clipper clips single examples."""
         sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; metrics are of the private batch, and of D_pub."""
+        """Make one step of every replica; its metrics describe the private batch and D_pub."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
@@ -137,7 +137,7 @@ class BatchClipping(PrivateSteps):
         return state, metrics
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Parameters, and the statistics of batch norm: those of D_pub, or the running averages."""
+        """Parameters, and batch norm's statistics: measured on D_pub, or running averages."""
         return model if self.running else self._with_statistics(model)
 
     def test_inputs(self, stored: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class BatchClipping(PrivateSteps):
         return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
 
     def resumable(self, steps_done: int) -> bool:
-        """Return False inside an epoch that is shuffled or allocated: a resumed run would draw it anew."""
+        """Return False inside a shuffled or allocated epoch: a resumed run would draw its batches anew."""
         if self.first.sampling != "shuffled":
             return super().resumable(steps_done)
         return steps_done % (self.examples // self.first.batch) == 0
@@ -206,7 +206,7 @@ class BatchClipping(PrivateSteps):
 
     @staticmethod
     def _norms(clipper: Clipper, inputs: Tensor, labels: Tensor, tensors: Tensors) -> Tensor:
-        """(P, T) norm of each of T tensors of the gradients of P examples, before clipping."""
+        """(P, T) norms of the gradients of P examples before clipping, one norm per tensor."""
         # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
         separate = Bounds(ones.diag(), ones, ones)
@@ -235,7 +235,8 @@ class BatchClipping(PrivateSteps):
     ) -> ClippedSum:
         """Clipped sum over K mini-sets of one replica, and the sums of the mini-sets' statistics.
 
-        ``inputs`` are (K, S, ...), ``labels`` and ``mask`` (K, S); ``resets`` as in `mini_sets.gradient`.
+        ``inputs`` (K, S, ...), ``labels`` (K, S) and ``mask`` (K, S) are of K sets of S examples; mask 0
+        marks padding. ``resets`` is as in `mini_sets.gradient`.
         """
         execution = self.task.execution
         gradient = partial(mini_sets.gradient, self.task.net, execution, resets)

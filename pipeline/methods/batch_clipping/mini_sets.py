@@ -19,7 +19,7 @@ from pipeline.privacy.randomness import Streams
 
 
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:
-    """Mini-sets (R, K, S) of a step, drawn anew each time.
+    """Mini-sets of a step: K random sets of S examples for each of R replicas.
 
     A Poisson sample or an allocated batch has no fixed size. Each of its examples goes into a random one of
     the k sets, so an added example changes only one set. With s = 1 every example is a set.
@@ -37,7 +37,7 @@ def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int,
 
 
 def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) -> Sample:
-    """Samples divided into ``count`` random sets each; sets are padded to the longest set."""
+    """Mini-sets: each replica's sample, divided into ``count`` random sets, padded to the longest set."""
     largest = max(1, max(len(sample) for sample in samples))
     uniforms = streams.uniform_values(step, largest, "mini-sets")
     sets = [
@@ -60,8 +60,8 @@ def _divide(streams: Streams, samples: list[np.ndarray], count: int, step: int) 
 class Gradient(NamedTuple):
     """Gradient, loss and statistics of one mini-set, before clipping."""
 
-    values: Tensors  # g(w; S), the shapes of the parameters
-    loss: Tensor  # () mean over the examples
+    values: Tensors  # g(w; S), in the shapes of the parameters
+    loss: Tensor  # () mean loss of the examples
     statistics: Tensors  # of the batch-norm layers
 
 
@@ -74,7 +74,7 @@ def gradient(
     mask: Tensor,
     parameters: Tensors,
 ) -> Gradient:
-    """Gradient g(w; S) of one mini-set with its own batch statistics.
+    """Gradient of one mini-set of S examples, normalised by the mini-set's own batch statistics.
 
     ``inputs`` are (S, ...), ``labels`` and ``mask`` (S,); examples with mask 0 have no effect. If ``resets``,
     the network's state is renewed first, and the changed state is discarded.

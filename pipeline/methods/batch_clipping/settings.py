@@ -60,8 +60,8 @@ class BatchClippingSettings(EpochSettings):
     def attack(self) -> Attack:
         """Attack 'canaries' if each set is one example of a Poisson or allocated batch; otherwise 'crowd'.
 
-        Such sets are accounted for neighbours that add or remove one example. This moves a sum half as far as
-        the attack 'crowd', which turns one clipped vector around.
+        For single examples in such batches, neighbours add or remove one example. This moves a sum half as
+        far as the attack 'crowd', which reverses one clipped vector.
         """
         return "canaries" if self.add_or_remove and self.mini_set == 1 else "crowd"
 
@@ -73,7 +73,7 @@ class BatchClippingSettings(EpochSettings):
         return super().shortened(batch, steps).changed(changes)
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without augmentation and noted norms; for canaries without crops and running averages."""
+        """Settings without augmentation or noted norms; for canaries also no crops or running averages."""
         plain: dict[str, Any] = {"augment": "none", "note_norms": False}
         return self.changed({**plain, **({} if images else {"side": None, "statistics": "public"})})
 
@@ -112,11 +112,11 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def claim(self) -> tuple[float, str]:
-        """Delta of the claimed epsilon; its accountant is the paper's central limit theorem (section B.1)."""
+        """Delta and accountant of the claimed epsilon: the paper's central limit theorem (section B.1)."""
         return self.delta, "clt"
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Statement about running averages of the mini-sets' statistics, which are stored without noise."""
+        """Statement that the model has running averages of statistics without noise; empty if it hasn't."""
         return (RUNNING,) if normalization == "batch_bn" and self.statistics == "running" else ()
 
     @property

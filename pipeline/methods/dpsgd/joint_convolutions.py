@@ -3,7 +3,7 @@
 In a joint batch of J images, the loss of each example has a gradient at the outputs of all J images. Reverse
 mode would take it back through the convolutions by a backward pass of J images for every example. Forward
 mode needs less work: a weight of a kernel changes only one channel, through the pixels that it multiplies,
-and pooling leaves few places. So the Jacobian of the outputs with respect to the parameters is computed once.
+and pooling keeps few pixels. So the Jacobian of the outputs with respect to the parameters is computed once.
 The gradients of all examples are then matrix products with this Jacobian. A step of LeNet-5 with 256 examples
 takes a quarter of the time.
 """
@@ -40,8 +40,8 @@ class Block(NamedTuple):
 def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
     """Blocks at the start of ``net``, and the network of all following layers.
 
-    The blocks end before the first other layer, and before a block with frozen parameters. There are none if
-    ``net`` is no sequence or shares parameters.
+    The blocks end before the first other layer, and before a block with frozen parameters. The list is empty
+    if ``net`` is not a sequence or shares parameters.
     """
     blocks: list[Block] = []
     if not isinstance(net, nn.Sequential) or has_shared_tensors(net):
@@ -66,12 +66,12 @@ def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
 class LinearizedBlocks:
     """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and their Jacobian.
 
-    A Jacobian (C, N, J, Q) has the derivatives of each channel with respect to N parameters, for every image
-    at Q = H W places.
+    A Jacobian (C, N, J, Q) has the derivatives of each of C channels with respect to N parameters, for each
+    of J images at each of Q = H W pixels.
     """
 
     def __init__(self, blocks: list[Block], tensors: Tensors, inputs: Tensor, present: Tensor):
-        """``inputs`` (J, ...) are the joint batch; examples with ``present`` (J,) 0 have no effect."""
+        """``inputs`` (J, ...) are the joint batch; examples whose ``present`` (J,) is 0 have no effect."""
         self.blocks = blocks
         self.outputs = inputs
         # One per block. In the last block, the N parameters are a channel's own: the weights of its kernel,
@@ -95,7 +95,7 @@ class LinearizedBlocks:
             self.jacobians.append(torch.cat(own, 1))
 
     def gradients(self, at_outputs: Tensor) -> Tensors:
-        """Gradients (P, ...) of P examples by name, from their gradients (P, J, C, H, W) at the outputs."""
+        """Parameter gradients (P, ...) of P examples by name, from gradients (P, J, C, H, W) at outputs."""
         left = at_outputs.flatten(3).permute(2, 0, 1, 3).flatten(2)  # (C, P, J Q)
         gradients: Tensors = {}
         for block, jacobian in zip(self.blocks, self.jacobians, strict=True):
@@ -127,16 +127,16 @@ class _BehindConvolution(NamedTuple):
         return torch.stack([self.active * self._taken(), self.active], 1)
 
     def kernel_jacobian(self, inputs: Tensor) -> Tensor:
-        """(C, K, J, Q) Jacobian with respect to the K weights of a channel, for ``inputs`` (J, I, ...)."""
+        """(C, K, J, Q) Jacobian with respect to a channel's K weights; ``inputs`` are (J, I, ...)."""
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
         mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)
         along = torch.einsum("cjp,kjp->ck", self._weighted().flatten(2), pixels)
         return self._changed(pixels.expand(len(self.places), -1, -1, -1), mean, along)
 
     def pushed(self, tangents: Tensor, kernel: Tensor) -> Tensor:
-        """(C, N, J, Q) tangents of the block's outputs for ``tangents`` (N, J, I, H, W) of its inputs.
+        """(C, N, J, Q) tangents of the block's outputs, from ``tangents`` (N, J, I, H, W) of its inputs.
 
-        ``kernel`` is (C, I, ...).
+        Tangents are derivatives with respect to N parameters. ``kernel`` (C, I, ...) is the convolution's.
         """
         stride, padding = self.conv.stride, self.conv.padding
         flat = F.conv2d(tangents.flatten(0, 1), kernel, None, stride, padding).flatten(2)
@@ -159,7 +159,7 @@ class _BehindConvolution(NamedTuple):
         return self.normalized.flatten(2).gather(2, self.places)
 
     def _changed(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
-        """(C, N, J, Q) change of the block's outputs for a change (C, N, J, P) of its convolution's outputs.
+        """(C, N, J, Q) change of the block's outputs by ``change`` (C, N, J, P) of its convolution's outputs.
 
         ``mean`` (C, N) is the mean of ``change``; ``along`` (C, N) is that of ``change`` times the normalized
         values.

@@ -39,7 +39,7 @@ class Dpsgd(PrivateSteps):
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Clipper for the source of batch norm's statistics; without privacy, plain sums of gradients."""
+        """Clipper for the source of batch norm's statistics; without privacy, a function that only sums."""
         return self.of_examples if self.first.private else self._unclipped
 
     @cached_property
@@ -80,7 +80,7 @@ class Dpsgd(PrivateSteps):
         return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) outputs by the test protocol for the source of batch norm's statistics."""
+        """(B, K) outputs at test time, as the source of batch norm's statistics defines them."""
         return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:

@@ -46,7 +46,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without class weights and nominal N; with plain SGD if the row's own network trains."""
+        """Settings without class weights and `nominal_examples`; plain SGD if the row's network trains."""
         plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0} if images else {}
         return self.changed({"class_weights": (), "nominal_examples": None, **plain})
 
@@ -70,11 +70,11 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         return self.delta, self.accountant
 
     def broken(self, normalization: str) -> tuple[Statement, ...]:
-        """Statement about statistics of a joint batch, which mix examples (Davody et al., Algorithm 1)."""
+        """Statement that the statistics of a joint batch mix examples (Davody et al., Algorithm 1)."""
         return (JOINT,) if normalization == "batch_bn" else ()
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Passes of a step; private `batch_bn` passes the batch and all public images for each example."""
+        """Passes in a step; private `batch_bn` passes batch and public images once for each example."""
         joint = self.private and circumstances.normalization == "batch_bn"
         return self.batch * (self.batch + circumstances.public if joint else 1)
 

@@ -29,7 +29,7 @@ from pipeline.privacy.layers import trained_layers, watch_layers
 # Smallest number of examples whose gradients through a joint batch are computed together: fewer leave a CPU
 # idle
 FEWEST_AT_ONCE = 4
-# the same with `LinearizedBlocks`, whose Jacobian is read once for all examples of a piece
+# the same number with `LinearizedBlocks`, whose Jacobian is read once for all examples of a piece
 FEWEST_BEHIND_BLOCKS = 128
 
 
@@ -110,8 +110,8 @@ class JointStatistics(NoStatistics):
     """``batch_bn``: Davody et al., Algorithm 1 to the letter.
 
     In training, the statistics are those of the sample joined with the M public images. Each example's loss
-    is differentiated through this joint batch, at a cost of (B + M) B. At test time, each example is joined
-    with the public images in a separate batch of 1 + M.
+    is differentiated through this joint batch, at the cost of (B + M) B passes. At test time, each example is
+    joined with the public images in a separate batch of 1 + M.
     """
 
     divisible = False
@@ -131,12 +131,13 @@ class JointStatistics(NoStatistics):
     def _clipped(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        """Clipped sum of every example's gradient through the joint batch, in pieces that fit the memory.
+        """Sum of the examples' clipped gradients through the joint batch, in pieces that fit the memory.
 
-        A linear layer's gradient is the product of its inputs and the gradients at its outputs. To get the
-        gradients at its outputs, zeros called taps are added to the outputs, and the loss is differentiated
-        with respect to the taps. Only gradients of other layers are written out. If the network begins with
-        `leading_blocks`, only the layers after them are differentiated in this way.
+        Because of the statistics, an example's loss depends on the whole joint batch. A linear layer's
+        gradient is the product of its inputs and the gradients at its outputs. To get the gradients at its
+        outputs, zeros called taps are added to the outputs, and the loss is differentiated with respect to
+        the taps. For other layers, each example's gradient is held in memory. If the network begins with
+        `leading_blocks`, only the layers after these blocks are differentiated in this way.
         """
         joint, present = self._joined(inputs, mask)
         blocks = LinearizedBlocks(self.blocks, tensors, joint, present)

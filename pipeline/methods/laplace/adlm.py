@@ -18,7 +18,7 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 
 
 class Adlm(Perturbed):
-    """Algorithm 1: epsilon_2 is divided among the features in proportion to their noisy relevances."""
+    """Algorithm 1: the inputs' epsilon_2 is divided among features in proportion to noisy relevances."""
 
     def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order; the task has relevances."""
@@ -59,7 +59,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def ratios(self) -> Tensor:
-        """(R, d) beta_j = d |R_j| / sum |R_j| (Eq. 16)."""
+        """(R, d) each feature's share of epsilon_2, times d: d |R_j| / sum |R_j| for `noisy` R_j (Eq. 16)."""
         ratios: Tensor = self.adaptive[0].ratios(self.noisy)
         return ratios
 

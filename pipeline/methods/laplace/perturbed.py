@@ -35,8 +35,8 @@ class NoisyExamples:
     """Noisy examples of R replicas for training.
 
     ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are coefficients of the loss; a constant
-    ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is added to the states of the last hidden layer. The
-    authors' code has its noise there, not on the coefficients; in the other variants ``units`` is 0.
+    ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is noise on the states of the last hidden layer. The
+    variant 'code' has it instead of noise on the coefficients; in other variants ``units`` is 0.
     """
 
     inputs: Tensor
@@ -140,7 +140,7 @@ class Perturbed(Method):
 
     @cached_property
     def bias_factors(self) -> Tensor:
-        """(R,) feature that the first layer's bias multiplies: 1; with noise in 'paper' alone (line 14)."""
+        """(R,) factor of the first layer's bias: 1, with noise only in the variant 'paper' (line 14)."""
         bias = torch.ones(1, 1, device=self.identical.device)
         if self.variant != "paper":
             return bias[0].expand(self.task.replicas)
@@ -171,7 +171,7 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
-        """(R, N, M) coefficients with noise, from the ``exact`` ones (N, M)."""
+        """(R, N, M) coefficients with noise, from ``exact`` coefficients (N, M)."""
         scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
         return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
@@ -200,7 +200,7 @@ class Perturbed(Method):
     # functions of one replica
 
     def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Scale states to [0, 1] by extremes ``low`` and ``high`` (section III-B); clamp them in 'code'."""
+        """Map ``low`` and ``high`` to 0 and 1 (section III-B); in 'code', clamp states to [0, 1] instead."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
         return (hidden - low) / (high - low).clamp_min(TINY)

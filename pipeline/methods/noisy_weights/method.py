@@ -79,11 +79,11 @@ class NoisyWeights(Method):
         return {**updated, "running": running}, {"train_loss": losses}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Tensors with the weights of one draw, and batch norm's statistics for these weights."""
+        """Tensors with noisy weights, by noise number ``draw``, and batch norm's statistics for them."""
         return self._draw_network(model, draw, scale=1.0)
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
-        """Predictors 'scale_L' for each L of `scales`: the weights of the first draw are multiplied by L."""
+        """A predictor 'scale_L' for each L of `scales`: L times the first noisy weights and their biases."""
 
         def predictor(scale: float) -> Predict:
             network = self._draw_network(model, 0, scale)
@@ -92,7 +92,7 @@ class NoisyWeights(Method):
         return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
-        """Tensors with the weights of one draw times ``scale``, and batch norm's statistics for them."""
+        """Tensors with noisy weights and their biases times ``scale``, and statistics for these tensors."""
         noise = self.test_streams.normal(draw, self._size, "test")
         noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
         tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}
@@ -115,7 +115,7 @@ class NoisyWeights(Method):
     def _loss(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensors]]:
-        """Mean loss of a batch, which is normalised by its own statistics, and these statistics."""
+        """Mean loss and statistics of a batch that is normalised by these statistics."""
         with measuring(self.task.net) as statistics:
             loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)

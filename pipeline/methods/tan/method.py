@@ -52,7 +52,7 @@ class Tan(PrivateSteps):
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
     def init(self) -> State:
-        """Initial parameters, the average, which equals them at first, and the optimizer's state."""
+        """Initial parameters, their moving average (equal at first), and the optimizer's state."""
         return {**self.optimizer.start(self.task.parameters), "average": self.task.parameters}
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
@@ -82,7 +82,7 @@ class Tan(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Inputs (R, L K, ...): K consecutive copies of each example, augmented by ``draws`` (R, L, K P)."""
+        """Inputs (R, L K, ...): K copies of each example; ``draws`` (R, L, K P), P per copy, augment them."""
         if draws is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 1)
@@ -97,7 +97,7 @@ class Tan(PrivateSteps):
         return predictors
 
     def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(R, N, C, H, W) network inputs, each image augmented by its ``draws`` (R, N, P)."""
+        """(R, N, C, H, W) network inputs, each image augmented by its P random ``draws`` (R, N, P)."""
         return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:

@@ -56,11 +56,11 @@ class TanSettings(DescentSettings):
         return equal_otherwise and same_ratio and self.private and self.batch < target.batch
 
     def total_steps(self, examples: int) -> int:
-        """S, for any number of examples."""
+        """The setting `steps`; it doesn't depend on ``examples``."""
         return self.steps
 
     def logs_after(self, steps_done: int, examples: int) -> bool:
-        """Return whether another tenth of the steps is done."""
+        """Return whether ``steps_done`` completes another tenth of all steps."""
         return steps_done * self.NOTES // self.steps > (steps_done - 1) * self.NOTES // self.steps
 
     def needs_public(self, normalization: str) -> bool:
