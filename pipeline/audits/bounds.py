@@ -4,12 +4,12 @@ Thresholds are chosen without the counted scores: `split` chooses them on one ha
 errors on the other half. The numbers of guesses are fixed.
 
 * `by_errors`: both error rates of independent trials (Clopper and Pearson 1934). Assumes nothing about the
-  mechanism; n trials show at most about ln(n / 3).
+  mechanism; the bound from n trials is at most about ln(n / 3).
 * `by_coordinates`: error rates of single coordinates, for releases with independent coordinates.
-* `by_gaussian`: the error rates of `by_errors`, by the trade-off curve of a Gaussian mechanism (Nasr et al.
-  2023). Holds for mechanisms that are Gaussian, or almost.
+* `by_gaussian`: compares the error rates of `by_errors` with the trade-off curve of a Gaussian mechanism
+  (Nasr et al. 2023). Holds for mechanisms that are Gaussian, or almost.
 * `by_one_run`: guesses on the canaries in a single run (Steinke, Nasr and Jagielski 2023). Assumes nothing.
-* `by_one_run_curve`: the guesses of `by_one_run`, by the trade-off curve of a Gaussian mechanism
+* `by_one_run_curve`: compares the guesses of `by_one_run` with the trade-off curve of a Gaussian mechanism
   (Mahloujifar, Melis and Chaudhuri 2024).
 """
 
@@ -55,7 +55,7 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
 
 
 def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
-    """Errors of two thresholds, which are found on the even trials and counted on the odd trials.
+    """Errors of two thresholds: even trials choose the thresholds, and odd trials count the errors.
 
     ``without`` (N,) and ``within`` (M,) are scores, larger with the record. On the even trials, the first
     threshold has the fewest errors and the second shows the largest epsilon.
@@ -97,10 +97,10 @@ def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: 
 
 
 def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
-    """Lower bound on epsilon of a release of up to ``coordinates`` coordinates with independent, equal noise.
+    """Lower bound on epsilon of a release with independent, equal noise on its ``coordinates`` coordinates.
 
-    ``errors`` count single coordinates. The attacker guesses "with the record" for a release if that is the
-    guess for any of its coordinates.
+    ``errors`` count single coordinates. The attacker looks at one or more coordinates of a release, and
+    guesses "with the record" if that is the guess for any of them.
     """
     alarms, misses = errors.upper(alpha)
     counts = np.arange(1, coordinates + 1)
@@ -110,7 +110,7 @@ def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float)
 
 
 def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
-    """Smallest mu of Gaussian DP that allows the errors, as epsilon at ``delta``."""
+    """Lower bound on epsilon at ``delta``, from the smallest mu of Gaussian DP that allows the errors."""
     alarms, misses = errors.upper(alpha)
     mu = float(ndtri(1 - alarms) - ndtri(misses)) if 0 < alarms < 1 and 0 < misses < 1 else 0.0
     return epsilon_of_mu(mu, delta)
@@ -119,7 +119,11 @@ def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
 def by_one_run(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Lower bound on epsilon from guesses on canaries, each of which was included by a fair coin."""
+    """Lower bound on epsilon from guesses on canaries, each of which was included by a fair coin.
+
+    ``without`` and ``within`` are scores of left-out and of included canaries. For each of ``shares``, the
+    attacker guesses on this share of the canaries; each share is a separate test.
+    """
     return max(
         one_run(correct, guesses, len(without) + len(within), alpha / len(shares), delta)
         for correct, guesses in _guesses(without, within, shares)
@@ -127,7 +131,7 @@ def by_one_run(
 
 
 def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: float) -> float:
-    """Largest epsilon rejected by ``correct`` right guesses of ``guesses`` (Steinke et al., Theorem 5.2)."""
+    """Largest epsilon that ``correct`` right guesses of ``guesses`` reject (Steinke et al., Theorem 5.2)."""
 
     def rejected(epsilon: float) -> bool:
         right = 1 / (1 + exp(-epsilon))
@@ -144,7 +148,7 @@ def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: floa
 def by_one_run_curve(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Largest mu of Gaussian DP that the guesses reject, as epsilon at ``delta``."""
+    """Largest mu of Gaussian DP that guesses reject, as epsilon at ``delta``; see `by_one_run`."""
     return max(
         epsilon_of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
         for correct, guesses in _guesses(without, within, shares)
@@ -152,7 +156,7 @@ def by_one_run_curve(
 
 
 def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float:
-    """Largest mu of Gaussian DP that is rejected by ``correct`` right guesses of ``guesses``."""
+    """Largest mu of Gaussian DP that is rejected if ``correct`` of ``guesses`` guesses are right."""
 
     def rejected(mu: float) -> bool:
         first, other = alpha * correct / canaries, alpha * (guesses - correct) / canaries
@@ -167,7 +171,10 @@ def one_run_mu(correct: int, guesses: int, canaries: int, alpha: float) -> float
 
 
 def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -> list[tuple[int, int]]:
-    """(correct, guesses) for each share: the lowest scores are guessed "out", as many of the highest "in"."""
+    """Numbers of correct and of all guesses, for each share of the canaries in ``shares``.
+
+    Half of the guesses are "out", on the lowest scores. The other half are "in", on the highest scores.
+    """
     scores = np.concatenate([without, within])
     truth = np.concatenate([np.zeros(len(without), bool), np.ones(len(within), bool)])
     # equal scores, of which there are many if nothing is released, get a random order, without information
@@ -185,7 +192,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def _largest(rejected: Callable[[float], bool]) -> float:
-    """Largest number up to `LARGEST` such that it and all smaller numbers are rejected; 0 if none is."""
+    """Largest number up to `LARGEST` that is rejected, as are all smaller ones; 0 if no number is."""
     if not rejected(0.0):
         return 0.0
     low, high = 0.0, LARGEST

@@ -23,10 +23,10 @@ ABSENT = -1  # direction of an example without a gradient
 
 
 class Directions:
-    """(N, D) inputs, made on access: input n is ``lengths[n]`` in coordinate ``directions[n]``, else 0."""
+    """(N, D) inputs, made on access: ``lengths[n]`` times unit vector number ``directions[n]``."""
 
     def __init__(self, directions: Tensor, width: int, lengths: Tensor):
-        """Set the inputs: (N,) coordinates or `ABSENT`, their number ``width`` = D, and (N,) lengths."""
+        """Set (N,) ``lengths`` and (N,) ``directions``, from 0 to ``width`` - 1 or `ABSENT` (input 0)."""
         self.directions, self.width, self.lengths = directions, width, lengths
         self.shape = (len(directions), width)
 
@@ -48,7 +48,7 @@ class Directions:
 class AlternatingLinear(nn.Module):
     """Sum of ``parts`` parallel linear layers with alternating signs.
 
-    Neighbouring layers have opposite gradients, so noise that these layers share cancels out.
+    Adjacent layers have opposite gradients, so noise that they share cancels out in an attacker's score.
     """
 
     def __init__(self, width: int, classes: int, parts: int):
@@ -65,7 +65,7 @@ class AlternatingLinear(nn.Module):
 
 
 def layer_sign(layer: int) -> int:
-    """Sign of a layer's output, and so of its gradient."""
+    """Sign of the output of the layer with number ``layer``, and so of its gradient."""
     return -1 if layer % 2 else 1
 
 
@@ -81,7 +81,10 @@ class CanaryExamples:
 
 
 def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
-    """Examples: the first M are canaries with a direction each if ``present`` (M,), the others absent."""
+    """Examples of which the first M = ``canaries`` are canaries, each with a direction of its own.
+
+    All others, and canaries where ``present`` (M,) is False, are absent: they have no gradient.
+    """
     directions = torch.full((examples,), ABSENT)
     directions[:canaries] = torch.where(present, torch.arange(canaries), ABSENT)
     return CanaryExamples(
@@ -92,7 +95,7 @@ def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExam
 def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
     """Examples of one direction; if ``within``, the first is a record that reverses their mean gradient.
 
-    If not ``within``, the first example is like the others, so that neighbours replace one example.
+    If not ``within``, the first example is like the others. So the two data sets differ in one example.
     """
     labels, lengths = torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH)
     if within:
@@ -107,9 +110,9 @@ def task(
     reproducible: bool = True,
     noise: Noise | None = None,
 ) -> Task:
-    """Task of replicas with ``names`` on the examples ``kinds``, with the engine's own random streams.
+    """Training task of one replica for each of ``names`` on the examples ``kinds``.
 
-    The network is an `AlternatingLinear` with ``parts`` layers.
+    Randomness is as in any training (`Streams`). The network is an `AlternatingLinear` with ``parts`` layers.
     """
     net = AlternatingLinear(kinds.width, kinds.classes, parts)
     device = torch.device("cpu")

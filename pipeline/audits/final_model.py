@@ -1,10 +1,10 @@
 """Attack on a row's final models, by mislabelled canaries in its data: `reports/audits/models/ROW.json`.
 
-A fair coin decides for each of m examples whether it is in with a wrong label. If not, it is left out, or
-keeps its own label if neighbours replace an example. The row's method trains on all examples. The attacker
-sees only the final model, and its scores are the log-odds of the wrong labels. An attacker who sees every
-step shows far more (`pipeline.audits.mechanism`). `could_show` is the bound of a perfect attacker with as
-many canaries.
+A fair coin decides for each of m examples whether it gets a wrong label. If not, the training leaves it out;
+under the replace-one relation, it keeps its own label instead. The row's method trains on all other examples
+too. The attacker sees only the final model, and its scores are the log-odds of the wrong labels. An attacker
+who sees every step proves far larger bounds (`pipeline.audits.mechanism`). The record's `could_show` is the
+bound that a perfect attacker reaches with the same number of canaries.
 """
 
 import time
@@ -98,7 +98,7 @@ def audit_model(
 
 
 def _known_seconds(key: str, root: Path) -> dict[str, float]:
-    """Seconds of one recorded training, by level."""
+    """Duration of one recorded training at each level, in seconds."""
     run = records.read_run(key, root)
     return {each.level: run.seconds_of(each) for each in run.replicas} if run else {}
 
@@ -178,7 +178,7 @@ def _left_out(method: Method) -> bool:
 
 
 def proven_spending(method: Method) -> tuple[str, float, float | None]:
-    """Event, delta and proven epsilon of a method's first replica; epsilon None: nothing is proven."""
+    """Mechanism in words, delta and proven epsilon (None: nothing is proven) of a method's first replica."""
     guarantee = method.guarantee(0)
     spending, delta = guarantee.spending, guarantee.delta or 0.0
     if isinstance(spending, SampledGaussian):
@@ -191,7 +191,7 @@ def proven_spending(method: Method) -> tuple[str, float, float | None]:
 
 
 def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.ndarray:
-    """Train, and return the final network's logits (m, K) of stored ``inputs``."""
+    """Train, and return the final network's (m, K) logits for ``inputs``, m examples as stored."""
     state, begun, last_said = method.init(), time.monotonic(), time.monotonic()
     with torch.no_grad():
         for step in range(method.steps):

@@ -76,12 +76,12 @@ def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
 
 
 def off_grid(released: np.ndarray, spacings: np.ndarray) -> np.ndarray:
-    """True where a float32 number isn't a multiple of its spacing, rounded to float32."""
+    """True where a float32 number isn't a multiple of its grid's spacing, rounded to float32."""
     return np.asarray((np.rint(released / spacings) * spacings).astype(np.float32) != released)
 
 
 def drawable(draws: np.ndarray) -> np.ndarray:
-    """(N,) True where numpy's ziggurat can draw the float32 number, apart from its tail."""
+    """(N,) True where the layers of numpy's ziggurat, without its tail, can give the float32 number."""
     sizes, factors = np.abs(draws)[:, None], ziggurat()
     integers = np.rint(sizes / factors.astype(np.float64)).clip(0, 2**BITS - 1).astype(np.float32)
     return np.asarray((integers * factors == sizes).any(1))

@@ -12,7 +12,7 @@ BLACK, WHITE = 0, 255
 
 
 def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
-    """Data set of ``count`` random examples of class 0 and a last one of class 1 with all values ``last``.
+    """Data set of ``count`` random examples of class 0, then one of class 1 whose values are all ``last``.
 
     If ``last`` is None, the last example is like the others. ``public``: number of public examples.
     """

@@ -3,19 +3,20 @@
 The row's method runs with its own settings: sampling, clipping, sums and noise. Only the network and the data
 are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The attacker knows every
 example but the record, and scores each step by the log likelihood ratio of the release in the record's
-direction, under the row's sampling. Layers have alternating gradients, so that noise which they share cancels
-out. For single canaries the attacker has further scores, which show nothing against a correct mechanism:
+direction, under the row's sampling. Gradients of the layers alternate in sign, so noise that layers
+share cancels out. For single canaries the attacker has further scores, which prove nothing against a correct
+mechanism:
 
-* Reused noise: difference of a canary's direction between the steps with the most similar noise.
-* Ordered pass over the data: sum of the direction over the batches that the canary would be in.
+* Reused noise: how much the releases of the steps with the most similar noise differ in a canary's direction.
+* Ordered pass over the data: sum of releases in that direction, over the batches that the canary would be in.
 * Random allocation with the same batches in every epoch: log likelihood ratio for such batches.
 
 Two kinds of methods are attacked differently:
 
 * Methods that clip each example: a thousand canaries in one run. Each is in by a fair coin and has a
   direction of its own.
-* Methods that clip means: independent runs with and without a record that turns the means around. These runs
-  have fewer examples and steps than the row, and their accounted epsilon is that of these runs.
+* Methods that clip means: independent runs with and without a record that reverses the means. These runs have
+  fewer examples and steps than the row; the accounted epsilon beside the bound is that of these runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,7 +183,7 @@ def audit_crowd(
 ) -> Scores:
     """Scores of runs with a record, which reverses each clipped mean that contains it, and without a record.
 
-    The network has ``parts`` layers; larger ``examples`` and ``steps`` are reduced.
+    The network has ``parts`` layers. Runs have at most `BATCHES` batches of ``examples``, and `ROUNDS` steps.
     """
     crowded = canary_settings(settings)
     examples, steps = min(examples, BATCHES * crowded.batch), min(steps, ROUNDS)
@@ -200,9 +201,9 @@ def audit_crowd(
 
 
 def repeats(releases: np.ndarray) -> np.ndarray:
-    """(D,) squared differences of each direction between a step and the step with the most similar noise.
+    """(D,) scores of reused noise, one for each direction of ``releases`` (T, D).
 
-    Sums over the T steps of ``releases`` (T, D).
+    A score is a sum over the T steps: squared difference from the step with the most similar noise.
     """
     lengths = np.square(releases).sum(1)
     distances = lengths[:, None] + lengths - 2 * releases @ releases.T
@@ -214,7 +215,10 @@ def repeats(releases: np.ndarray) -> np.ndarray:
 
 
 def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of R canaries or runs, by releases (T, R) in units of a record's effect."""
+    """(R,) log likelihood ratios of R canaries or runs, from the releases ``moved`` (T, R) of T steps.
+
+    ``moved`` is in units of a record's effect on a release.
+    """
     variance = spending.noise_multiplier**2
     if spending.sampling in ("shuffled", "allocation"):
         batches = spending.batches
@@ -232,7 +236,7 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 
 
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios by releases (T, R) if all epochs have the same allocation to batches."""
+    """(R,) log likelihood ratios as `ratios`, under the same allocation to batches in all epochs."""
     epochs = len(moved) // spending.batches
     whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
     return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))

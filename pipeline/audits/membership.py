@@ -55,7 +55,7 @@ def make_canaries(
 
 
 def coins(runs: int, count: int, seed: int) -> np.ndarray:
-    """(R, m) fair coins: whether each canary is in, for each run."""
+    """(R, m) fair coins for R ``runs`` and m = ``count`` canaries: True where a run includes the canary."""
     return np.random.default_rng([seed, 1]).random((runs, count)) < 0.5
 
 

@@ -2,8 +2,8 @@
 
 The null hypothesis of each test is a correct training: per-example clipping, Poisson samples, independent
 noise of one scale. Results are hints: a mistake may go unseen, and several may look alike. Releases are in
-units of their own noise, so that sums and means need no distinction. If the examples of each batch are known
-too, mistakes of samplers are separated from other mistakes.
+units of their own noise, so the tests are the same for sums and for means. If the examples of each batch are
+known too, mistakes of samplers are separated from other mistakes.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ OR_THE_RATE = ", or the sampling rate is another"
 
 @dataclass(frozen=True)
 class Mistake:
-    """Mistake that a training resembles; ``p`` is the p-value if the training is correct."""
+    """Mistake that a training may contain; ``p``: p-value of the hypothesis of a correct training."""
 
     # generator, clipping, layers, divisor, noise, uneven, distribution, rate, sampler, weights or padding
     name: str
@@ -44,21 +44,22 @@ def recognise(
     batches: Sequence[np.ndarray] | None = None,
     epoch: int | None = None,
 ) -> list[Mistake]:
-    """Run all tests, and return their results with any p-value.
+    """Run all tests, and return their results, whether significant or not.
 
-    A test is left out if another mistake (p < 1e-4) would spoil it. The crowd is a run on N examples of three
-    kinds. Their gradients are shorter, longer, and longer over many weights; gradients of the first two kinds
-    have a single nonzero entry. All gradients are longer than the clipping bound.
+    A test is left out if another mistake (p < 1e-4) would spoil it. The crowd is a run of T steps on examples
+    of three kinds. Gradients of the first two kinds have one nonzero entry, and those of the second kind are
+    longer. Gradients of the third kind are also longer, but have many nonzero entries. All gradients
+    are longer than the clipping bound.
 
     Args:
         crowd: (T, 3) releases of the crowd's steps along the direction of each kind, divided by the standard
             deviation of the step's noise, which is measured in W directions without examples.
         kinds: (3,) numbers of examples of each kind, N in all.
-        blanks: (S, W) releases in the W directions, for the steps of one or more runs, divided by the median
+        blanks: (S, W) releases in the W directions, from S steps of one or more runs, divided by the median
             noise of their run.
         noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
-            examples (T', W''). If the expected batch size is known to divide them, they are multiplied by it.
-        others: M.
+            examples (T', W''). If they are known to be divided by the expected batch size, this is undone.
+        others: M, the number of examples of the second run.
         rate: claimed sampling probability of an example.
         noise_multiplier: claimed noise multiplier.
         batches: positions of the examples in each of the crowd's batches; None: not known.
@@ -105,7 +106,7 @@ def _of_sums(
         crowd: (T, K) releases, as in `recognise`.
         directions: W, the number of directions in which a step's noise is measured.
         reused: whether noise is reused.
-        examples: N.
+        examples: N, the number of the crowd's examples.
         rate: claimed sampling probability.
         noise_multiplier: claimed noise multiplier.
         sizes: (T,) batch sizes; None: not known.
@@ -146,7 +147,7 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
 
     Args:
         batches: positions of the examples in each batch.
-        examples: N.
+        examples: number of examples in the training set.
     """
     rows = np.array([len(batch) for batch in batches])
     distinct = [np.unique(batch) for batch in batches]
@@ -191,8 +192,8 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
 
     Args:
         batches: positions of the examples in each batch.
-        examples: N.
-        epoch: batches of an epoch; each example should be in one of them.
+        examples: number of examples in the training set.
+        epoch: number of batches in an epoch; each example should be in one of them.
 
     Returns:
         One possible mistake per test, with the test's p-value.
@@ -229,7 +230,7 @@ def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
 
 
 def _generator(blanks: np.ndarray) -> Mistake:
-    """Test whether the noise of two steps correlates, by the largest correlation of all pairs of steps."""
+    """Test whether the noise of any two steps correlates; ``blanks`` as in `recognise`."""
     apart = blanks - blanks.mean(1, keepdims=True)
     apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
     alike = np.abs(np.triu(apart @ apart.T, 1))
@@ -241,7 +242,7 @@ def _generator(blanks: np.ndarray) -> Mistake:
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
-    """p-value of the hypothesis that examples of a kind move releases no further than the kind before."""
+    """p-value of the hypothesis that kind number ``kind`` moves releases no further than the kind before."""
     moved = crowd / np.asarray(kinds)
     return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
 
@@ -253,10 +254,10 @@ def _clipping(crowd: np.ndarray, kinds: Sequence[int]) -> Mistake:
 
 
 def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:
-    """Test whether examples with many weights move releases further than the others, and than claimed.
+    """Test whether gradients with many nonzero entries move releases further than others, and than claimed.
 
-    If the layers share one clipping bound, such examples may also move releases further than the others, but
-    not further than claimed.
+    If the layers share one clipping bound, such gradients may also move releases further than others, but not
+    further than claimed. Arguments as in `recognise`.
     """
     moved = crowd[:, 2] * noise_multiplier / (kinds[2] * rate)
     times = crowd[:, 2].mean() / kinds[2] / max(crowd[:, 1].mean() / kinds[1], 1e-12)
@@ -269,7 +270,7 @@ def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multipli
 
 
 def _divisor(blanks: np.ndarray) -> Mistake:
-    """Test whether the noise has the same scale in all steps (Bartlett)."""
+    """Bartlett's test whether the noise has the same scale in all steps; ``blanks`` as in `recognise`."""
     scales = blanks.std(1)
     off = float((np.abs(scales / np.median(scales) - 1) > TOLERANCE).mean())
     text = "sums and noise are divided by the true batch size" if off > FEW else "the last batch's divisor"
@@ -311,7 +312,7 @@ def _distribution(noise: np.ndarray) -> Mistake:
 
 
 def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
-    """Test whether the noise's scale depends on the number of examples, on two runs."""
+    """Test whether the scale of ``noise`` differs between runs on ``examples`` and on ``others`` examples."""
     first, second = (float(run.var()) for run in noise)
     freedoms = [run.size - len(run) for run in noise]
     ratio = second / first
@@ -324,9 +325,10 @@ def _size(noise: Sequence[np.ndarray], examples: int, others: int) -> Mistake:
 
 
 def _noise(total: float, error: float, measured: float, claimed: float, batch: float) -> str:
-    """Message about the noise multiplier.
+    """Message about the ``measured`` and the ``claimed`` noise multiplier.
 
-    ``total`` is the mean sum of the crowd in clipping bounds, and ``error`` its standard error.
+    ``total`` is the mean sum of the crowd in clipping bounds, and ``error`` its standard error. ``batch`` is
+    the expected batch size.
     """
     text = f"the noise multiplier looks like {measured:.3g}, claimed {claimed:.3g}"
     if abs(measured * batch / claimed - 1) < FEW:

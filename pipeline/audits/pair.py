@@ -1,19 +1,20 @@
 """End-to-end audit: many short trainings with a record and without it, through the whole code path.
 
 The row's own network, sampling, gradients, clipping, noise and optimiser train on a few random images and the
-record, a white image of another class. In trainings without the record it is never drawn; if neighbours
-replace an example, another random image takes its place. The attacker knows every example, sees all tensors
+record, a white image of another class. Trainings without the record never sample it; under the replace-one
+relation, another random image takes the record's place. The attacker knows every example, sees all tensors
 of the first and the last model, and scores the movement along the direction in which the record moves them.
 A step takes all examples, and the guarantee is accounted for these steps. This audit finds leaks before the
 clipping, which the canaries of `pipeline.audits.mechanism` can't find: examples that change each other's
 gradients, and statistics that are released without noise.
 
-If half of the exact sum enters the model besides the noisy sum, a hundred trainings can't detect it. Two
-deterministic comparisons can:
+Suppose that faulty code adds half of the sum without noise to the model, besides the noisy sum. A hundred
+trainings can't detect this, but two deterministic comparisons can:
 
-* The models with and without the record must be equal if both mechanisms release the same numbers: the model
-  depends on the record only through the releases.
-* Releases of both sums with the same noise must be as far apart as the sums.
+* A training with the record and one without it are given the same releases. Their models must be equal,
+  because a model depends on the record only through the releases.
+* The sum with the record and the sum without it get the same noise. Their releases must be as far apart as
+  the two sums.
 """
 
 from collections.abc import Callable
@@ -95,7 +96,7 @@ class PairAttack:
     bypassed: bool  # whether the record moved the model under equal releases
 
     def mu(self, alpha: float) -> float:
-        """Lower bound on mu of a step's Gaussian release of this pair, at significance ``alpha``.
+        """Lower bound on a step's mu of Gaussian DP for this pair of data sets, at significance ``alpha``.
 
         The noise variance of each tensor is an upper confidence bound (chi-squared). If the record moves the
         model other than through the release, mu is infinite.
@@ -130,7 +131,7 @@ def audit_pair(
     exact: list[RecordedSums] = []  # with the record, without it
 
     def method_of(within: bool, names: list[str], shortened: MethodSettings) -> Method:
-        """The row's method on one side's data."""
+        """The row's method on the data with the record (``within``) or without it."""
         members = [Replica(name, 0, shortened) for name in names]
         task = make_task(members, row.model, True, data[within], CPU, noise)
         if not within and small.add_or_remove:
@@ -141,7 +142,7 @@ def audit_pair(
         return build_method(row.method, task, [shortened] * len(names), row.model.normalization)
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
-        """(R, P) changes of all the model's tensors in ``count`` trainings; ``silent``: without noise."""
+        """(R, P) changes of the model's P numbers in R = ``count`` trainings; ``silent``: without noise."""
         method = method_of(within, [f"{name}/{within}/{run}" for run in range(count)], small)
         spent.append(spent_by(method))
         if not silent:
@@ -181,18 +182,18 @@ def audit_pair(
 
 
 def _distances(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
-    """Norm of the difference, and number of entries, for each tensor of the only replica."""
+    """For each tensor of the only replica: norm of ``sums`` - ``others``, and number of entries."""
     differences = [(value.double() - others[name].double())[0] for name, value in sums.items()]
     return [(float(value.norm()), value.numel()) for value in differences]
 
 
 def _multiples(moves: list[tuple[float, int]], variances: list[float]) -> float:
-    """Distance over all tensors, each in standard deviations of the tensor's noise."""
+    """Norm of all tensors' distances ``moves``, each divided by the standard deviation of its noise."""
     return sum(moved**2 / max(of, FLOOR**2) for (moved, _), of in zip(moves, variances, strict=True)) ** 0.5
 
 
 def _differs(without: Method, within: Method) -> bool:
-    """Return True if the models of both sides differ after steps with equal releases."""
+    """Return True if the models without and with the record differ after steps with equal releases."""
     releases: list[Tensors] = []
 
     def record(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
@@ -223,13 +224,13 @@ def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float
 
 
 def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
-    """Numbers of entries of each parameter, and of the model's other tensors together; ``total`` in all."""
+    """Number of entries of each parameter, then of all other tensors of a model with ``total`` entries."""
     sizes = [value[0].numel() for value in parameters.values()]
     return [*sizes, total - sum(sizes)] if total > sum(sizes) else sizes
 
 
 def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances, each replaced by the mean over its tensor, whose entries have equal noise."""
+    """(P,) variances ``noise`` of all entries, averaged over each tensor: its entries have equal noise."""
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

@@ -1,10 +1,10 @@
 """Attacks on data that the row's own code released once with Laplace noise (Phan et al. 2017).
 
-``opposites``: each of many examples is black of one class or white of another class, by a coin; the attacker
-computes the exact log likelihood ratio of each release. ``shared``: all examples of a batch have the same
-noise; the attacker subtracts a known black example from another example, which removes the noise.
-``floating_point``: the attacker looks for pixels that can't be a white pixel with float32 noise, or with
-noise on a grid.
+``opposites``: a coin decides for each of many examples whether it is black with one class or white with
+another; the attacker computes the exact log likelihood ratio of each release. ``shared``: all examples of a
+batch have the same noise; the attacker subtracts a known black example from another example, which removes
+the noise. ``floating_point``: the attacker looks for pixels that can't be a white pixel with float32 noise,
+or with noise on a grid.
 """
 
 from dataclasses import dataclass, replace
@@ -110,7 +110,7 @@ def floating_point(row: Row, config: MethodSettings, settings: Settings, name: s
 def shared(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
 ) -> ReleaseScores:
-    """Scores of the attack ``shared``: mean difference of an example's noisy pixels from a black one's."""
+    """Scores of the attack ``shared``: mean difference of noisy pixels from those of a black example."""
     method = make_method(row, config.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
     apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):

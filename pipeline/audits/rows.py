@@ -1,4 +1,4 @@
-"""Attacks on a row's code, from params.yaml alone, without weights or data: `reports/audits/ROW.json`."""
+"""Attacks on a row's code that need params.yaml, but no weights or data: `reports/audits/ROW.json`."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -114,7 +114,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
 
 
 def noises(row: Row) -> tuple[Noise, ...]:
-    """Kinds of noise that a row's replicas may have; the present version draws the last kind."""
+    """Kinds of noise that a row's replicas may have; the present version of the code uses the last kind."""
     return ("float32",) if row.reproducible else ("float32", "grid")
 
 
@@ -141,7 +141,7 @@ def _attack(
     functions: dict[str, BoundFunction],
     whole: bool = False,
 ) -> Fields:
-    """Fields of an attack, without its level and seconds."""
+    """Fields of an `Attack` record, except `level` and `seconds`."""
     return {
         "attack": attack,
         "sees": SEES[attack],

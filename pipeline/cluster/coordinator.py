@@ -1,4 +1,4 @@
-"""Coordinator: submits the graph of tasks to Parsl, signs results, and reports on each task."""
+"""Coordinator: submits tasks to Parsl, signs results (adds them to dvc.lock), and reports on each task."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ class _Grid:
         yield f"{self._count - len(self.waiting)} of {self._count} done"
 
     def sign(self) -> None:
-        """Have DVC sign finished results, many stages at once; refused stages wait for the next call."""
+        """Have DVC add finished results to dvc.lock, many at once; after a refusal, the next call retries."""
         try:
             if self.unsigned and (signed := dvclock.sign(self.settings, self.unsigned)):
                 names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned if stage in signed)

@@ -141,7 +141,7 @@ def _slurm(jobs: int) -> Slots:
 
 
 def _of_file(path: Path, jobs: int) -> Slots:
-    """Slots of a Python file with a Parsl `config` and an optional `place`."""
+    """Slots of a Python file with a Parsl `config` and an optional function `place` (`Slots.place`)."""
     if not path.is_file():
         raise UserError(
             f"--on {path}: no such file; allowed: {LOCAL}, {SLURM}, or a file with a Parsl `config`"

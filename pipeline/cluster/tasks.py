@@ -30,7 +30,7 @@ class Todo:
 
 
 def longest_path_first(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks in the order of submission: longest remaining path first, and none before its dependencies.
+    """Tasks in the order of submission: longest remaining path first, no task before its dependencies.
 
     A task's path is the longest chain of tasks that wait for one another, from this task on. A long path that
     starts last would delay the end.
@@ -116,7 +116,7 @@ class _Work:
         )
 
     def derive(self, name: str) -> Task:
-        """Task that writes prepared data with a row's weights or relevances, after that row and all data."""
+        """Task that writes prepared data with a row's weights or relevances, once row and data are ready."""
         joined, stage = self.settings.derived[name], self._stage(name)
         behind = self.settings.rows[joined.row].data
         after = frozenset({joined.row, self._stage(joined.data), self._stage(behind)})
@@ -150,7 +150,7 @@ class _Work:
                 yield Task(stage, ((kind, key),), (stage,))
 
     def unsigned(self, key: str) -> list[str]:
-        """Stages of a row whose present files have no entry in dvc.lock; without DVC, that lack files."""
+        """Stages of a row whose files have no entry in dvc.lock; without DVC, stages that lack files."""
         files = {
             "train": [records.run_path(key), records.history_path(key)],
             "evaluate": [records.evaluation_path(key)],
@@ -165,7 +165,7 @@ class _Work:
         ]
 
     def _stale(self, name: str) -> bool:
-        """Return whether prepared data have outdated starting weights or relevances, or soon will have."""
+        """Return whether weights or relevances in prepared data are outdated, or will be after a training."""
         if self.settings.derived[name].row in self.planned:
             return True
         try:

@@ -130,7 +130,7 @@ def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def share_of_cores(given: Mapping[str, str]) -> dict[str, str]:
-    """Number of threads of a Parsl worker, from its node's variables; empty if it is set already."""
+    """Variable OMP_NUM_THREADS of a Parsl worker: its share of the node's cores; empty if in ``given``."""
     if "OMP_NUM_THREADS" in given:
         return {}
     cores = int(given.get("SLURM_CPUS_ON_NODE", len(os.sched_getaffinity(0))))

@@ -135,7 +135,7 @@ def _examples(chosen: Selection, sets: dict[str, RawSet]) -> tuple[np.ndarray, n
 
 
 def _balance(chosen: Selection, sets: dict[str, RawSet]) -> list[int]:
-    """Number of examples of each class, in the order of classes; of a numeric target, one number for all."""
+    """Number of examples of each class; with a numeric target, only the number of all examples."""
     labels = sets[chosen.raw].parts[chosen.part].labels[chosen.indices]
     if labels.dtype == np.float32:  # a numeric target
         return [len(labels)]

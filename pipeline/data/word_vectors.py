@@ -1,7 +1,7 @@
 """Public word vectors, from installed Python packages.
 
-A text becomes the vectors of its words. So the vocabulary depends on public text alone, and not on private
-text.
+A text becomes the vectors of its words. The vocabulary is that of the public vectors, so it doesn't depend on
+private text.
 """
 
 from dataclasses import dataclass

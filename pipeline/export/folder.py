@@ -117,7 +117,7 @@ class Predictor:
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
-    """Write a row's network to a new folder.
+    """Write a row's network to a new folder; ``level`` and ``seed`` as for `replica_of`.
 
     Raises:
         UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder exists; the
@@ -198,7 +198,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
 
 
 def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, Replica]:
-    """Record of a row, and a replica in it.
+    """Record of a row, and the record's entry for the replica ``trained``.
 
     Raises:
         UserError: the replica was not measured or not accounted for.

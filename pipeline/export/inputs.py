@@ -33,7 +33,7 @@ class Given(NamedTuple):
 
 
 class Preparation(Strict):
-    """Preparation of files as inputs."""
+    """Settings by which the content of a file becomes inputs of a network."""
 
     array: str = "inputs"  # name of the array of inputs in an npz
     column: str = "text"  # name of the column of texts in a CSV
@@ -49,7 +49,7 @@ class Preparation(Strict):
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
-    """Preparation of new files like a row's data."""
+    """Settings that prepare new files in the same way as the row's data."""
     source = settings.own.get(settings.split(row.data).raw)
     fields: dict[str, Any] = {}
     if isinstance(source, OwnFeatures) and source.clip:
@@ -68,7 +68,7 @@ def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
 
 
 def vocabulary_of(data: Prepared) -> bytes | None:
-    """Content of the data's vocabulary; None for images, and for texts as word vectors.
+    """Content of the data's vocabulary; None if they have none, as for images or word vectors.
 
     Raises:
         UserError: the file is missing, or has another digest.
@@ -94,7 +94,7 @@ def read_inputs(
     """(N, ...) inputs of a file in the form of prepared data, and the file's labels if it has any.
 
     Args:
-        path: an image, an npz with an array of them, a CSV with a column of texts, or a table.
+        path: an image, an npz with an array of images or features, a CSV with a column of texts, or a table.
         shape: (C, H, W) of the network's images or features.
         floats: whether the network takes features.
         preparation: preparation of files as inputs.

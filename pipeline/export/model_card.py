@@ -88,7 +88,7 @@ No licence was chosen for the model: the metadata above say `unknown`.
 
 
 def _answers(data: Prepared) -> str:
-    """Meaning of the predictions."""
+    """Sentence on the meaning of the predictions."""
     if data.target is None:
         return "Probabilities are the softmax of the network's outputs; they are not calibrated."
     return "The prediction is a number in the units of the column."
@@ -132,7 +132,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
 
 
 def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
-    """Type, name and value of each result, without recalls, because a class may have few test examples."""
+    """Type, name and value of each result. Recalls are left out: a class may have few test examples."""
     if isinstance(replica.scores, Errors):
         for name, value in replica.scores.over_all.items():
             if value is not None:

@@ -75,7 +75,7 @@ class Network:
         return self.method.logits(self.tensors, inputs)[0]
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """(N, K) probabilities, or (N, 1) numbers in [0, 1], of stored ``inputs`` (N, ...)."""
+        """(N, K) probabilities of stored ``inputs`` (N, ...), or (N, 1) predicted numbers in [0, 1]."""
         with torch.no_grad():
             # a copy, because torch needs a writable array
             every = torch.from_numpy(np.array(inputs)).split(CPU.physical)
@@ -125,7 +125,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
 
 
 def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
-    """Architecture of a row's replica; ``reads``: outlines of the weight files that its `build` has read.
+    """Architecture of a row's replica; ``reads``: outlines of weight files that the model's `build` read.
 
     Raises:
         UserError: the inputs are features that another network computes.

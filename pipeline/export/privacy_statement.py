@@ -142,7 +142,7 @@ def privacy_statement(
 
 
 def _graded(uses: Iterable[NotCovered]) -> tuple[str, ...]:
-    """Uses of private data outside epsilon, each with its grade."""
+    """Uses of private data outside epsilon, each with its severity in words."""
     return tuple(f"{SEVERITIES[use.severity].text}: {use.words}" for use in uses)
 
 

@@ -95,7 +95,7 @@ def _timed(
     earlier: Mapping[str, Run],
     rates: Mapping[Kind, float],
 ) -> Planned:
-    """``planned`` with an estimate of its duration from ``runs``, else ``earlier`` runs, else ``rates``."""
+    """``planned`` with an estimated duration: from the row's record, its record in git, or similar rows."""
     row = settings.rows[planned.row]
     kind, passes = _kind(settings, row), _passes(settings, row) / len(row.trainings) * planned.replicas
     if run := runs.get(planned.row):

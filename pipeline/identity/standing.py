@@ -33,7 +33,7 @@ class Standing:
 
     @classmethod
     def here(cls, key: str, settings: Settings) -> Self:
-        """Reference for the row ``key``, with its prepared data; without these, with their declaration."""
+        """Reference for the row ``key``: its data's declaration and, if prepared here, their layout."""
         row, data = settings.rows[key], settings.split(settings.rows[key].data)
         edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
         declared = Declared(settings.data_digest(row.data), data.train, edition)
@@ -53,13 +53,13 @@ class Standing:
         )
 
     def differs(self, run: Run, replica: Trained) -> str | None:
-        """Reason why a replica's weights don't fit the present row, for any code version; None: they fit."""
+        """Reason why a replica's weights don't fit the present row; None: they fit. Versions don't count."""
         return (
             self.misdeclared(run, replica) or self.other_data(run, replica) or self.other_frozen(run, replica)
         )
 
     def misdeclared(self, run: Run, replica: Trained) -> str | None:
-        """'settings' if params.yaml declares the replica differently now, or not at all; None if not."""
+        """'settings' if params.yaml now declares the replica differently or not at all; otherwise None."""
         try:
             model = Model.model_validate(run.model)
             settings = type(self.row.resolved[0]).recorded(replica.settings)
@@ -75,7 +75,7 @@ class Standing:
         return None
 
     def other_data(self, run: Run, replica: Trained) -> str | None:
-        """'data' if the replica was trained on other arrays, or on differently declared data; None if not."""
+        """'data' if the replica was trained on other arrays or differently declared data; otherwise None."""
         origin = run.origin(replica)
         if self.data is not None:
             same = origin.data == self.data.digests
@@ -88,10 +88,10 @@ class Standing:
         return None if same else "data"
 
     def other_frozen(self, run: Run, replica: Trained) -> str | None:
-        """'frozen tensors' if the model's `build` gives other ones now, for example from a replaced file.
+        """'frozen tensors' if the model's `build` now gives other values, for example from a replaced file.
 
-        None if they are equal or can't be compared. The comparison needs a replica with frozen tensors, and
-        the prepared data, because their shape decides the network's size.
+        None if the values are equal or can't be compared. The comparison needs a replica with frozen tensors,
+        and the prepared data, because their shape decides the network's size.
         """
         if not replica.frozen or self.data is None:
             return None
@@ -102,7 +102,7 @@ class Standing:
         return None if same_fingerprint(here, replica.frozen) else "frozen tensors"
 
     def other_version(self, run: Run, replica: Trained) -> str | None:
-        """'method version' or 'model version' if this version has changed since the training; None if not."""
+        """'method version' or 'model version', whichever changed since the training; None if neither did."""
         made_by = run.origin(replica).made_by
         here = versions.training(self.row.method, self.row.model.name)
         return next((f"{part} version" for part in here if made_by.get(part) != here[part]), None)

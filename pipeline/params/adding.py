@@ -19,7 +19,7 @@ class Adding:
     """Text of params.yaml with added entries, before it is written."""
 
     def __init__(self, path: Path = PARAMS):
-        """``path``: params.yaml.
+        """Read params.yaml at ``path``.
 
         Raises:
             UserError: the file can't be read, or isn't a mapping of sections.

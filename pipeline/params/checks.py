@@ -45,7 +45,7 @@ def check_all(settings: Settings) -> None:
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """Check that a repetition has a first plan and seeds stay below those of repetitions and searches."""
+    """Check that a repetition has a first plan, and that a plan's seeds stay within their reserved range."""
     repeats = plan.endswith(REPEATED)
     if repeats:
         _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
@@ -139,7 +139,7 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
 
 
 def _check_unscaled(settings: Settings, where: str, row: str) -> None:
-    """Check that the method of ``row`` doesn't scale images; features and relevances need unscaled ones."""
+    """Check that ``row``'s method doesn't scale images; features and relevances need unscaled images."""
     if method_settings()[(method := settings.rows[row].method)].scales_inputs:
         unscaled = [name for name, declared in method_settings().items() if not declared.scales_inputs]
         raise ValueError(
@@ -219,7 +219,7 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
 
 
 def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
-    """Check that ``row`` is ``whole`` with batch and noise divided by one factor; descriptions may differ."""
+    """Check that ``row`` is the row ``whole`` with batch and noise divided by the same factor."""
     _exists(where, whole, settings.rows)
     other = settings.rows[whole]
     if row.method != other.method or not method_settings()[row.method].scalable:

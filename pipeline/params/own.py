@@ -81,7 +81,7 @@ class OwnFiles(Strict):
 
     @property
     def encoding(self) -> dict[str, Any] | None:
-        """Settings of the function from examples in the files to features; None: examples stay unchanged."""
+        """Settings of the function that turns examples into features; None: examples stay unchanged."""
         return None
 
 

@@ -18,7 +18,7 @@ class NestedProblems(ValueError):
     """Problems with keys below the checked key, one line each."""
 
     def __init__(self, lines: list[str]):
-        """``lines``: one 'KEY: reason' for each problem."""
+        """Set ``lines``, one 'KEY: reason' for each problem."""
         super().__init__("; ".join(lines))
         self.lines = lines
 
@@ -52,7 +52,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
 
 def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the model at ``place`` below the model ``checked``; empty if annotations name no model."""
+    """Keys of the model at the path ``place`` in the model ``checked``; empty if there is no model."""
     for part in place:
         if isinstance(checked, type) and issubclass(checked, BaseModel):
             checked = checked.model_fields[str(part)].annotation if part in checked.model_fields else None

@@ -18,7 +18,7 @@ from pipeline.params.settings import PARAMS, Packages, Settings
 
 
 class _Code(BaseModel):
-    """Part of params.yaml that is needed before the rest is read."""
+    """The section `code` of params.yaml, a laboratory's packages, which is needed before other sections."""
 
     code: Packages = ()
 

@@ -203,7 +203,7 @@ class Row(Line):
         return self
 
     def configured(self, *changes: dict[str, Any]) -> Any:
-        """As `Line.configured`, without the `seeds` of a level, which are not a setting."""
+        """Settings as from `Line.configured`. The `seeds` of a level are left out: they are no setting."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
 
     @property

@@ -1,4 +1,4 @@
-"""Settings chosen by searches: in reports/searches/NAME.json, so params.yaml need not repeat them."""
+"""Settings chosen by searches, read from reports/searches/NAME.json: params.yaml need not repeat them."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def best(candidates: Sequence[Judged]) -> dict[str, dict[str, Any]]:
 
 
 class Choice(BaseModel):
-    """Part of a search's record that decides settings of rows; `results.schema.SearchRecord` has the rest."""
+    """Fields of a search's record that decide settings of rows; `SearchRecord` has all other fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -110,7 +110,7 @@ def _with_choice(key: str, row: Row, choice: Mapping[str, dict[str, Any]]) -> Ro
 
 
 def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
-    """Candidates of the search ``name`` at each level: values of the grid, and all settings with them.
+    """Candidates of the search ``name`` at each level: values of the grid, and settings with these values.
 
     Raises:
         ValueError: a candidate can't be trained. The message is 'key: reason'.

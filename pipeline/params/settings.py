@@ -50,7 +50,7 @@ class Settings(Strict):
 
     @property
     def summaries(self) -> list[Path]:
-        """Summary tables of the laboratories in `beside`."""
+        """Paths of the summary tables of the other laboratories that `beside` names."""
         return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
     def has_own(self, name: str) -> bool:
@@ -198,7 +198,7 @@ class Settings(Strict):
 
 
 def _essence(part: Strict) -> dict[str, Any]:
-    """Fields of an entry that differ from their defaults, without paths: files count by their digest."""
+    """Fields of an entry that differ from their defaults. Paths are left out: digests identify files."""
     place: Any = {"path", "of"} if isinstance(part, OwnFiles) else None
     if isinstance(part, Model) and part.network is not None:
         place = {"network": {"weights"}}

@@ -21,7 +21,7 @@ LEAST, MOST = 16, 1024  # examples in a batch
 
 
 def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a row of ``method`` on so many ``examples``: the ``given`` ones, the others suggested.
+    """Settings of a row of ``method`` on ``examples`` examples: ``given`` settings, the others suggested.
 
     Raises:
         UserError: the method has no such setting, or needs one that can't be suggested.
@@ -47,7 +47,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
 def _calibrated(
     declared: type[MethodSettings], examples: int, suggested: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Setting `accountant` for the tightest proven bound; empty if noise isn't calibrated to an epsilon."""
+    """Setting `accountant` with the tightest proven bound; empty if noise isn't calibrated to an epsilon."""
     if "accountant" not in declared.model_fields or "epsilon" not in given:
         return {}
     from pipeline.privacy.accounting import tightest  # imports SciPy
@@ -62,7 +62,7 @@ def _calibrated(
 
 
 def batch_for(examples: int) -> int:
-    """Largest power of two up to ``examples`` / `SHARE`, between `LEAST` (or ``examples``) and `MOST`."""
+    """Largest power of two up to ``examples`` / `SHARE`, from `LEAST` to `MOST`, at most ``examples``."""
     return min(MOST, max(LEAST, 1 << max(0, (examples // SHARE).bit_length() - 1)), examples)
 
 

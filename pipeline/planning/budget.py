@@ -55,7 +55,7 @@ class Choice(Cost):
 
 
 class Plan(Strict):
-    """Choices in order of batch size, the recommended one, and its cheap simulation for tuning."""
+    """Choices in order of batch size, the recommended choice, and its cheap simulation for tuning."""
 
     examples: int  # N
     delta: float

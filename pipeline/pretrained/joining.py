@@ -73,7 +73,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
 
 
 def shared_examples(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:
-    """Number of examples in each split of ``data`` that ``before`` has for training or as public.
+    """Number of examples, in each split of ``data``, that are train or public examples in ``before``.
 
     The public split of ``data`` isn't counted. Two data sets may share images: CIFAR-10's test part and
     CIFAR-100's training part share one.
@@ -101,7 +101,7 @@ def join(
 ) -> Path:
     """Write ``data/prepared/NAME``: a copy of ``source`` with ``PART.npz``, and ``about`` in its manifest.
 
-    ``inputs`` has, by split, inputs that replace those of ``source``.
+    ``inputs``: by name of the split, inputs that replace those of ``source``.
 
     Raises:
         UserError: the folder can't be written.
@@ -141,7 +141,7 @@ def check_joined(data: Prepared, settings: Settings) -> None:
     """Make sure that prepared data have the start and the relevances declared in params.yaml.
 
     Raises:
-        UserError: the data have others; the message names the command that makes the declared ones.
+        UserError: start or relevances differ; the message names the command that makes the declared ones.
     """
     start = settings.start_digest(data.name) if data.name in settings.starts else None
     relevance = settings.relevance_digest(data.name) if data.name in settings.relevances else None

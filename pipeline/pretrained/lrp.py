@@ -1,11 +1,11 @@
 """Layer-wise relevance propagation (Bach et al. 2015) as in Phan et al. 2017, section II-C.
 
 The relevance R_m of an output m is divided among the inputs p in proportion to their contributions: R_p = sum
-over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm and z_m = sum over p of z_pm, plus the bias
-(Eqs. 4 to 8). So R_p is x_p times the gradient of the weighted sum of the outputs, in which output m has the
-constant weight R_m / (z_m + mu sign(z_m)). This takes one backward pass per layer (Montavon et al. 2019,
-section 10.2.1). A bias keeps its share of the relevance. Without biases the relevances of the inputs add up
-to the network's output (Eq. 9).
+over m of z_pm / (z_m + mu sign(z_m)) R_m, with z_pm = x_p w_pm (input times weight) and z_m = sum over p of
+z_pm, plus the bias (Eqs. 4 to 8). The small mu > 0 avoids division by zero. So R_p is x_p times the gradient
+of the weighted sum of the outputs, in which output m has the constant weight R_m / (z_m + mu sign(z_m)). This
+takes one backward pass per layer (Montavon et al. 2019, section 10.2.1). A bias keeps its share of the
+relevance. Without biases the relevances of the inputs add up to the network's output (Eq. 9).
 
 captum's LRP is not used: it has no rule for this project's normalisations, loses relevance behind a ReLU
 (0.9.0), and leaves hooks in the network. Tests compare the two for networks that captum supports.
@@ -46,10 +46,10 @@ def relevances(net: nn.Module, inputs: Tensor) -> Tensor:
 
     Args:
         net: `nn.Sequential`, also nested, of layers that have a rule, in evaluation mode.
-        inputs: (B, C, H, W).
+        inputs: (B, C, H, W) images.
 
     Returns:
-        (B, C, H, W) in [0, 1].
+        (B, C, H, W) relevances in [0, 1].
 
     Raises:
         UserError: a layer has no rule.

@@ -90,7 +90,7 @@ def trained_net(before: TrainedRow) -> nn.Module:
     """Network of a row's first replica in evaluation mode, on the CPU.
 
     Raises:
-        UserError: the weights lack batch norm statistics, or have tensors of more than the network.
+        UserError: the weights lack batch norm statistics, or have a tensor that the network lacks.
     """
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
     (net,) = initial_nets([before.run.replicas[0].seed], model, _input_shape(before), data)
@@ -116,7 +116,7 @@ def _input_shape(before: TrainedRow) -> tuple[int, ...]:
 
 
 def _read_by(before: TrainedRow, settings: Settings, root: Path) -> list[Prepared]:
-    """Data of the row, and data of the row that its public initial weights come from, if it has some."""
+    """Data of the row, and of the row that gave its public initial weights, if there is one."""
     start = settings.starts.get(before.data.name)
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 

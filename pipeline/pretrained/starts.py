@@ -102,8 +102,8 @@ def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
     that `trainable` names for ``which``.
 
     Raises:
-        UserError: the weights are of another network: the network lacks a tensor of that name, no tensor
-            fits, or a tensor of the frozen part doesn't fit.
+        UserError: the weights are of another network: the file has a tensor whose name the network lacks, no
+            tensor of the file fits, or the file has no fitting tensor for one of the frozen part.
     """
     tensors = joined.read_arrays(path)
     for net in nets:

@@ -16,7 +16,7 @@ ENDINGS = (*IMAGES, ".npz", ".csv", ".parquet")
 
 
 def ending(declaration: OwnFiles) -> str:
-    """Ending of the file names of a declaration without images."""
+    """Ending of the names of declared files that aren't image files: '.csv', '.parquet' or '.npz'."""
     if isinstance(declaration, OwnTable):
         return f".{declaration.file}"
     return ".npz" if isinstance(declaration, OwnArrays) else ".csv"

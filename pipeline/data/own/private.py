@@ -113,7 +113,7 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
 def private_files(
     declarations: Mapping[str, OwnFiles], root: Path = Path(), staged: bool = False
 ) -> dict[str, list[str]]:
-    """Private files that git tracks, by own data set: original, fetched, prepared or copied files.
+    """Private files that git tracks, for each own data set: original, fetched, prepared or copied files.
 
     The whole checkout is searched, even if ``root`` is a subfolder of it. The search finds copies of original
     and fetched files, and files with some rows of a private table or CSV of texts. With ``staged``, only
@@ -150,7 +150,7 @@ def _staged(root: Path) -> list[str]:
 
 
 def _data_files(place: Path) -> Iterator[Path]:
-    """Files at or below a path with the name of a data file, declared or not."""
+    """Files at or below ``place`` with a data file's ending, whether they are declared or not."""
     for path in (place, *place.rglob("*")):
         if path.suffix.lower() in ENDINGS and path.is_file():
             yield path

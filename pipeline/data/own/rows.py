@@ -51,7 +51,7 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
 
 
 def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
-    """uint64 digests of the first, and of the last, ``width`` fields of each row with `LENGTH` characters."""
+    """uint64 digests of each row's first and last ``width`` fields with at least `LENGTH` characters."""
 
     def digests() -> Iterator[bytes]:
         for row in rows:
@@ -75,7 +75,7 @@ def _normal(field: str) -> str:
 
 
 def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
-    """Rows with at least ``width`` fields by any separator; of a Parquet file, column names and all rows."""
+    """Rows of a text file with at least ``width`` fields; of a Parquet file, column names and all rows."""
     if path.suffix.lower() == ".parquet":
         try:
             frame = tables.frame(path)

@@ -26,7 +26,7 @@ from pipeline.params import (
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
-    """Declaration as an entry of the catalogue. Its files are in ``source.json``, not here."""
+    """Entry of the catalogue for a declaration. It lists no files; ``source.json`` does."""
     return Entry(
         key=name,
         title=f"own data {name!r}",

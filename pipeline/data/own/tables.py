@@ -68,7 +68,7 @@ def frame(path: Path) -> "DataFrame":
 
 
 def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.ndarray:
-    """float32 (N, D) in [-1, 1]: numbers scaled from their ranges, and a 0 or a 1 for each category.
+    """Features, float32 (N, D) in [-1, 1]: scaled numbers, and a 0 or a 1 for each category.
 
     Raises:
         UserError: a column is missing, or a value is not as declared.
@@ -114,7 +114,7 @@ def _parquet(path: Path) -> Iterator["ParquetFile"]:
 
 
 def declared_by(path: Path, label: str) -> dict[str, Any]:
-    """Declaration of classes and columns from a public table: ranges of numbers, and up to 50 text values.
+    """Declaration of a public table's classes and columns: each column's range, or up to 50 text values.
 
     A column with more text values, or with one number only, is left out. The declaration allows examples of
     the private table to lack values, and to have values that the public table lacks.
@@ -164,7 +164,7 @@ def as_numbers(texts: "Series | Sequence[str]") -> np.ndarray:
 
 
 def _first(where: "Series") -> int | None:
-    """Index of the first line that is True; None if there is none."""
+    """Index of the first True in ``where``; None if there is none."""
     places = np.flatnonzero(where.to_numpy())
     return int(places[0]) if len(places) else None
 
