@@ -204,7 +204,7 @@ def _batches(rate: float) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Releases of a run."""
+    """Releases of all steps of a run, and the claims of its Opacus optimizer."""
 
     steps: np.ndarray  # (T, W)
     claims: dict[str, float]  # noise multiplier and sampling rate of its Opacus optimizer
@@ -260,7 +260,7 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:
-    """Sampling rate of an Opacus step, from the accountant in the optimizer's hook; empty without one."""
+    """Sampling rate of an Opacus step, from the accountant in the optimizer's hook; empty if none."""
     from opacus.accountants.accountant import IAccountant
 
     hook = optimizer.step_hook

@@ -65,7 +65,7 @@ def draw(result: TableResult) -> str | None:
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
-    """Coordinate of each level, and True for a logarithmic axis. On other axes levels are evenly spaced."""
+    """Coordinate by level, and whether the axis is logarithmic. On other axes, levels are evenly spaced."""
     try:
         values = {level: float(level_value(level)) for level in levels}
     except ValueError:  # a level is a word
