@@ -51,7 +51,7 @@ class Pair:
 
     batch: tuple[int, ...]  # positions in the inputs
     neighbour: tuple[int, ...]  # also positions; as many as in `batch` if an example is replaced
-    factor: float  # by which the inputs are multiplied
+    factor: float  # the inputs are multiplied by this
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Player:
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
-        """Releases of a step, seeded by ``draw``, on ``rows`` times ``factor``; if ``later``, of two steps."""
+        """Releases of a step on ``rows`` times ``factor``, seeded by ``draw``; of two steps if ``later``."""
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
         name, keys, *others = np.random.get_state()
@@ -238,7 +238,7 @@ class _Player:
         return places
 
     def _made(self, draw: int) -> Step:
-        """Step with a fresh network, after a seeding of the generators with ``draw``."""
+        """Step of a fresh network, with generators seeded by ``draw``."""
         _seed(self.seed)
         step: Step = self.train_step()
         if not callable(step):

@@ -23,7 +23,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions without examples
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # for sums of batches that are about normal
-MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
+MOST_EXAMPLES = 50_000  # their directions take 20 GB of the attacker's memory
 SHARES = 10**6  # sampling rates are accounted for as multiples of 1 / SHARES
 FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
 TESTS = 12

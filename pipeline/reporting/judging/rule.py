@@ -26,7 +26,7 @@ class Verdict:
 
     name: Name
     offset: float | None = None  # ours minus the paper's, if it agrees and is surely not equal
-    seeds: int | None = None  # that would decide an inconclusive verdict; None: no number up to `MOST_SEEDS`
+    seeds: int | None = None  # number that would decide an inconclusive verdict; None: above `MOST_SEEDS`
     share: str = ""  # share of converging seeds in words, if it decided
 
     @property

@@ -16,7 +16,7 @@ class Reading(NamedTuple):
     """Facts of a line: those of its deciding rows, or those of one row that decide no printed value."""
 
     line: LineResult
-    rows: list[RowResult]  # that ran
+    rows: list[RowResult]  # rows that ran
     facts: dict[str, Fact]  # by level
 
     def further(self, metric: str) -> dict[str, Cell]:
