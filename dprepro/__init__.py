@@ -13,7 +13,7 @@
 * `audit_training`: attack on your own training loop, and tests for classic mistakes.
 * `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
 * `worst_start`: initial weights for `audit_model` with which an attacker recognises canaries best.
-* `replay`: one step run again on neighbouring batches, and the lines that break its proof of privacy.
+* `replay`: one private step on neighbouring batches, and the lines of code that break its privacy proof.
 
 Everything else, in `pipeline` and `stages`, may change.
 """

@@ -25,7 +25,7 @@ def clipped_sum(
 ) -> ClippedSum:
     """Sum over examples of their cross-entropy gradients, each clipped to an L2 norm of ``clip``.
 
-    For a Poisson sample, this sum plus noise of standard deviation z ``clip`` is one step of DP-SGD with
+    For a Poisson sample, this sum plus noise of standard deviation z * ``clip`` is one step of DP-SGD with
     noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
     or, if that is impossible, in a loop. On a CPU, a plain sequence of torch's layers that treat examples
     separately runs on the batch. Before the first sum, and after a change of the network or its mode, tests

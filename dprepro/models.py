@@ -230,7 +230,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
 def _with_canaries(
     inputs: Any, labels: Any, canaries: membership.Canaries, inside: np.ndarray, replace: bool
 ) -> tuple[Any, Any]:
-    """The user's inputs and labels, in their types, with the canaries that are ``inside`` (m,)."""
+    """Copies of the user's inputs and labels, with the canaries for which ``inside`` (m,) is True."""
     kept = np.ones(len(labels), bool)
     kept[canaries.positions[~inside]] = replace
     places = canaries.positions[inside]
@@ -269,7 +269,7 @@ class _Steps:
     def __init__(
         self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
     ):
-        """``gradients``: whether canaries have chosen gradients. ``awaited``: whether any canary is in."""
+        """``gradients``: True for canaries of kind 'gradient'. ``awaited``: whether any canary is in."""
         self.gradients, self.examples, self.awaited = gradients, examples, awaited
         self.inputs = torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
@@ -318,7 +318,7 @@ class _Steps:
         return ratios(np.stack(moved) * (batch / optimizer.max_grad_norm), spending)
 
     def _projections(self, network: nn.Module, bare: nn.Module, before: Mapping[str, Tensor]) -> np.ndarray:
-        """(m,) projections of a step's release on the directions of the canaries' gradients before it."""
+        """(m,) projections of a step's release on the canaries' gradients at the weights ``before`` it."""
         released = {name: value.grad for name, value in network.named_parameters() if value.grad is not None}
         if not released:
             raise UserError("train: yielded a network without gradients; needed: those that a step released")
@@ -341,7 +341,7 @@ class _Steps:
         return floats("released", vmap(projection, chunk_size=size)(self.inputs, self.labels))
 
     def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
-        """Make ``optimizer`` give canaries chosen gradients, and other examples 0 at these m entries."""
+        """Make ``optimizer`` give each canary a gradient in one entry of its own, where all others get 0."""
         if not hasattr(optimizer, "clip_and_accumulate"):
             raise UserError(
                 "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer"

@@ -51,7 +51,7 @@ class Pair:
 
     batch: tuple[int, ...]  # positions in the inputs
     neighbour: tuple[int, ...]  # also positions; as many as in `batch` if an example is replaced
-    factor: float  # by which the inputs are multiplied
+    factor: float  # the inputs are multiplied by this
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Replay:
-    """Measured sensitivity and noise of a step, in clipping bounds, and violations of its privacy proof."""
+    """Sensitivity and noise of a step, divided by the clipping bound, and violations of its privacy proof."""
 
     violations: tuple[Violation, ...]
     sensitivity: dict[str, float]  # by released tensor: largest distance by which one example moves it
@@ -98,7 +98,7 @@ class _Released:
 
 @dataclass
 class _Places:
-    """Lines of the user's code with the step, its random draws and its clipping; outputs of its modules."""
+    """Lines of the user's code with a step, its random numbers and its clipping; outputs of its modules."""
 
     step: str | None = None
     draws: dict[tuple[int, ...], str] = field(default_factory=dict)  # by shape
@@ -107,7 +107,7 @@ class _Places:
 
 
 class _Lines(TorchFunctionMode):
-    """Mode that records the user's line of each call that draws random numbers or clips."""
+    """Torch mode that records the line of the user's code that draws random numbers, and that clips."""
 
     def __init__(self, places: _Places):
         super().__init__()
@@ -199,7 +199,7 @@ class _Player:
         return "float" in str(getattr(self.inputs, "dtype", ""))
 
     def claims(self) -> dict[str, float]:
-        """Clipping bound, noise multiplier and expected batch size of an Opacus optimizer; else empty."""
+        """Clipping bound, noise multiplier and expected batch size of the Opacus optimizer, if any."""
         returned = self._step(self._made(0), range(self.size), 1.0, 0)
         optimizer = next((part for part in _parts(returned) if hasattr(part, "expected_batch_size")), None)
         if optimizer is None:
@@ -211,7 +211,7 @@ class _Player:
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
-        """Releases of a step on the examples ``rows`` times ``factor``, and of a ``later`` step if True."""
+        """Releases of a step on ``rows`` times ``factor``, seeded by ``draw``; of two steps if ``later``."""
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
         name, keys, *others = np.random.get_state()
@@ -220,7 +220,7 @@ class _Player:
         return _Released(arrays, exact, state, second)
 
     def places(self, rows: Sequence[int], factor: float = 1.0) -> _Places:
-        """`_Places` of a step on the examples ``rows`` times ``factor``."""
+        """`_Places` of a step on the examples ``rows`` with inputs times ``factor``."""
         step = self._made(0)
         code = getattr(step, "__code__", None)
         places = _Places(code and f"{code.co_filename}:{code.co_firstlineno}")
@@ -238,7 +238,7 @@ class _Player:
         return places
 
     def _made(self, draw: int) -> Step:
-        """Step on a fresh network, with generators seeded for ``draw``."""
+        """Step of a fresh network, with generators seeded by ``draw``."""
         _seed(self.seed)
         step: Step = self.train_step()
         if not callable(step):
@@ -254,7 +254,7 @@ class _Player:
         return step(inputs, labels, *seeded)
 
     def _read(self, returned: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Released arrays in clipping bounds, and exact releases: numbers, shapes and types."""
+        """Released arrays in units of the clipping bound; released numbers, shapes and types, unchanged."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
         for name, value in _released(returned):
             if isinstance(value, (bool, int, float, str)) or value is None:
@@ -344,13 +344,13 @@ class _Comparison:
         place: str | None = None,
         pair: Pair | None = None,
     ) -> None:
-        """Record a violation, unless the tensor has one of this name. Default place: the step's line."""
+        """Record a violation, unless the tensor has a violation ``name``. Default place: the step's line."""
         if not any((each.name, each.tensor) == (name, tensor) for each in self.found):
             place = place or self.places.step
             self.found.append(Violation(name, tensor, message, float(measured), allowed, place, pair))
 
     def _drawn_at(self, name: str) -> str | None:
-        """Line that draws numbers of a tensor's shape; without one, as many numbers, or any numbers."""
+        """Line that draws numbers in a tensor's shape; otherwise one that draws as many or any numbers."""
         value, draws = self.first.arrays[name], self.places.draws
         as_many = (at for shape, at in draws.items() if np.prod(shape) == value.size)
         return draws.get(value.shape) or next(as_many, None) or next(iter(draws.values()), None)
@@ -397,7 +397,7 @@ class _Comparison:
         return deviations
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
-        """Record noise of all tensors that is off by ``factor``: a wrong divisor, if sums are off as well."""
+        """Record that all noise is ``factor`` times the declared one, or a wrong divisor if sums are, too."""
         shifted = max(  # some examples have almost no gradient
             hypot(*self._distances(self._moved(self._without(self.half, index, self.factors[-1]))).values())
             for index in range(len(self.half))
@@ -434,7 +434,7 @@ class _Comparison:
             self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record tensors whose first or last entries share noise."""
+        """Record pairs of tensors whose first or last entries have correlated noise."""
         for place, name in enumerate(names):
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
@@ -496,7 +496,7 @@ class _Comparison:
         return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """Largest distance by which one example moves each tensor, and all together; records violations."""
+        """Largest distance by which one example moves each tensor, and all at once; records violations."""
         most, farthest, worst = dict[str, float](), 0.0, None
         for factor in self.factors:
             for batch in (self.every[:SMALL], self.half, self.every):
@@ -518,7 +518,7 @@ class _Comparison:
         return most, farthest
 
     def _depends(self, index: int, factor: float) -> tuple[float, Pair]:
-        """Difference of an example's contributions to a small and to the whole batch, and the small pair."""
+        """Difference of an example's contributions to a small and the whole batch; the small one's `Pair`."""
         batches = [
             (index, *(row for row in company if row != index))
             for company in (self.every[-SMALL:], self.every)
@@ -529,7 +529,7 @@ class _Comparison:
         return max(0.0, apart - 4 * self.rounding), few
 
     def _of_company(self) -> None:
-        """Record that an example's contribution depends on other examples, though none is too large."""
+        """Record that an example's contribution depends on other examples, though its size is allowed."""
         for factor in self.factors:
             apart, pair = self._depends(0, factor)
             if apart > 0.02 and not any(each.name in ("divisor", "scale") for each in self.found):
@@ -583,14 +583,14 @@ class _Comparison:
 
 
 def _off(factor: float, freedom: float) -> bool:
-    """Return True if chance doesn't explain noise of ``factor`` times the declared deviation."""
+    """Return True if chance can't explain a measured deviation of ``factor`` times the declared one."""
     squares = factor**2 * freedom
     p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
     return bool(p < ERROR and abs(factor - 1) > SLACK)
 
 
 def _centred(draws: Iterable[Array]) -> Array:
-    """(N, M) values of N draws minus their mean."""
+    """(N, M) values: M numbers of each of N runs, minus their means over the runs."""
     values = np.stack([draw.ravel() for draw in draws])
     return np.asarray(values - values.mean(0))
 

@@ -23,7 +23,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions without examples
 FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # for sums of batches that are about normal
-MOST_EXAMPLES = 50_000  # take 20 GB in the attacker's directions
+MOST_EXAMPLES = 50_000  # their directions take 20 GB of the attacker's memory
 SHARES = 10**6  # sampling rates are accounted for as multiples of 1 / SHARES
 FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
 TESTS = 12
@@ -204,7 +204,7 @@ def _batches(rate: float) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Releases of a run."""
+    """Releases of all steps of a run, and the claims of its Opacus optimizer."""
 
     steps: np.ndarray  # (T, W)
     claims: dict[str, float]  # noise multiplier and sampling rate of its Opacus optimizer
@@ -260,7 +260,7 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
 
 
 def _accounted(optimizer: Any) -> dict[str, float]:
-    """Sampling rate of an Opacus step, from the accountant in the optimizer's hook; empty without one."""
+    """Sampling rate of an Opacus step, from the accountant in the optimizer's hook; empty if none."""
     from opacus.accountants.accountant import IAccountant
 
     hook = optimizer.step_hook

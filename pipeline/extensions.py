@@ -1,7 +1,7 @@
 """Extensions: methods, models, accountants, claims, figures and data sets, found by their packages.
 
-This project has a package for each kind but data sets. A laboratory's Python packages may have one for each
-kind. `code` in params.yaml names these packages. They are installed, or in the laboratory's folder.
+This project has a package for each kind but data sets. A laboratory's Python packages may have a sub-package
+for each kind. `code` in params.yaml names the packages, which are installed or in the laboratory's folder.
 """
 
 import sys
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Extension:
-    """Module with an extension."""
+    """Python module that adds a method, a model, an accountant or another `Kind` of thing."""
 
     module: str  # its dotted name
     path: Path
@@ -117,7 +117,7 @@ def _folders(kind: Kind) -> list[tuple[str, Path]]:
 
 
 def _locations(package: str) -> list[Path]:
-    """Folders of a package. It has none if it doesn't exist, and may have several without `__init__.py`."""
+    """Folders of a package: none if the package doesn't exist, maybe several if it lacks `__init__.py`."""
     spec = find_spec(package)
     folders = () if spec is None else spec.submodule_search_locations or ()
     return list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # without duplicates

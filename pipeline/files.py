@@ -39,7 +39,7 @@ class Damaged(Exception):
 
 
 def temporary_path(path: Path, kind: str = PARTIAL) -> Path:
-    """Temporary name next to ``path`` for this process."""
+    """Temporary name next to ``path`` for this process, with the ending ``kind``."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.{kind}")
 
 

@@ -106,7 +106,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
-    """Finding of ``compare``, which returns parts that it couldn't compare, and raises at a difference."""
+    """Finding of ``compare``, which returns what it couldn't compare, and raises an error at a difference."""
     try:
         unchecked = compare()
     except OSError as problem:
@@ -237,7 +237,7 @@ def _plans_at(revision: str) -> dict[str, Any] | None:
 
 
 def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
-    """Compare a row's settings, run, weights, evaluation and ledger, each with the one before it.
+    """Compare a row's settings, run, weights, evaluation and ledger, each with the previous in this list.
 
     Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
     take seconds to import.
@@ -387,7 +387,7 @@ def _check_equal(location: str, stored: Any, expected: Any, *, name: str = "") -
 
 
 def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:
-    """Path of the first difference of two trees; None without one. Numbers may differ as between machines."""
+    """Path to the first difference of two JSON values; None: no difference. Numbers have tolerances."""
     if isinstance(stored, dict) and isinstance(expected, dict):
         pairs = [(name, stored.get(name), expected.get(name)) for name in {**expected, **stored}]
     elif (

@@ -36,7 +36,7 @@ def compare(
 
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
-    """Sentences on levels that the second row lacks for equal epsilons, with commands that add them."""
+    """Sentences on epsilons that only the first row has, with commands that add such levels to the second."""
     from pipeline.reporting.compare import proven
     from pipeline.reporting.wording import upwards
 

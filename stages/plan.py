@@ -55,7 +55,7 @@ def plan(
 
 
 def _seconds(settings: "Settings", planned: "Planned") -> float | None:
-    """Estimated seconds of a row's missing runs; operations are counted only if no similar row ran."""
+    """Estimated seconds of a row's missing runs: from similar rows, or else from the number of operations."""
     if planned.seconds is not None:
         return planned.seconds
     from pipeline.cluster.costs import seconds

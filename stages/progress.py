@@ -45,7 +45,7 @@ def _spent(state: "State") -> str:
 def _line_shower(every: float) -> Iterator[Callable[[str, bool], None]]:
     """Yield a function that shows a line live on a terminal.
 
-    Elsewhere the function prints a line if the line is due, or ``every`` seconds after the last one.
+    Elsewhere it prints the line if its second argument is True, or ``every`` seconds after the last line.
     """
     console = Console(stderr=True)
     if console.is_terminal:

@@ -27,8 +27,8 @@ def repro(
     on: Annotated[
         str,
         typer.Option(
-            help="Place. local: this machine. slurm: as many Slurm jobs as --jobs. FILE.py: its Parsl Config "
-            "named 'config'. See docs/clusters.md."
+            help="Where rows are computed. local: this machine. slurm: as many Slurm jobs as --jobs. "
+            "FILE.py: its Parsl Config named 'config'. See docs/clusters.md."
         ),
     ] = "local",
     audit: Annotated[bool, typer.Option("--audit", help="Also attack the rows' code.")] = False,

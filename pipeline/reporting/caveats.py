@@ -26,7 +26,7 @@ SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=T
 
 
 def budget_of(row: Row | Account, table: Table) -> Budget:
-    """Training budget that a row declares; 'own' instead of 'full' if the paper gives none for the table."""
+    """Training budget that a row declares; 'own' instead of 'full' if the paper gives no budget."""
     if not isinstance(row, Row):
         return "full"
     ours = row.budget == "full" and not table.own and not table.budget
@@ -47,7 +47,7 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
 
 
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
-    """Yield caveats from the record: the data of its replicas, and seeded noise."""
+    """Yield caveats from the record: on the training data, and on seeded noise."""
     editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
     if any(edition == SYNTHETIC for _, edition in editions):
         yield Caveat("synthetic data", incomparable=True, inconclusive=True)
@@ -65,7 +65,7 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
 
 
 def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
-    """Yield caveats on changes since the training: in settings, versions of the code, and git's history."""
+    """Yield caveats on changes since the training: other settings or code, or a commit that git lacks."""
     if not isinstance(row, Row):
         if record.provenance.config != settings.account_digest(record.row):
             yield SETTINGS_CHANGED
@@ -88,8 +88,8 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
 def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
     """Training budget in words: ``10 epochs instead of our full row's 50``, ``own budget: 8 epochs``.
 
-    A reduced row is compared with the full row of its key. If there is none, it is compared with the row that
-    it simulates, and without such a row with the paper's training budget.
+    A row whose ``budget`` is 'reduced' is compared with the full row: the row of the same key without
+    '-reduced', or else the row that it simulates. Without a full row, it is compared with the paper's budget.
     """
     if budget == "own":
         return own_budget(row.resolved)
@@ -108,7 +108,7 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
 
 
 def own_budget(levels: Sequence[Any]) -> str:
-    """Own training budget in words: ``own budget: 1 to 8 epochs``. ``levels`` has the levels' settings."""
+    """Own training budget in words: ``own budget: 1 to 8 epochs``. ``levels``: settings of each level."""
     return f"own budget: {_trained(levels)}"
 
 

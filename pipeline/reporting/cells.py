@@ -18,7 +18,7 @@ STEP_SIZES, SPAN = 3, 100.0
 
 @dataclass(frozen=True)
 class RecordCells:
-    """A record, with everything that verdicts on its numbers need."""
+    """Record of a row, with the other inputs of its cells: table, caveats, search and plan."""
 
     record: Record
     table: Table
@@ -29,7 +29,10 @@ class RecordCells:
     planned_seeds: int = 0  # per level
 
     def cells(self, metric: str, printed: dict[str, Printed]) -> dict[str, Cell]:
-        """Cells of a metric by level. A missing number of an account is infinite."""
+        """Cells of a metric by level, with the cells ``printed`` at these levels.
+
+        A missing number of an account is infinite.
+        """
         infinite = self.accounted and metric == self.table.metric
         replicas: dict[str, list[Replica]] = {}
         for replica in self.record.replicas:
@@ -91,7 +94,8 @@ def has_converged(replica: Replica, above: float | None) -> bool:
     """Return True if a training converged.
 
     If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.
-    Without ``above`` or accuracy, the metric 'converged' decides; without this metric, the result is True.
+    Without ``above`` or a validation accuracy, the metric 'converged' decides. Without this metric, the
+    result is True.
     """
     accuracy = replica.metrics.get("validation_accuracy")
     if above is not None and accuracy is not None:
@@ -100,7 +104,7 @@ def has_converged(replica: Replica, above: float | None) -> bool:
 
 
 def _untried(search: SearchRecord | None, level: str) -> str | None:
-    """Reason why training might converge with another step size; None after a wide enough search."""
+    """Why failed training is no finding: too few step sizes were tried; None after a wide enough search."""
     if not search:
         return "no convergence (step sizes were not searched)"
     rates = {
@@ -118,7 +122,7 @@ def _untried(search: SearchRecord | None, level: str) -> str | None:
 
 
 def _draws(replicas: tuple[Replica, ...], metric: str, scale: float) -> float | None:
-    """Standard deviation over draws of the test noise, as root mean square over seeds; None without draws."""
+    """Standard deviation over tests with new noise, as root mean square over seeds; None: no such tests."""
     name = f"{metric}_draws_std"
     spreads = [scale * replica.metrics[name] for replica in replicas if name in replica.metrics]
     return sqrt(fmean(spread**2 for spread in spreads)) if spreads else None

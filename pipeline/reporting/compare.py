@@ -65,7 +65,7 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
 
 
 def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
-    """The level in ``bounded`` with an equal proven epsilon; without one, a level with a smaller epsilon.
+    """Cell in ``bounded`` with the proven epsilon ``epsilon``; if there is none, one with a smaller epsilon.
 
     If there are several, the one with the highest validation accuracy is taken. Test data play no part.
     """
@@ -76,7 +76,7 @@ def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
 
 
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
-    """Setting `epsilon` that gives row ``key`` the ledger's proven epsilon; None: no such setting known."""
+    """Value of the setting `epsilon` that gives row ``key`` the ledger's proven epsilon; None: not known."""
     row, epsilon, delta = settings.rows[key], ledger.epsilon_upper, ledger.delta
     settable = (
         "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"

@@ -21,7 +21,7 @@ from pipeline.results.schema import Attack, Record
 
 @dataclass(frozen=True)
 class Fact:
-    """Result of a row at a level in its table's metric; without a row, a printed value of a line."""
+    """Result of a row at a level, in its table's metric; if ``row`` is None, only a line's printed value."""
 
     table: TableResult
     line: LineResult
@@ -35,7 +35,7 @@ class Fact:
 
     @cached_property
     def decides(self) -> bool:
-        """Return True if the line's printed value at the level is judged by this row."""
+        """Return True if this row decides the line's printed value at the level."""
         return self.row is not None and self.line.decides(self.row, self.level)
 
     @property
@@ -155,5 +155,5 @@ class PaperResult:
 
     @cached_property
     def claims(self) -> list[ClaimResult]:
-        """Tested claims whose tables are declared; those without a test come last."""
+        """Results of claims on declared tables; claims without a test come last."""
         return assess(self.paper, self.lines)

@@ -90,7 +90,7 @@ def _lines(name: str, table_key: str, table: Table, sources: Sources) -> list[Li
 
 
 def _levels(columns: list[str], lines: tuple[LineResult, ...]) -> list[str]:
-    """Columns and further levels of rows; sorted by number if the columns are, else at the end."""
+    """Columns, with further levels of rows: in numerical order if the columns have one, else at the end."""
     further = (level for line in lines for row in line.rows for level in (*row.levels, *row.cells))
     levels = list(dict.fromkeys([*columns, *further]))
     for falling in (False, True):

@@ -144,7 +144,7 @@ class Paper(PrintedTables):
 
 
 def load(name: str, folder: Path = PAPERS) -> Paper:
-    """Read the paper ``name``. Without a file (own rows), it has this title and no printed values.
+    """Read the paper ``name``. If it has no file (own rows), its title is ``name`` and nothing is printed.
 
     Raises:
         UserError: the file can't be read or isn't a paper. The message has one line per problem.

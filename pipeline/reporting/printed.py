@@ -60,7 +60,7 @@ class Line(Strict):
 
 
 class Argued(Strict):
-    """Pair of lines whose difference the paper discusses, at every column with both printed."""
+    """Pair of lines whose difference the paper discusses, in every column that prints both lines."""
 
     left: Key
     right: Key
@@ -142,9 +142,9 @@ class Table(Strict):
         return self.margin * abs(printed.value or 0.0)
 
     def judged_margin(self, level: str, printed: Printed) -> float:
-        """The margin that decides: for close lines, at most half the range of the column's printed values.
+        """Margin of the verdict: in a table of close lines, at most half the range of the column's numbers.
 
-        If all lines print the same number, this range is zero, and the table's margin decides.
+        If all lines print the same number, this range is zero, and the table's margin is used.
         """
         margin = self.margin_at(printed)
         column = self.column(level)
@@ -157,7 +157,7 @@ class Table(Strict):
         return printed is not None and printed.value is not None
 
     def column(self, level: str, besides: str = "") -> list[float]:
-        """Numbers printed at a level, without that of the line ``besides``."""
+        """Numbers printed at a level, without the number of the line ``besides``."""
         cells = (line.values.get(level) for line in self.lines if line.key != besides)
         return [cell.value for cell in cells if cell is not None and cell.value is not None]
 
@@ -188,7 +188,7 @@ class PrintedTables(Strict):
 
     @cached_property
     def lines(self) -> dict[str, Line]:
-        """Lines by reference; a further metric has a line with its own printed values."""
+        """Lines by reference; each further metric of a table has lines of its own with printed values."""
         by_reference: dict[str, Line] = {}
         for key, table in self.tables.items():
             for line in table.lines:

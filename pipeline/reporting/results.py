@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def shown(self) -> float | None:
-        """Largest lower bound on epsilon, over seeds; None without any."""
+        """Largest lower bound on epsilon, over seeds; None without a bound."""
         bounds = [replica.shown for replica in self.replicas]
         return max((bound for bound in bounds if bound is not None), default=None)
 
@@ -102,7 +102,7 @@ class RowResult:
     start: str | None  # row whose first network is the start of all seeds; None: no such row
 
     def measured(self, metric: str) -> "RowResult":
-        """The row with the cells of a further metric of its table."""
+        """Copy of the row whose cells are those of ``metric``, a further metric of its table."""
         return replace(self, cells=self.also[metric])
 
     @property
@@ -220,7 +220,7 @@ class LineResult:
         return self.values.get(metric, {}).get(level)
 
     def deciding(self, *levels: str) -> RowResult | None:
-        """The row that decides values and claims at all of ``levels``; None if no row of the variant fits.
+        """Row of the variant that decides values and claims at all of ``levels``; None if no row has them.
 
         These criteria choose among several rows, the most important first: the row ran at the levels; it is
         planned; it repeats an undecided plan; its budget isn't reduced; it is comparable; it comes first in

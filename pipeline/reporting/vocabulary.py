@@ -53,7 +53,7 @@ SEVERITIES, CLAIMS = WORDS.severities, WORDS.claims
 
 
 def words(statement: Statement) -> str:
-    """Words of a statement: why a guarantee doesn't hold, what it leaves out, whom it protects.
+    """Words of a statement: why a guarantee doesn't hold, what it leaves out, or whom it protects.
 
     Raises:
         UserError: a record has a statement that this version doesn't know.

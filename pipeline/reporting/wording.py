@@ -306,7 +306,7 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """Attack on a final model in words: its bound, and the most that its trials can show; '' without it."""
+    """Attack on a final model in words: its bound, and the most that its trials can show; '' for None."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)

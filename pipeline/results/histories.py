@@ -51,7 +51,7 @@ def read_history(path: Path) -> list[Line]:
 def curve_difference(replica: Evaluated, lines: Iterable[Line]) -> str | None:
     """Message on a difference between a replica's measured validation accuracy and its curve's last value.
 
-    Both are for the same weights and examples. None: they agree, or one is missing.
+    Both are for the same weights and examples. None: the two values agree, or one is missing.
     """
     measured = replica.metrics.get(ACCURACY)
     curve = {

@@ -137,7 +137,7 @@ def with_replaced(
     gone: Iterable[tuple[str | None, TrainingSpent | None]],
     standing: Collection[str] = (),
 ) -> tuple[Replaced, ...]:
-    """All replaced trainings, from earlier and from now.
+    """Entries for all replaced trainings: for earlier ones, and for those that are replaced now.
 
     A training with an identity counts once. Trainings without an identity are summed.
 
@@ -193,7 +193,7 @@ def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
 
 
 def searches_of(root: Path = Path()) -> dict[str, list[str]]:
-    """Names of searches, by the row that a search's record names; this row need not name the search."""
+    """Names of searches, by the row in a search's record; in params.yaml, this row may name no search."""
     names: dict[str, list[str]] = {}
     for record in search_records(root):
         names.setdefault(record.row, []).append(record.name)
@@ -201,12 +201,12 @@ def searches_of(root: Path = Path()) -> dict[str, list[str]]:
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
-    """Measured accuracies of a row; otherwise as `read_run`."""
+    """Measured accuracies of a row; None and errors as in `read_run`."""
     return _read(evaluation_path(row, root), Evaluation)
 
 
 def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
-    """Ledgers of a row or an account; otherwise as `read_run`."""
+    """Ledgers of a row or an account; None and errors as in `read_run`."""
     return _read(ledger_path(line, root), Ledgers)
 
 

@@ -157,12 +157,12 @@ class Attack(Strict):
 
     @property
     def epsilon(self) -> float:
-        """Largest lower bound among those without assumptions on the mechanism; 0 without one."""
+        """Largest lower bound among those without assumptions on the mechanism; 0 without such a bound."""
         return max((bound.epsilon for bound in self.bounds if not bound.assumes_gaussian), default=0.0)
 
     @property
     def largest(self) -> float:
-        """Largest lower bound, also of bounds that assume a Gaussian mechanism; 0 without one."""
+        """Largest lower bound, including bounds that assume a Gaussian mechanism; 0 without a bound."""
         return max((bound.epsilon for bound in self.bounds), default=0.0)
 
 
@@ -348,7 +348,7 @@ class Run(RecordFile):
         return self.origins[replica.origin]
 
     def seconds_of(self, replica: Trained) -> float:
-        """Processor seconds of a replica; if they aren't recorded, its share of the time of its group."""
+        """Processor seconds of a replica; if unknown, its share of the time of replicas trained with it."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]
@@ -481,7 +481,7 @@ class Replica(OfReplica):
 
     @property
     def attacked(self) -> float | None:
-        """Largest lower bound by an attack on the whole mechanism; None without one."""
+        """Largest lower bound by an attack on the whole mechanism; None without such an attack."""
         return max((attack.epsilon for attack in self.attacks if attack.whole), default=None)
 
     @property

@@ -1,7 +1,7 @@
 """Bring a store up to date with the records: rows with correct runs stay, all others are written anew.
 
-The runs of a row are written together. The digest of their content is a tag of the row's own run. It is
-written last, so a row without this tag is incomplete. Superseded runs are deleted after that.
+The runs of a row are written together. The digest of their content is a tag of the row's own run. This
+tag is written last, so a row without this tag is incomplete. Superseded runs are deleted after that.
 """
 
 import json
@@ -164,7 +164,7 @@ def runs_by_row(client: MlflowClient, experiment: str) -> dict[str, list[Run]]:
 
 
 def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
-    """Return True if ``runs`` are as ``drawn`` and below it: names, parameters, tags and last values.
+    """Return True if ``runs`` are ``drawn`` and its runs below, by names, parameters, tags and last values.
 
     Earlier points of curves aren't compared, because that takes a call for each curve. Files aren't compared
     either, nor notes and further tags, which people may edit.
@@ -183,7 +183,7 @@ def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
 
 
 def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
-    """Delete ``runs``, first the row's own: runs without its digest count as incomplete."""
+    """Delete ``runs``, first the row's own: without its digest, the runs below it count as incomplete."""
     for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
         client.delete_run(run.info.run_id)
 

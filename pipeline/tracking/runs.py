@@ -70,13 +70,13 @@ class RunSpec:
 
     @property
     def last(self) -> dict[str, float]:
-        """Value that MLflow shows of each metric: the latest, and the largest of equally late values."""
+        """Value that MLflow shows of each metric: the latest, or the largest of equally late values."""
         points = sorted((step, time, value, name) for name, value, time, step in self.metrics)
         return {name: float(value) for _, _, value, name in points}
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the content without files. Any change of it, even of a word, replaces a published run."""
+        """Digest of the content without files. Any change of the content replaces a published run."""
         return digest_json([FORMAT, asdict(replace(self, files=()))])
 
 
@@ -238,7 +238,7 @@ def _risk(risk: Risk) -> dict[str, float | None]:
 
 
 def _rounded(name: str, value: float) -> float:
-    """Measured number with its meaningful digits: accuracies have four decimals, others four digits."""
+    """Number with its meaningful digits: accuracies have four decimals, other numbers four digits."""
     return round(value, DIGITS) if name in MEASURED else float(f"{value:.{DIGITS}g}")
 
 

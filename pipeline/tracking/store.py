@@ -84,7 +84,7 @@ def _database() -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock beside ``path``."""
+    """Hold the publishers' lock, a file beside the database ``path``."""
     lock = FileLock(f"{path}.lock")
     try:
         lock.acquire(blocking=False)

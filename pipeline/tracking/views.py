@@ -66,7 +66,7 @@ def tags() -> dict[str, str]:
 
 
 def link(view: View, experiments: Sequence[str], address: str) -> str:
-    """Address of ``view`` of the experiments with these ids, on the server at ``address``."""
+    """Address that opens ``view`` of the experiments with these ids, on the server at ``address``."""
     shown = f"viewStateShareKey={view.key}&{TRAINING}"
     if len(experiments) == 1:  # the page for several experiments would show no runs of a single one
         return f"{address}/#/experiments/{experiments[0]}/runs?{shown}"

@@ -98,7 +98,7 @@ def _subject(name: str) -> Iterator[None]:
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
-    """Write the row with the replicas of this checkout and of the pack to ``merged`` in ``staged``.
+    """Merge the row's replicas of this checkout and of the pack ``origin``; write them to ``staged``/merged.
 
     Raises:
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
@@ -176,7 +176,7 @@ def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str
 
 
 def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
-    """Replaced trainings of the merged record: those of both records, and all trainings that it leaves out.
+    """Replaced trainings of the merged record: those of both records, and trainings not in ``standing``.
 
     Replaced trainings without identities are summed, unless all of the pack's trainings are known here: then
     the pack was adopted before, or was made from this record.
@@ -269,7 +269,7 @@ def _place(staged: Path, parts: list[Path]) -> None:
 
 
 def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, weights: bool) -> Iterator[str]:
-    """Lines about an adopted row, without the lines on kept training runs."""
+    """Remarks on an adopted row. ``whole``: no replica is missing. ``weights``: the pack has weights."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"

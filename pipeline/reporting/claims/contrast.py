@@ -33,11 +33,11 @@ UNEQUAL = "unequal budgets"
 
 
 class Contrast(Bounded):
-    """``left - times x right`` (or ``left / right``) lies between the bounds, at each level of ``at``.
+    """``left - times x right`` (or ``left / right``) of two lines is in the bounds, at each level of ``at``.
 
-    The level `best` is the one with the highest validation accuracy. ``right_at`` may also be `best of LINE`,
-    or `previous`, the level before in ``at``. If ``right`` is a number and ``above`` is the only bound, more
-    training can only help; then rows with less training may decide that the claim holds.
+    The level `best` is a line's level with the highest validation accuracy. ``right_at`` can be `best of
+    LINE` or `previous`, the level before in ``at``. If ``right`` is a number and ``above`` is the only bound,
+    more training can only help; then rows with less training may decide that the claim holds.
     """
 
     kind: Literal["difference", "ratio"]
@@ -56,7 +56,7 @@ class Contrast(Bounded):
         return (*super().references, *([other] if other else []))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """Judge by the contrast's 95 % interval. Two lines of one table are compared at equal budgets."""
+        """Judge by the contrast's 95 % interval. Two lines of one table need equal training budgets."""
 
         def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             cells = [rows[reference].cell(level) for reference, level in places]
@@ -129,7 +129,7 @@ class Contrast(Bounded):
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
 
     def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms, Terms]]:
-        """Yield title, weights of ``left``, and weights of ``right`` before ``times``, for each contrast."""
+        """Yield for each contrast: title, cells' weights in ``left``, those in ``right`` before ``times``."""
         pairs = list(self._pairs(rows))
         if self.mean:
             title = f"{self._lines(paper, rows)}, mean over {', '.join(map(level_words, self.at))}"
@@ -141,7 +141,7 @@ class Contrast(Bounded):
             yield self._title(paper, rows, level, other), left, right
 
     def _pairs(self, rows: Rows) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of compared levels, of ``left`` and of ``right``."""
+        """Yield the pairs of compared levels: the level of ``left``, and the level of ``right``."""
         if self.right_at == PREVIOUS:
             yield from ((after, before) for before, after in pairwise(self.at))
             return
@@ -149,7 +149,7 @@ class Contrast(Bounded):
             yield _level(level, self.left, rows), _level(self.right_at or level, str(self.right), rows)
 
     def _terms(self, side: str | float, *levels: str) -> Terms:
-        """Weights of a side's cells: mean over ``levels``, minus the cell at ``since``; {} for a number."""
+        """Weights of cells in a side's mean over ``levels``, minus the cell at ``since``; {} for a number."""
         if not isinstance(side, str):
             return {}
         since = {(side, self.since): -1.0} if self.since else {}
@@ -192,9 +192,10 @@ def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:
 
 
 def _level(level: str, reference: str, rows: Rows) -> str:
-    """The level that `best` or `best of LINE` stands for: that with the highest mean validation accuracy.
+    """Level of a line with the highest mean validation accuracy, if ``level`` is `best` or `best of LINE`.
 
-    If there are several, it is the first. Other levels stand for themselves, as does `best` if nothing ran.
+    `best` is about the line ``reference``. Among equal levels, the first counts. Any other ``level``, and
+    `best` of a line without results, is returned as it is.
     """
     line = rows.get(level.partition(" of ")[2] or reference)
     if line is None or not level.startswith(BEST) or not line.cells:

@@ -11,7 +11,7 @@ from pipeline.reporting.wording import printed, with_interval
 
 
 class Convergence(AtLevels):
-    """The training of every seed converges, or of no seed, at each level of ``at``."""
+    """At each level of ``at``, the training converges for every seed, or (not ``converges``) for no seed."""
 
     kind: Literal["convergence"]
     of: Reference
@@ -29,7 +29,7 @@ class Convergence(AtLevels):
         return at_least(verdict, text, cell) if self.converges else Outcome(verdict, text, cell.caveat)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
-        """Yield an outcome per printed cell. A number there counts as convergence."""
+        """Yield an outcome per printed cell. A printed number counts as convergence."""
         values = paper.lines[self.of].values
         for level in (level for level in self.at if level in values):
             converged = values[level].words != NO_CONVERGENCE

@@ -75,7 +75,7 @@ class Slower(Bounded):
 
 
 class Overtakes(Bounded, AtLevels):
-    """The epoch in which ``left`` overtakes ``right`` for good lies between the bounds.
+    """The epoch in which line ``left`` overtakes line ``right`` for good lies between the bounds.
 
     From this epoch to the end, ``left`` has the higher validation accuracy. A curve keeps each value until
     its next one. It keeps its last value for good, because one training may end before the other.
@@ -91,7 +91,7 @@ class Overtakes(Bounded, AtLevels):
         return f"{left} overtakes {right} for good at {level_words(level)}"
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by one epoch per seed. With `FEWEST_SEEDS` or more, the test fails if none overtakes."""
+        """Judge by one epoch per seed. The test fails if none of `FEWEST_SEEDS` or more seeds overtakes."""
         ahead, behind = (curves(row.history, level) for row in rows)
         epochs = [overtaking(ahead[seed], behind[seed]) for seed in sorted({*ahead} & {*behind})]
         if not epochs:

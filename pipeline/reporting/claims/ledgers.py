@@ -1,4 +1,4 @@
-"""Claims on ledgers: a bound within the claim, equal bounds of two lines, or a trade-off curve."""
+"""Claims on ledgers: a proven ε up to the claimed ε, equal bounds of two lines, or a trade-off curve."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -15,8 +15,8 @@ from pipeline.reporting.wording import bound, claim, number, upwards
 class Guaranteed(AtLevels):
     """There is a proven epsilon, and it is at most the claimed one, at each level of ``at``.
 
-    ``release`` names one of the quantities that a mechanism releases once. Then the accounted epsilon of this
-    quantity is compared with its share of the claimed one.
+    ``release`` may name a quantity that the mechanism releases once. Then the proven epsilon of this release
+    is compared with the epsilon that the paper claims for this release.
     """
 
     kind: Literal["guarantee"]
@@ -52,7 +52,7 @@ class SameGuarantee(AtLevels):
     right: Reference
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by both bounds, up to the factor `SAME`; 'undecided' if the bounds are not comparable."""
+        """Judge whether the bounds are equal up to a factor `SAME`; 'undecided' if they can't be compared."""
         left, right = (row.cells[level].guarantee.ledger for row in rows)
         text = f"{title}: proven {bound(left)} and {bound(right)}"
         sets = [row.record.data for row in rows if row.record]
@@ -65,7 +65,7 @@ class SameGuarantee(AtLevels):
 
 
 class ProvenCurve(AtLevels):
-    """At every point, the proven trade-off curve differs from G_mu by at most ``near_gaussian``.
+    """At every point, the proven trade-off curve is within ``near_gaussian`` of Gaussian DP's curve G_mu.
 
     The curve bounds the type II error of any attack from below, at each type I error.
     """

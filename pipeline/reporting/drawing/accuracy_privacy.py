@@ -94,7 +94,7 @@ def draw(results: Sequence[PaperResult], external: Sequence[ExternalResult] = ()
 
 
 def _points(results: Sequence[PaperResult], key: str) -> list[Point]:
-    """Points of rows on the data set ``key``, for their levels with a bound."""
+    """Points of the levels with a proven bound, for rows on the data set ``key``."""
     return [
         (
             row.record.method,

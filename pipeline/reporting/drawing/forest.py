@@ -1,4 +1,4 @@
-"""Forest plot of judged values and contrasts: ours minus the paper's, in margins, with 95 % intervals.
+"""Forest plot of ours minus the paper's values and contrasts, divided by the margins; 95 % intervals.
 
 `pages/forest.svg` draws the panels, which have a fixed width. A page places them side by side or below one
 another, so text stays legible on a phone and on a wide screen. Colours are the page's tones; shapes, fillings
@@ -62,7 +62,7 @@ def panels(papers: Sequence[PaperResult]) -> list[Panel]:
 
 
 def x(margins: float) -> float:
-    """Horizontal coordinate, in pixels, of a difference in margins."""
+    """Horizontal coordinate, in pixels, of a difference in units of its margin."""
     return LEFT + (RIGHT - LEFT) * (margins + REACH) / (2 * REACH)
 
 
@@ -76,7 +76,7 @@ def _point(
     planned: bool,
     title: str,
 ) -> Point:
-    """Point of ours minus the paper's; ``difference``, ``half`` (of its interval), ``margin`` in one unit."""
+    """Point of ours minus the paper's: ``difference``, ``half`` its interval and ``margin`` in one unit."""
     away, half = difference / (margin or 1.0), half / (margin or 1.0)
     shape, at = SHAPES[row.strength], away
     if abs(away) > REACH:

@@ -65,10 +65,10 @@ def draw(result: TableResult) -> str | None:
 
 
 def _places(levels: tuple[str, ...]) -> tuple[dict[str, float], bool]:
-    """Coordinate of each level, and True for a logarithmic axis. On other axes levels are evenly spaced."""
+    """Coordinate by level, and whether the axis is logarithmic. On other axes, levels are evenly spaced."""
     try:
         values = {level: float(level_value(level)) for level in levels}
-    except ValueError:  # a level is a word
+    except ValueError:  # a level that is a word
         values = {}
     if len({level.partition("=")[0] for level in levels}) == 1 and _far_apart(values.values()):
         return values, True

@@ -64,9 +64,9 @@ class ClaimResult:
 
     @property
     def status(self) -> Status:
-        """Status by the rows that don't differ from the paper's lines: full budgets first, then reduced ones.
+        """Status by rows that don't differ from the paper's lines; full budgets decide before reduced ones.
 
-        If none of these rows ran and a variant has a verdict, the status is 'only differently'.
+        If none of these rows ran, but the claim has a verdict on a variant, the status is 'only differently'.
         """
         if self.claim.untested:
             return "not tested"
@@ -92,7 +92,7 @@ def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
         lines: lines of the declared tables, by reference.
 
     Returns:
-        Tested claims; the main claims come first, those without a test last.
+        Results of the claims: main claims first, claims without a test last.
     """
     claims = sorted(
         paper.claims, key=lambda claim: (claim.untested is not None, claim.key not in paper.main_claims)

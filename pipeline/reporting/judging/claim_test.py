@@ -63,12 +63,12 @@ class ClaimTest(Strict):
 
 
 class AtLevels(ClaimTest):
-    """A test of each level of ``at`` by itself, on the results at this level."""
+    """Test that judges each level of ``at`` separately, by the results at this level."""
 
     at: Levels
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """Yield one outcome per level; it is 'not run' if a line has not been run there."""
+        """Yield one outcome per level; it is 'not run' if a line has not been run at this level."""
         for level in self.at:
             deciding = [rows[reference].deciding(level) for reference in self.references]
             ran = [row for row in deciding if row is not None and level in row.cells]
@@ -123,7 +123,7 @@ def not_run(title: str) -> Outcome:
 
 
 def guarantee_caveat(*rows: RowResult) -> str | None:
-    """First caveat by which the rows' guarantees say nothing about the paper's; None without any.
+    """First caveat that forbids conclusions from the rows' guarantees on the paper's; None without any.
 
     Seeded noise, our own choice, is such a caveat. A reduced budget isn't: few steps of a mechanism are
     accounted for in the same way as many.

@@ -84,7 +84,7 @@ class PrintedContrast:
 
 
 def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
-    """Yield contrasts of lines with the baseline, of argued pairs, and of each line's neighbouring columns.
+    """Yield contrasts of lines with the baseline, of pairs that the paper discusses, and of adjacent columns.
 
     Tables of our own experiments, and tables of numbers other than percentages, have no contrasts.
     """
@@ -124,7 +124,7 @@ def _judged(
 def _compared(
     made: PrintedContrast, cells: tuple[Cell, Cell], rows: tuple[RowResult, RowResult]
 ) -> PrintedContrast:
-    """Apply the rule to a contrast of two cells."""
+    """Give the contrast ``made`` its verdict, by our two cells and their rows."""
     table, sides = made.result.table, (made.left, made.right)
     ours = contrast([(1.0, rows[0].key, cells[0]), (-1.0, rows[1].key, cells[1])])
     if ours.half is None:

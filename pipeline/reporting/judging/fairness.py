@@ -109,7 +109,7 @@ def _edges(row: RowResult, level: str) -> Iterator[Unfair]:
 
 
 def _lost(row: RowResult, level: str, name: str, value: float, values: set[float]) -> bool:
-    """Return True if another search of the line tried settings beyond this edge and chose none of them."""
+    """Return True if another search of the line tried values of ``name`` beyond ``value`` and chose none."""
 
     def beyond(other: float) -> bool:
         return other > value if value == max(values) else other < value

@@ -121,16 +121,16 @@ def _badness(ledger: Ledger) -> tuple[bool, float]:
 
 
 def _least(ledger: Ledger, epsilon_upper: float) -> float:
-    """Smallest proven epsilon. For releases, ``epsilon_upper`` is pure; accountants give bounds at a delta.
+    """Smallest proven epsilon: ``epsilon_upper``, or for single releases an accountant's epsilon at a delta.
 
-    An epsilon at a delta protects, too: at least one error is (1 - delta) / (1 + e^epsilon) or more.
+    With an epsilon at a delta, one of an attacker's error rates is at least (1 - delta) / (1 + e^epsilon).
     """
     others = ledger.accountants if ledger.releases else ()
     return min([epsilon_upper, *(result.epsilon for result in others if result.epsilon is not None)])
 
 
 def gaussian_error(alpha: float, mu: float) -> float:
-    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6); 1 at alpha = 0, and 0 at 1."""
+    """Type II error Phi(Phi^-1(1 - alpha) - mu) at type I error alpha (G_mu: Dong et al. 2019, Eq. 6)."""
     if alpha <= 0 or alpha >= 1:
         return 1.0 if alpha <= 0 else 0.0
     return NORMAL.cdf(NORMAL.inv_cdf(1 - alpha) - mu)

@@ -40,7 +40,7 @@ class Mean:
         return self.n == 1 and self.half is not None
 
     def where(self, above: float | None, below: float | None) -> Literal["holds", "fails", "undecided"]:
-        """Place of the interval: 'holds' within the bounds, 'fails' outside, 'undecided' across a bound."""
+        """Result by the interval: 'holds' within the bounds, 'fails' outside, 'undecided' across a bound."""
         if self.half is None:
             return "undecided"
         low, high = self.value - self.half, self.value + self.half
@@ -58,14 +58,15 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def computed(value: float) -> Mean:
-    """A computed number as a mean: exact, without seeds."""
+    """`Mean` of a computed number, which is exact and has no seeds."""
     return Mean(value, 0.0, 1)
 
 
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
     """Weighted sum of means, minus a number.
 
-    Cells of one row are combined seed by seed, because their trainings are dependent. Rows are independent.
+    Cells of one row are combined seed by seed, because their trainings are dependent. Cells of different rows
+    are independent.
 
     Args:
         terms: (weight, key of the row, its result).
@@ -87,7 +88,7 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
 
 
 def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
-    """Sum of a constant and the means of independent samples with unequal variances (Welch 1947)."""
+    """Sum of a constant and the means of independent samples; interval for unequal variances (Welch 1947)."""
     value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
     if n == 1:
         return Mean(value, None, n)

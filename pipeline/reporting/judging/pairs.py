@@ -8,10 +8,10 @@ from pipeline.reporting.results import LineResult, RowResult
 def paired_rows(
     left: LineResult, at: str, right: LineResult, other: str
 ) -> tuple[RowResult | None, RowResult | None]:
-    """The two rows to compare for lines ``left`` at level ``at`` and ``right`` at level ``other``.
+    """The two rows to compare, of line ``left`` at level ``at`` and of line ``right`` at level ``other``.
 
-    They are the deciding rows if their training budgets are equal, otherwise a pair with equal budgets. For
-    variants, and without such a pair, they are the deciding rows in any case.
+    If the deciding rows have unequal training budgets, a pair with equal budgets replaces them. If there is
+    no such pair, or a line is a variant, the deciding rows stay.
     """
     deciding = left.deciding(at), right.deciding(other)
     if None in deciding or left.variant or right.variant:

@@ -26,7 +26,7 @@ class Verdict:
 
     name: Name
     offset: float | None = None  # ours minus the paper's, if it agrees and is surely not equal
-    seeds: int | None = None  # that would decide an inconclusive verdict; None: no number up to `MOST_SEEDS`
+    seeds: int | None = None  # number that would decide an inconclusive verdict; None: above `MOST_SEEDS`
     share: str = ""  # share of converging seeds in words, if it decided
 
     @property
@@ -38,10 +38,10 @@ class Verdict:
 def half_width(
     values: Sequence[float], error: float | None, test_error: float, seeds: int | None = None
 ) -> float:
-    """Half the 95 % interval of our mean minus the printed value, for ``seeds`` seeds with this spread.
+    """Half the 95 % interval of our mean minus the printed value, for ``seeds`` values with this spread.
 
-    ``error`` is the standard error that the paper prints; None: none. ``test_error`` is the standard error
-    from the finite test set, which all seeds share.
+    ``error`` is the standard error that the paper prints, if any. ``test_error`` is the standard error from
+    the finite test set, which all seeds share. ``seeds`` is by default the number of ``values``.
     """
     seeds = seeds or len(values)
     normal = float(ndtri((1 + LEVEL) / 2))
@@ -97,7 +97,7 @@ def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
 
 
 def _enough(n: int, verdict: Callable[[int], Name]) -> int | None:
-    """Smallest number of seeds above ``n`` that would decide; None if more than `MOST_SEEDS`."""
+    """Smallest number of seeds above ``n`` that would decide; None if it is above `MOST_SEEDS`."""
     return next((seeds for seeds in range(n + 1, MOST_SEEDS + 1) if verdict(seeds) != "inconclusive"), None)
 
 
@@ -143,7 +143,7 @@ def place(away: float, half: float, margin: float) -> Name:
 
 
 def _share(converged: int, n: int, theirs: bool) -> Name:
-    """Verdict on the share of converging seeds: near 1 in the paper if ``theirs`` is True, else near 0."""
+    """Verdict on our share of converging seeds. The paper's share is 1 if ``theirs`` is True, otherwise 0."""
     from scipy.stats import binomtest  # the import takes a second
 
     low, high = binomtest(converged, n).proportion_ci(LEVEL, method="exact")

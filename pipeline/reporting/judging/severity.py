@@ -84,7 +84,7 @@ def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
 
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
-    """Uses outside `COMMON` and `ACCOUNTED`. With own data of a laboratory, uses in `COMMON` stay, too."""
+    """Uses that are neither in `COMMON` nor in `ACCOUNTED`. For own data, uses in `COMMON` stay."""
     common = frozenset() if any(use.key in OWN_DATA for use in uses) else COMMON
     return [use for use in uses if use.key not in common | ACCOUNTED]
 

@@ -73,7 +73,7 @@ def _compared(
     level: str,
     metric: str,
 ) -> Value:
-    """Verdict on the value by the rule, with its strength and its fairness."""
+    """Verdict on a printed value by `rule.judge`; 'not judged' if the comparison is unfair."""
     printed = (line.also[metric] if metric else line.values)[level]
     margin = table.margin_at(printed) if metric else table.judged_margin(level, printed)
     trained, error = row.trained is not None, _test_error(table, cell, metric)
@@ -124,7 +124,7 @@ def _test_error(table: Table, cell: Cell, metric: str) -> float:
 
 
 def _informative(table: Table, line: Line, level: str, printed: Printed, margin: float) -> bool | None:
-    """Return False if the mean of the paper's other lines in the column agrees, too; None without others."""
+    """Return False if the mean of the column's other printed values also agrees; None: no other values."""
     others = table.column(level, besides=line.key)
     if printed.value is None:
         return True if others else None

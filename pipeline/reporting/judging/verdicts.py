@@ -58,7 +58,7 @@ def closest(attacks: Sequence[Attack]) -> Attack | None:
 
 
 def closeness(attack: Attack) -> float:
-    """Ratio of an attack's lower bound to the accounted epsilon of the attacked mechanism; 0 without one."""
+    """Ratio of an attack's lower bound to the attacked mechanism's accounted epsilon; 0 if it has none."""
     return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
 
 

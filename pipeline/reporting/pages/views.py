@@ -13,10 +13,10 @@ Share = tuple[int, Word]  # a part of a bar: number of results with a verdict, a
 
 
 class Reading(NamedTuple):
-    """Facts of a line: those of its deciding rows, or those of one row that decide nothing."""
+    """Facts of a line: those of its deciding rows, or those of one row that decide no printed value."""
 
     line: LineResult
-    rows: list[RowResult]  # that ran
+    rows: list[RowResult]  # rows that ran
     facts: dict[str, Fact]  # by level
 
     def further(self, metric: str) -> dict[str, Cell]:
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 def deciding(result: TableResult) -> list[Reading]:
-    """Facts of the deciding rows for each line of a table, with printed values or without."""
+    """A `Reading` of the deciding rows for each line of a table, also for lines without printed values."""
     readings = []
     for line in result.lines:
         ran = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
@@ -36,7 +36,7 @@ def deciding(result: TableResult) -> list[Reading]:
 
 
 def variants(result: TableResult) -> list[Reading]:
-    """Facts that decide nothing, for each row, in the order of lines."""
+    """A `Reading` for each row with results that decide no printed value, such as variants, line by line."""
     return [
         Reading(line, [row], facts)
         for line in result.lines
@@ -96,13 +96,13 @@ def difference(line: LineResult, levels: Sequence[str]) -> str:
 
 
 def states(result: PaperResult) -> list[str]:
-    """Verdicts on the privacy of every cell, except those of variants and of own experiments on a paper."""
+    """Verdict on the privacy of each cell, without variants and without own experiments on a paper."""
     tables = [table for table in result.tables if not (result.paper.published and table.table.own)]
     rows = [row for table in tables for row in table.rows if not row.variant]
     return [cell.guarantee.state for row in rows for cell in row.cells.values()]
 
 
 def shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
-    """Number of each verdict among ``keys``, in the order of ``words``."""
+    """Number and word of each verdict that occurs in ``keys``, in the order of ``words``."""
     numbers = Counter(keys)
     return [(numbers[key], word) for key, word in words.items() if numbers[key]]
