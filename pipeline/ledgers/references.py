@@ -34,8 +34,10 @@ usually comes from the accountant of its time: before about 2021 Rényi DP with 
 improved conversion of Canonne et al., today privacy loss distributions. So one setting has three valid upper
 bounds, such as 1.19, 0.954 and 0.864. An ε by the central limit theorem is an approximation, not a bound.
 
-*Equal* numbers differ by at most 1 %; `references.yaml` has each tolerance (`within`). Sampling is Poisson,
-and neighbours add or remove one example. The noise is a multiple of the sensitivity.
+Our number is *equal* to the printed one if it differs by at most 1 %, or by the smaller tolerance of its
+entry in `references.yaml` (`within`). It is *below* if it is smaller by at most 2 %, for the reason in its
+note. Sampling is Poisson, and neighbours add or remove one example. The noise is a multiple of the
+sensitivity.
 """
 WAYS = {
     "classic": "Rényi DP, Mironov's conversion",
