@@ -32,6 +32,21 @@ def test_the_picture_has_the_results_of_the_laboratory_beside() -> None:
     assert {result.raw for result in results} == set(accuracy_privacy.SETS)
 
 
+def test_a_claim_on_one_release_is_judged_by_this_release_alone(papers_here: list[PaperResult]) -> None:
+    """Phan et al.: the labels exceed their share under both readings of |h0|, the inputs under one."""
+    (phan,) = (paper for paper in papers_here if paper.key == "phan2017")
+    found = {
+        tested.claim.key: {made.variant: made.status for made in tested.assessments if made.reduced}
+        for tested in phan.claims
+    }
+    assert (found["ilm-private"][""], found["ilm-private"]["h0 in neurons"]) == (
+        "not reproduced",
+        "reproduced",
+    )
+    assert found["theorem-1"]["h0 in neurons"] == "not reproduced"
+    assert found["theorem-1"]["sound noise"] == "undecided"  # larger by the rounding to a grid
+
+
 def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) -> None:
     causes = 0
     for table in (table for paper in papers_here for table in paper.tables):

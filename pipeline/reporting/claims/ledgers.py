@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, guarantee_caveat
-from pipeline.reporting.judging.guarantees import SAME, gaussian_error, incomparable
+from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, guarantee_caveat
+from pipeline.reporting.judging.guarantees import ROUNDING, SAME, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import bound, claim, number, upwards
@@ -15,6 +15,7 @@ from pipeline.reporting.wording import bound, claim, number, upwards
 class Guaranteed(AtLevels):
     """There is a proven epsilon, and it is at most the claimed one, at each level of ``at``.
 
+    An upper bound above the claimed epsilon without such a lower bound leaves the claim undecided.
     ``release`` may name a quantity that the mechanism releases once. Then the proven epsilon of this release
     is compared with the epsilon that the paper claims for this release.
     """
@@ -32,16 +33,19 @@ class Guaranteed(AtLevels):
         claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
             text += f"; before rounding, the upper bound is larger by {upwards(upper - claimed)}"
-        if not guarantee.claims:
-            return Outcome("undecided", text, guarantee_caveat(*rows))
         if self.release is not None:
             (released,) = (part for part in guarantee.ledger.releases if part.quantity == self.release)
             share, accounted = released.claimed, released.epsilon_upper
             spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
             text = f"{title}, {self.release} alone: claimed ε {upwards(share)}, {spent}"
-            within = guarantee.state != "none_proven" and accounted is not None and accounted <= share
+            within = (
+                guarantee.state != "none_proven" and accounted is not None and accounted <= ROUNDING * share
+            )
             return Outcome("holds" if within else "fails", text, guarantee_caveat(*rows))
-        return Outcome("holds" if guarantee.within_claim else "fails", text, guarantee_caveat(*rows))
+        # an upper bound above the claim does not refute it
+        is_open = not guarantee.claims or guarantee.state == "weaker"
+        verdict: Verdict = "undecided" if is_open else "holds" if guarantee.within_claim else "fails"
+        return Outcome(verdict, text, guarantee_caveat(*rows))
 
 
 class SameGuarantee(AtLevels):
