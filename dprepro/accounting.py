@@ -65,17 +65,17 @@ def epsilon(
         sampling: sampling of the batches. 'poisson': each example is in a batch with the same probability.
             'fixed': a batch has a fixed number of different examples. 'shuffled': every epoch has a new
             order. 'allocation': each example is in one random batch of an epoch (balls and bins:
-            `BallsAndBinsSampler`), and the expected batch size is ``batch`` or a few more.
+            `BallsAndBinsSampler`), and the expected batch size is ``batch`` or a few examples larger.
         participations: number of batches of an epoch with the same example; above 1 only for 'allocation'.
         best_of: mean number of trainings in a random search that releases only its best training (Papernot
-            and Steinke 2022). The number of trainings has the distribution ``drawn``. Each training has a
-            random candidate, and candidates may differ in settings other than these arguments. The best must
+            and Steinke 2022). The number of trainings has the distribution ``drawn``. Each training has
+            random settings; settings that are no arguments here may differ between trainings. The best must
             be chosen on other data than these examples, or by a private score that is accounted for. None: a
             single training.
         drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'.
 
     Returns:
-        Upper and lower bounds on epsilon, attack risk, and the accountants behind them.
+        Upper and lower bounds on epsilon with their accountants, and an attacker's chance of success.
 
     Raises:
         UserError: a value is not allowed; the message names it and the allowed values.

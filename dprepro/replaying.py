@@ -583,7 +583,7 @@ class _Comparison:
 
 
 def _off(factor: float, freedom: float) -> bool:
-    """Return True if chance can't explain a measured deviation of ``factor`` times the declared one."""
+    """Return True if chance can't explain a standard deviation ``factor`` times the declared one."""
     squares = factor**2 * freedom
     p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
     return bool(p < ERROR and abs(factor - 1) > SLACK)

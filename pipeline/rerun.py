@@ -114,7 +114,7 @@ def rerun(
 
 
 def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
-    """Copy of ``row`` with only the levels and seeds to train; the record has all of them."""
+    """Copy of ``row`` with only the levels and seeds to train again."""
     wanted = []
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)

@@ -46,10 +46,10 @@ def recognise(
 ) -> list[Mistake]:
     """Run all tests, and return their results, whether significant or not.
 
-    A test is left out if another mistake (p < 1e-4) would spoil it. The crowd is a run of T steps on examples
-    of three kinds. Gradients of the first two kinds have one nonzero entry, and those of the second kind are
-    longer. Gradients of the third kind are also longer, but have many nonzero entries. All gradients
-    are longer than the clipping bound.
+    A test is left out if it would be spoilt by a mistake that an earlier test found (p < 1e-4). The crowd is
+    a run of T steps on examples of three kinds. Gradients of the first two kinds have one nonzero entry, and
+    those of the second kind are longer. Gradients of the third kind are also longer, but have many nonzero
+    entries. All gradients are longer than the clipping bound.
 
     Args:
         crowd: (T, 3) releases of the crowd's steps along the direction of each kind, divided by the standard
@@ -58,7 +58,8 @@ def recognise(
         blanks: (S, W) releases in the W directions, from S steps of one or more runs, divided by the median
             noise of their run.
         noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
-            examples (T', W''). If they are known to be divided by the expected batch size, this is undone.
+            examples (T', W''). Releases that are divided by the expected batch size come multiplied by it
+            again.
         others: M, the number of examples of the second run.
         rate: claimed sampling probability of an example.
         noise_multiplier: claimed noise multiplier.

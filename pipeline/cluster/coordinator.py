@@ -38,7 +38,7 @@ class Summary:
 
 
 def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
-    """Run all tasks, sign their results, and print a line per task.
+    """Run all tasks, enter their results into dvc.lock, and print a line per task.
 
     If a task fails, the tasks that need it don't run. ``show`` is called with lines about the running tasks,
     about once a second.

@@ -281,7 +281,7 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
 
 
 def _engineering(statement: PrivacyStatement) -> Iterator[str]:
-    """Mechanism, bounds, uses outside epsilon, assumptions and attacks."""
+    """Lines for engineers: mechanism, bounds, uses of data that epsilon does not cover, and attacks."""
     items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,

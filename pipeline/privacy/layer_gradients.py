@@ -243,7 +243,7 @@ def _layer_norm(
 
 
 def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -> Rule:
-    """Rule that computes the gradients of each image in each use by ``rule``, and adds them up."""
+    """Rule for a layer that an example uses several times: the sum of the uses' gradients by ``rule``."""
 
     def summed_rule(
         layer: nn.Module, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors

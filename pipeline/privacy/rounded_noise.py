@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
 @cache
 def cells() -> Cells:
-    """Cells, with `table` rounded down and `rest` rounded up by more than float64's error."""
+    """Cells of the normal density: `table` is rounded down, `rest` up, by more than float64's error."""
     edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
     heights = _density(edges)
     lowest, highest = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])

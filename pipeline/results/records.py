@@ -193,7 +193,7 @@ def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
 
 
 def searches_of(root: Path = Path()) -> dict[str, list[str]]:
-    """Names of searches, by the row in a search's record; in params.yaml, this row may name no search."""
+    """Names of the searches whose records name a row, by row; the row itself may name no search."""
     names: dict[str, list[str]] = {}
     for record in search_records(root):
         names.setdefault(record.row, []).append(record.name)

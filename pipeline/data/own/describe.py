@@ -43,9 +43,10 @@ def describe(
     Args:
         name: name of the data.
         kind: npz, images, texts or table.
-        options: given fields of the declaration, at least `path` below ``root`` (`private.placed`). `shape`
-            of images may be (None, H, W), the size to scale them to. A table also needs `classes` and
-            `columns`. Without a test part and without `test`, a sixth of the examples is the test part.
+        options: given fields of the declaration. `path` is required, and lies below ``root``. `shape` of
+            images may be (None, H, W), the size to scale them to. A table also needs `classes` and
+            `columns`. If the files have no test part and `test` is not given, a sixth of the
+            examples becomes the test part.
         root: folder of params.yaml.
         public: public examples; None: none.
 

@@ -95,7 +95,7 @@ class LinearizedBlocks:
             self.jacobians.append(torch.cat(own, 1))
 
     def gradients(self, at_outputs: Tensor) -> Tensors:
-        """Parameter gradients (P, ...) of P examples by name, from gradients (P, J, C, H, W) at outputs."""
+        """Gradients (P, ...) of P examples, by parameter, from those at J images' outputs (P, J, C, H, W)."""
         left = at_outputs.flatten(3).permute(2, 0, 1, 3).flatten(2)  # (C, P, J Q)
         gradients: Tensors = {}
         for block, jacobian in zip(self.blocks, self.jacobians, strict=True):

@@ -45,7 +45,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def noisy(self) -> Tensor:
-        """(R, d) relevances with their noise (lines 3 to 7)."""
+        """(R, d) relevances with their noise (lines 3 to 7 of the paper's Algorithm 1)."""
         streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
             # the sensitivity of a mean is no multiple of any spacing

@@ -11,7 +11,7 @@ from pipeline.reporting.wording import printed, with_interval
 
 
 class Convergence(AtLevels):
-    """At each level of ``at``, the training converges for every seed, or (not ``converges``) for no seed."""
+    """At each level of ``at``, every seed converges; if ``converges`` is False, no seed converges."""
 
     kind: Literal["convergence"]
     of: Reference

@@ -46,8 +46,8 @@ class ExternalResult:
 def external_results(settings: Settings, root: Path = Path()) -> list[ExternalResult]:
     """Read results of other laboratories from their summaries, which params.yaml names.
 
-    A result is a level that decides a printed value and has a bound. Only summaries and papers' files are
-    read, so no code of another laboratory is loaded.
+    A result is a level that gives the verdict on a printed value and has a bound on epsilon. Only summaries
+    and papers' files are read, so no code of another laboratory is loaded.
 
     Raises:
         UserError: a summary is missing or invalid.

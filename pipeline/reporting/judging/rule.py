@@ -73,7 +73,7 @@ def mean_verdict(
 
 
 def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
-    """Verdict on a computed number. It equals the printed number if it rounds to it."""
+    """Verdict on a computed number. It agrees if it rounds to the printed number."""
     if isinf(value):
         return Verdict("above")
     away, binary = value - printed, BINARY * abs(printed)

@@ -96,7 +96,7 @@ def difference(line: LineResult, levels: Sequence[str]) -> str:
 
 
 def states(result: PaperResult) -> list[str]:
-    """Verdict on the privacy of each cell, without variants and without own experiments on a paper."""
+    """Verdict on the privacy of each cell; variants, and our own experiments on a paper, are left out."""
     tables = [table for table in result.tables if not (result.paper.published and table.table.own)]
     rows = [row for table in tables for row in table.rows if not row.variant]
     return [cell.guarantee.state for row in rows for cell in row.cells.values()]
