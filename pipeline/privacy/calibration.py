@@ -84,7 +84,7 @@ def least_noise(
 def _lowered(
     epsilon: float, enough: float, near: float, slope: float, bound: Callable[[float], float]
 ) -> tuple[float, float]:
-    """Noise multiplier whose ``bound`` is at most ``epsilon``, if possible at least ``near`` times ``epsilon``.
+    """Noise multiplier whose ``bound`` is at most ``epsilon``, and near it (``near`` times) if possible.
 
     Args:
         epsilon: target.
