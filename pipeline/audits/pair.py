@@ -9,7 +9,7 @@ clipping, which the canaries of `pipeline.audits.mechanism` can't find: examples
 gradients, and statistics that are released without noise.
 
 Suppose that faulty code adds half of the sum without noise to the model, besides the noisy sum. A hundred
-trainings can't detect this, but two deterministic comparisons can:
+trainings usually don't detect this, but two deterministic comparisons do:
 
 * A training with the record and one without it are given the same releases. Their models must be equal,
   because a model depends on the record only through the releases.

@@ -24,8 +24,8 @@ LARGEST_EPSILON = 1e5
 # smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
 LEAST_EPSILON = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
-# bound on each step's error of delta from rounding in a Fourier transform: three times the largest error that
-# was found with long doubles, which is about two units of a double's last place
+# allowance for each step's error of delta from rounding in a Fourier transform: three times the largest error
+# that was found with long doubles, which is about two units of a double's last place; not a proven bound
 ROUNDING = 1e-15
 # largest number of steps in one composition of dp-accounting, which first counts all possible losses
 MOST_AT_ONCE = 1_000_000
