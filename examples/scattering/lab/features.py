@@ -1,7 +1,7 @@
-"""Compute scattering features of official images, and write them to `features/NAME.npz`.
+"""Official images -> `features/NAME.npz`: the scattering features of every image, as files of one's own.
 
-Run `python -m lab.features NAME...` in the folder of params.yaml, after `dprepro fetch NAME`. If a data set
-is used here only as public data, `--first N` takes only its first N training images.
+`python -m lab.features NAME...`, in the folder of params.yaml, after `dprepro fetch NAME`. Of a set whose
+images are only public here, `--first N` takes the first training images alone.
 """
 
 import argparse
@@ -23,7 +23,7 @@ MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def pixels(images: np.ndarray) -> torch.Tensor:
-    """float32 (N, C, H, W) of uint8 ``images``: grey in [0, 1], colours scaled by `MEANS`, `DEVIATIONS`."""
+    """float32 (N, C, H, W) of uint8 ``images``: in [0, 1]; in colour, less means, over deviations."""
     values = torch.from_numpy(np.array(images)).float() / 255
     if values.shape[1] == 1:
         return values
@@ -32,7 +32,7 @@ def pixels(images: np.ndarray) -> torch.Tensor:
 
 
 def features(images: np.ndarray) -> np.ndarray:
-    """float16 features (N, C 81, H / 4, W / 4) of uint8 ``images`` (N, C, H, W), with C 1 or 3."""
+    """float16 (N, C 81, H / 4, W / 4) of uint8 ``images`` (N, C, H, W), C 1 or 3."""
     shape = scattering(pixels(images[:1])).shape[1:]
     computed = np.empty((len(images), *shape), dtype=np.float16)
     for start in range(0, len(images), AT_ONCE):
@@ -41,7 +41,7 @@ def features(images: np.ndarray) -> np.ndarray:
 
 
 def write(name: str, parts: dict[str, Examples], first: int | None = None) -> Path:
-    """Write features and labels of 'train' and 'test', or ``first`` examples of 'train'; return the path."""
+    """Write the features and labels of ``parts``, 'train' and 'test'; returns the path."""
     path = FOLDER / f"{name}.npz"
     arrays = {}
     for part, before in (("train", ""), ("test", "test_")) if first is None else (("train", ""),):
@@ -56,7 +56,7 @@ def write(name: str, parts: dict[str, Examples], first: int | None = None) -> Pa
 
 
 def main() -> None:
-    """Run the command line."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="+", metavar="NAME", help="a key of 'raw' in params.yaml")
     parser.add_argument("--first", type=int, help="so many of the training images alone")

@@ -1,10 +1,9 @@
-"""Scattering transform of images (Bruna and Mallat 2013; Oyallon and Mallat 2015) with two scales.
+"""The scattering transform of images (Bruna and Mallat 2013; Oyallon and Mallat 2015) with two scales.
 
-An image is filtered with Morlet wavelets of 2 scales and 8 angles, and the moduli of the fine scale are
-filtered again at the coarse scale. The image and all moduli are averaged over a Gaussian window and kept at
-every fourth pixel: 1 + 16 + 64 channels for each channel of the image. Nothing is fitted, so an image's
-features depend on this image alone. Filters, padding and order of channels are those of `Scattering2D(J=2)`
-in kymatio 0.3.0, whose import fails with SciPy 1.17; a test compares both transforms.
+Morlet wavelets of 2 scales and 8 angles, their moduli once and twice, each averaged over a Gaussian window
+and kept at every fourth pixel: 1 + 16 + 64 channels for each of an image's own. Nothing is fitted, so that an
+image's features are a function of that image alone. The filters, the padding and the order of channels are
+those of kymatio 0.3.0's `Scattering2D(J=2)`, whose import fails beside SciPy 1.17; a test compares the two.
 """
 
 import math
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 SCALES, ANGLES = 2, 8
-STRIDE = 2**SCALES  # distance of the pixels that are kept
+STRIDE = 2**SCALES  # of the pixels that are kept
 CHANNELS = 1 + SCALES * ANGLES + ANGLES**2
 
 
@@ -37,19 +36,19 @@ def scattering(images: Tensor) -> Tensor:
     again = _moduli(torch.fft.fft2(fine)[:, :, None], wavelets[1], 2).flatten(1, 2)  # fine angle first
     parts = [(padded[:, None], 0), (fine, 0), (coarse, 1), (again, 1)]
     kept = [averages[scale] @ part @ averages[scale].T for part, scale in parts]
-    # the image, the moduli by scale and angle, and the second moduli by the first and the second angle
+    # scales and angles of the first wavelet, each before those of the second that follow it
     features = torch.cat(kept, 1)
     return features.reshape(count, channels * CHANNELS, *features.shape[2:])
 
 
 def _moduli(spectrum: Tensor, wavelets: Tensor, every: int) -> Tensor:
-    """Moduli |image * wavelet| (..., L, m, m) of spectra (..., 1, n, n), every n / m = ``every`` pixels."""
+    """|images * wavelet| at every so many pixels: (..., L, m, m) of spectra (..., 1, n, n), m = n / every."""
     side = spectrum.shape[-1] // every
     starts = range(0, spectrum.shape[-1], side)
     parts = [
         (..., slice(down, down + side), slice(right, right + side)) for down in starts for right in starts
     ]
-    # keeping only some pixels folds the spectrum
+    # keeping every other pixel folds the spectrum
     folded = torch.zeros((), dtype=spectrum.dtype)
     for part in parts:
         folded = folded + spectrum[part] * wavelets[part]
@@ -58,10 +57,9 @@ def _moduli(spectrum: Tensor, wavelets: Tensor, every: int) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _filters(size: int, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], tuple[Tensor, Tensor]]:
-    """Spectra (8, n, n) of each scale's wavelets, and two (m, n) matrices that average along one axis.
+    """Spectra (8, n, n) of each scale's wavelets, and (m, n) matrices that average images of each side.
 
-    The first matrix is for whole images. The second is for images at every other pixel, and so its window is
-    cut off at the frequencies of such images.
+    The second matrix is for images at every other pixel, whose average is cut off at their own frequencies.
     """
     wavelets = tuple(
         torch.from_numpy(
@@ -81,20 +79,20 @@ def _filters(size: int, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], tuple[T
 
 
 def _average(spectrum: np.ndarray, stride: int, dtype: torch.dtype) -> Tensor:
-    """(m, n) convolution with a window of ``spectrum`` (n,), kept at every ``stride`` pixels but the ends."""
+    """(m, n) convolution with a window of ``spectrum`` (n,), at every ``stride`` pixels but the outermost."""
     pixels = np.eye(len(spectrum))
     averaged = np.fft.ifft(np.fft.fft(pixels, axis=0) * spectrum[:, None], axis=0).real
     return torch.from_numpy(averaged[stride:-stride:stride]).to(dtype)
 
 
 def _gaussian(places: np.ndarray) -> np.ndarray:
-    """Averaging window along one axis, at ``places``."""
+    """The averaging window along one axis."""
     deviation = 0.8 * 2 ** (SCALES - 1)
     return np.exp(-(places**2) / (2 * deviation**2)) / (math.sqrt(2 * math.pi) * deviation)
 
 
 def _morlet(size: int, scale: int, angle: float) -> np.ndarray:
-    """(n, n) Morlet wavelet with period ``size``: a wave in a bell, minus a bell that makes the mean 0."""
+    """(n, n) Morlet wavelet, with period ``size``: a wave in an ellipse, less what it averages to."""
     deviation, frequency, slant = 0.8 * 2**scale, 0.75 * math.pi / 2**scale, 4 / ANGLES
     turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     ellipse = turn @ np.diag([1, slant**2]) @ turn.T / (2 * deviation**2)
