@@ -79,7 +79,7 @@ class Replay:
     """Sensitivity and noise of a step, divided by the clipping bound, and violations of its privacy proof."""
 
     violations: tuple[Violation, ...]
-    sensitivity: dict[str, float]  # by released tensor: largest distance by which one example moves it
+    sensitivity: dict[str, float]  # by released tensor: largest distance that one example moves it
     sensitivity_of_all: float  # of all tensors together
     sensitivity_allowed: float  # 1, or 2 if neighbours replace an example
     noise: dict[str, float]  # standard deviation of each released tensor's entries
@@ -496,7 +496,7 @@ class _Comparison:
         return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """Largest distance by which one example moves each tensor, and all at once; records violations."""
+        """Largest distance that one example moves each tensor, and all at once; records violations."""
         most, farthest, worst = dict[str, float](), 0.0, None
         for factor in self.factors:
             for batch in (self.every[:SMALL], self.half, self.every):

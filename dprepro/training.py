@@ -108,7 +108,7 @@ def audit_training(
             release has another shape or isn't finite.
     """
     width, rows = examples + BLANKS, np.arange(examples)
-    # different lengths, by which an example is recognised in a batch
+    # different lengths identify an example in a batch
     lengths = (np.where(rows % 3, LONG, SHORT) * (1 + rows / examples)).astype(np.float32)
     directions = np.zeros((3, width), np.float32)
     directions[0, 0] = directions[1, 1] = 1

@@ -58,7 +58,7 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
         raise UserError(
             f"--device {device}: not usable here ({reason}); allowed: auto, cpu, cuda, cuda:N"
         ) from problem
-    # whatever the machine's setting: with 10 bits, a clipped vector could be longer than its bound
+    # for any setting of the machine: with 10 bits, a clipped vector could be longer than its bound
     torch.set_float32_matmul_precision("highest")
     # On a CPU, small passes stay in the cache, and batched convolutions are slow. A GPU needs many examples
     # at a time, but each per-example gradient of a VGG takes 19 MB.

@@ -119,7 +119,7 @@ def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
 def by_one_run(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Lower bound on epsilon from guesses on canaries, each of which was included by a fair coin.
+    """Lower bound on epsilon from guesses on canaries that fair coins included or left out.
 
     ``without`` and ``within`` are scores of left-out and of included canaries. For each of ``shares``, the
     attacker guesses on this share of the canaries; each share is a separate test.
@@ -177,7 +177,7 @@ def _guesses(without: np.ndarray, within: np.ndarray, shares: Sequence[float]) -
     """
     scores = np.concatenate([without, within])
     truth = np.concatenate([np.zeros(len(without), bool), np.ones(len(within), bool)])
-    # equal scores, of which there are many if nothing is released, get a random order, without information
+    # equal scores get a random order, without information; there are many if nothing is released
     order = np.lexsort((np.random.default_rng(0).random(len(scores)), scores))
     sides = [max(1, int(share * len(scores) / 2)) for share in shares]
     return [

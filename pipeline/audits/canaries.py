@@ -81,7 +81,7 @@ class CanaryExamples:
 
 
 def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
-    """Examples of which the first M = ``canaries`` are canaries, each with a direction of its own.
+    """Examples; the first M = ``canaries`` are canaries, each with a direction of its own.
 
     All others, and canaries where ``present`` (M,) is False, are absent: they have no gradient.
     """

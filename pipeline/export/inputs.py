@@ -33,7 +33,7 @@ class Given(NamedTuple):
 
 
 class Preparation(Strict):
-    """Settings by which the content of a file becomes inputs of a network."""
+    """Settings that turn the content of a file into inputs of a network."""
 
     array: str = "inputs"  # name of the array of inputs in an npz
     column: str = "text"  # name of the column of texts in a CSV

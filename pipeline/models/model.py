@@ -99,7 +99,7 @@ class Model(Strict):
         return self
 
     def differing(self, other: "Model") -> str | None:
-        """First setting by which two models with the same weights differ in outputs; None if there is none.
+        """First setting that makes outputs of two models with the same weights differ; None without one.
 
         Kinds of batch norm are the same layer; they differ only in the source of its statistics.
         """

@@ -61,7 +61,7 @@ class ClipperFactory:
     copies: int
     single_replica: bool
     resets: bool  # whether each call gets a copy of the network's state
-    tried: bool  # whether the network changes variables outside itself, of which calls get no copy
+    tried: bool  # whether the network changes variables outside itself, which calls share
     taps: bool  # as in `BookKeeping`
 
     @property

@@ -5,7 +5,7 @@ Whenever the differing record is drawn, it reverses the clipped vector that depe
 vector of its own that is added or removed, it adds a vector in a direction that no other record has. So a
 step releases N(0, z^2) without the record, and a mixture of N(j, z^2) with it. j is the number of vectors
 that the record reverses or adds, and z the noise multiplier. Nothing is trained: the bound is for the
-mechanism alone, whatever the network.
+mechanism alone, for any network.
 
 A first release (`SampledGaussian.first_release`) is left out: an attacker who ignores it knows no more.
 

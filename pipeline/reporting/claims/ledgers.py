@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, guarantee_caveat
-from pipeline.reporting.judging.guarantees import ROUNDING, SAME, gaussian_error, incomparable
+from pipeline.reporting.judging.guarantees import ROUNDING, SAME, Guarantee, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import bound, claim, number, upwards
@@ -27,25 +27,28 @@ class Guaranteed(AtLevels):
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
         """Judge by the claimed and the proven epsilon of the level's worst replica."""
         guarantee = rows[0].cells[level].guarantee
+        if self.release is not None:
+            verdict, text = _of_release(self.release, guarantee, title)
+            return Outcome(verdict, text, guarantee_caveat(*rows))
         text = f"{title}: claimed ε {claim(guarantee.ledger)}, {bound(guarantee.ledger)}"
         if guarantee.reason:
             text += f" ({guarantee.reason})"
         claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
             text += f"; before rounding, the upper bound is larger by {upwards(upper - claimed)}"
-        if self.release is not None:
-            (released,) = (part for part in guarantee.ledger.releases if part.quantity == self.release)
-            share, accounted = released.claimed, released.epsilon_upper
-            spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
-            text = f"{title}, {self.release} alone: claimed ε {upwards(share)}, {spent}"
-            within = (
-                guarantee.state != "none_proven" and accounted is not None and accounted <= ROUNDING * share
-            )
-            return Outcome("holds" if within else "fails", text, guarantee_caveat(*rows))
         # an upper bound above the claim does not refute it
         is_open = not guarantee.claims or guarantee.state == "weaker"
-        verdict: Verdict = "undecided" if is_open else "holds" if guarantee.within_claim else "fails"
+        verdict = "undecided" if is_open else "holds" if guarantee.within_claim else "fails"
         return Outcome(verdict, text, guarantee_caveat(*rows))
+
+
+def _of_release(quantity: str, guarantee: Guarantee, title: str) -> tuple[Verdict, str]:
+    """Verdict on one release of a mechanism, and its claimed and proven epsilon in words."""
+    (released,) = (part for part in guarantee.ledger.releases if part.quantity == quantity)
+    share, accounted = released.claimed, released.epsilon_upper
+    spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
+    within = guarantee.state != "none_proven" and accounted is not None and accounted <= ROUNDING * share
+    return "holds" if within else "fails", f"{title}, {quantity} alone: claimed ε {upwards(share)}, {spent}"
 
 
 class SameGuarantee(AtLevels):

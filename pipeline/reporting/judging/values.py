@@ -132,7 +132,7 @@ def _informative(table: Table, line: Line, level: str, printed: Printed, margin:
 
 
 def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
-    """What was known of a cell's results when its row was planned; 'exploratory' without a plan."""
+    """Knowledge of a cell's earlier results when its row was planned; 'exploratory' without a plan."""
     if not cell.planned or not row.trained:
         return "exploratory"
     if row.trained.informed:

@@ -25,7 +25,7 @@ from pipeline.results.schema import CONVERGED
 FUNCTIONS: tuple[Any, ...] = (
     *(format for format in vars(wording).values() if getattr(format, "__module__", "") == wording.__name__),
     at_worst, caveats_at, counts.by_chance, counts.claim_counts, counts.contrast_counts, counts.overview,
-    counts.privacy, counts.roughly, counts.row_count, counts.value_counts, counts.verdict,
+    counts.privacy, counts.roughly, counts.value_counts, counts.verdict,
     findings.first_findings, findings.render_findings, forest.panels, forest.x, table_figures, views.alarms,
     counts.claim_words, views.deciding, views.difference, views.row_facts, views.row_settings, views.shares,
     views.states, views.variants, words,

@@ -208,11 +208,6 @@ def roughly(number: float) -> str:
     return wording.number(float(f"{number:.2g}"))
 
 
-def row_count(count: int) -> str:
-    """Number of rows in words: ``3 rows``."""
-    return f"{count} row" + ("s" if count > 1 else "")
-
-
 def _values(results: Results) -> list[Value]:
     return [value for result in results for value in result.values]
 
@@ -310,5 +305,5 @@ def _hours(values: Sequence[Value]) -> str:
         else []
     )
     if lacking := len(rows) - len(counted):
-        parts.append(f"{row_count(lacking)} not counted")
+        parts.append(f"{wording.counted(lacking, 'row')} not counted")
     return ", ".join(parts)
