@@ -46,13 +46,19 @@ def check_all(settings: Settings) -> None:
 
 def _check_seeds(settings: Settings, plan: str) -> None:
     """Check that a repetition has a first plan, and that a plan's seeds stay within their reserved range."""
-    repeats = plan.endswith(REPEATED)
+    repeats = REPEATED in plan
     if repeats:
-        _exists(f"plans.{plan}", plan.removesuffix(REPEATED), settings.plans)
+        _exists(f"plans.{plan}", _first(plan), settings.plans)
     first = REPEATED_SEED if repeats else PLANNED_SEED
-    end = REPEATED_SEED if plan + REPEATED in settings.plans else SEARCHED_SEED
+    repeated = any(other != plan and _first(other) == plan for other in settings.plans)
+    end = REPEATED_SEED if repeated else SEARCHED_SEED
     if first + (seeds := settings.plans[plan].seeds) > end:
         raise ValueError(f"plans.{plan}.seeds: {seeds}; allowed: at most {end - first}")
+
+
+def _first(plan: str) -> str:
+    """Key of the plan that ``plan`` repeats; ``plan`` itself if it repeats none."""
+    return plan.partition(REPEATED)[0]
 
 
 def _check_planned_once(settings: Settings) -> None:
@@ -64,7 +70,7 @@ def _check_planned_once(settings: Settings) -> None:
     for key, row in settings.rows.items():
         if row.plan is None:
             continue
-        first, line = row.plan.removesuffix(REPEATED), (row.line or row.label, row.variant)
+        first, line = _first(row.plan), (row.line or row.label, row.variant)
         for resolved in row.resolved:
             level = row.level(resolved)
             if (other := plans.setdefault((row.paper, row.table, line, level), first)) != first:
@@ -75,20 +81,29 @@ def _check_planned_once(settings: Settings) -> None:
 
 
 def _check_repetitions(settings: Settings) -> None:
-    """Check that a repetition differs from its first plan only in seeds, unless its row is `informed`."""
+    """Check that a value has one repetition, which differs from the first plan only in seeds.
+
+    A row that is `informed` may differ in other settings.
+    """
     planned = {
         (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
         for row in settings.rows.values()
         if row.plan is not None and not row.repeats
         for resolved in row.resolved
     }
+    repeated: dict[tuple[object, ...], str] = {}
     for key, row in settings.rows.items():
-        if row.plan is None or not row.repeats or row.informed is not None:
+        if row.plan is None or not row.repeats:
             continue
         for resolved in row.resolved:
             level = row.level(resolved)
-            first = planned.get((row.plan.removesuffix(REPEATED), row.line or row.label, row.variant, level))
-            if first != (row.data, row.model, resolved):
+            value = (_first(row.plan), row.line or row.label, row.variant, level)
+            if (other := repeated.setdefault(value, key)) != key:
+                raise ValueError(
+                    f"rows.{key}: repeats {row.label!r} at {level!r}, as rows.{other} does; "
+                    "allowed: one repetition of a value"
+                )
+            if row.informed is None and planned.get(value) != (row.data, row.model, resolved):
                 raise ValueError(
                     f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
                     "the same but for seeds, or 'informed', which says which test results had been seen"
@@ -203,7 +218,7 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
 def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
     """Check the table and training budget of a planned row, and the number of seeds at each level."""
     _exists(f"{where}.plan", plan, settings.plans)
-    table, first = f"{row.paper}-{row.table}", plan.removesuffix(REPEATED)
+    table, first = f"{row.paper}-{row.table}", _first(plan)
     if first != table and not first.startswith(f"{table}-"):
         raise ValueError(
             f"{where}.plan: {plan!r}; allowed: '{table}', its paper and table, '{table}-PART', or either "

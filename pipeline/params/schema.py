@@ -29,7 +29,7 @@ _LEVELS = TypeAdapter(list[_Level])
 PLANNED_SEED = 100
 REPEATED_SEED = 200
 SEARCHED_SEED = 1000
-REPEATED = "-repeated"  # end of the key of a plan that repeats another
+REPEATED = "-repeated"  # in the key of a plan that repeats another: 'PLAN-repeated' or 'PLAN-repeated-PART'
 
 
 class Source(Strict):
@@ -178,7 +178,7 @@ class Row(Line):
     # the search that chose the hyper-parameters on validation data
     search: Key | None = None
     # the row's plan: 'PAPER-TABLE', or 'PAPER-TABLE-PART' for some of its values, each also with '-repeated'
-    # at its end; None: exploratory
+    # or '-repeated-PART' at its end; None: exploratory
     plan: Key | None = None
     # another line of the table. This row differs from its own line only by the other line's training budget,
     # and decides contrasts of the two lines
@@ -209,7 +209,7 @@ class Row(Line):
     @property
     def repeats(self) -> bool:
         """Return whether the row's plan repeats undecided values of an earlier plan with new seeds."""
-        return self.plan is not None and self.plan.endswith(REPEATED)
+        return self.plan is not None and REPEATED in self.plan
 
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:

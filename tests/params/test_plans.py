@@ -71,6 +71,19 @@ def test_a_repetition_changes_seeds_and_nothing_else() -> None:
     assert params.parse(raw).rows["one"].repeats
 
 
+def test_a_part_of_a_plan_may_be_repeated_but_no_value_twice() -> None:
+    raw = repeated()
+    raw["plans"]["davody2020-t5-repeated-part"] = {**PLAN, "seeds": 12}
+    part = {**raw["rows"]["one"], "plan": "davody2020-t5-repeated-part", "seeds": 12}
+    raw["rows"]["part"] = part
+    line = "rows.part: repeats 'DPSGD (LeNet-5)' at 'epsilon=1', as rows.one does; allowed: one repetition"
+    assert line in refusal_of(lambda: params.parse(raw))
+    part["levels"], raw["rows"]["one"]["levels"] = part["levels"][:1], part["levels"][1:]
+    row = params.parse(raw).rows["part"]
+    assert row.repeats
+    assert row.trainings[0][1] == 200
+
+
 def test_a_repetition_has_seeds_of_its_own() -> None:
     row = params.parse(repeated(100, 800)).rows["one"]
     assert [seed for _, seed in row.trainings] == [*range(200, SEARCHED_SEED)] * 2
