@@ -3,7 +3,7 @@
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from pipeline.audits import membership
 from pipeline.audits.mechanism import ratios
 from pipeline.errors import UserError
 from pipeline.fields import Count
+from pipeline.models.functional import evaluating
 from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
@@ -214,7 +215,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
     """
     if not callable(network):
         raise UserError(f"train: returned {type(network).__name__}; needed: the network, or to yield it")
-    with torch.no_grad(), _evaluating(network):
+    with torch.no_grad(), evaluating(network) if isinstance(network, nn.Module) else nullcontext():
         parts = [
             floats("logits", network(inputs[start : start + AT_ONCE]))
             for start in range(0, len(labels), AT_ONCE)
@@ -247,20 +248,6 @@ def _like(values: np.ndarray, others: Any) -> Any:
     if isinstance(others, Tensor):
         return torch.from_numpy(values).to(others)
     return values.astype(np.asarray(others).dtype)
-
-
-@contextmanager
-def _evaluating(network: Any) -> Iterator[None]:
-    """Set a network to evaluation mode during the block, which turns off dropout and Opacus's hooks."""
-    parts = network.modules() if isinstance(network, nn.Module) else ()
-    training = [part for part in parts if part.training]
-    try:
-        for part in training:
-            part.training = False
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 class _Steps:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
-from pipeline.models.functional import functional_call
+from pipeline.models.functional import evaluating, functional_call
 from pipeline.privacy.gradients import Tensors, channels_last, wants_channels_last
 from pipeline.privacy.mechanisms import GaussianMechanism
 from pipeline.privacy.parameters import Isolation
@@ -154,10 +154,11 @@ class Method(ABC):
         return predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B, K) outputs of ``network`` for stored ``inputs`` (B, ...); the largest marks the class."""
-        outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
-            network, self.test_inputs(inputs)
-        )
+        """(R, B, K) outputs of ``network``, without dropout, for stored ``inputs`` (B, ...)."""
+        with evaluating(self.task.net):
+            outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
+                network, self.test_inputs(inputs)
+            )
         return outputs
 
     def test_inputs(self, stored: Tensor) -> Tensor:

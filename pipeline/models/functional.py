@@ -63,6 +63,32 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
 
 def trial_call(net: nn.Module, inputs: Tensor) -> Any:
     """Outputs of ``net`` for ``inputs``; its state and torch's random state stay unchanged."""
+    with _trial(net, inputs):
+        return net(inputs)
+
+
+def buffers_after(net: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """Buffers of ``net``, by name, after a call with ``inputs`` as in `trial_call`."""
+    with _trial(net, inputs):
+        net(inputs)
+        return dict(net.named_buffers())
+
+
+@contextmanager
+def _trial(net: nn.Module, inputs: Tensor) -> Iterator[None]:
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
-        return net(inputs)
+        yield
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Set all layers to evaluation mode during the block, which turns off dropout and Opacus's hooks."""
+    training = [layer for layer in net.modules() if layer.training]
+    try:
+        for layer in training:
+            layer.training = False
+        yield
+    finally:
+        for layer in training:
+            layer.training = True

@@ -337,7 +337,7 @@ def _calibrated(
         low, high = high, 2 * high
         if high > 1e4:
             raise UserError(
-                f"epsilon {epsilon} at delta {delta} can't be reached by {describe(event_at(high))}"
+                f"epsilon {epsilon} at delta {delta} can't be reached by {describe(event_at(low))}"
             )
     try:
         return float(

@@ -27,7 +27,7 @@ FINENESS = 2.0**-10
 # A sample may come in parts, and an added or removed example changes only its own part. Then the errors of
 # all other parts are the same in neighbouring sums, and only the errors of one part count.
 IN_FLOAT32 = 2**15
-# Largest increase of the distance of neighbouring sums by rounding, divided by the clipping bound. Each of
+# Largest increase of the distance of neighbouring sums by rounding, divided by the sensitivity. Each of
 # the two sums has the error above, and at most 2^-14 from norms of blocks of 1,024 entries
 # (`layer_gradients.squares`), factors and deviations.
 COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
@@ -125,6 +126,18 @@ def test_a_class_without_a_weight_is_refused(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(class_weights=[1.0])], "none")
     with pytest.raises(UserError, match="class_weights: 1 numbers; allowed: one for each class"):
         method.step(method.init(), 0)
+
+
+def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> None:
+    method = make(tiny, [dpsgd()], "none")
+    net = method.task.net
+    net.append(nn.Dropout(0.9))
+    tensors, stored = method.network(method.task.parameters, 0), method.task.inputs[:5]
+    first, again = (method.logits(tensors, stored) for _ in range(2))
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    without = functional_call(net[:-1], single(tensors), (as_input(stored),))
+    torch.testing.assert_close(first[0], without)
+    assert all(layer.training for layer in net.modules())
 
 
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:

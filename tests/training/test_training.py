@@ -608,6 +608,11 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
         (nn.Linear(12, 4).double(), (12,), "weight: torch.float64; allowed: torch.float32"),
         (nn.Linear(12, 4).requires_grad_(False), (12,), "no parameter has requires_grad"),
         (nn.Identity(), (12,), "no parameter has requires_grad"),
+        (  # its running averages would be lost after training
+            nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4)),
+            (12,),
+            "buffer '1.running_mean' changes with the inputs",
+        ),
         (None, (12,), "`build` returned NoneType; needed: a torch.nn.Module"),
         (KeyError("width"), (12,), "can't be built for inputs of shape (12,): KeyError: 'width'"),
         (nn.Linear(11, 4), (12,), "can't be built for inputs of shape (12,): RuntimeError"),
