@@ -26,7 +26,7 @@ ASSUMING_NOTHING = frozenset({"one_run", "errors"})
 
 @dataclass(frozen=True)
 class Canaries:
-    """Examples that take the places of other examples."""
+    """Examples that take the places of m examples of the training set."""
 
     positions: np.ndarray  # (m,) positions of the replaced examples
     inputs: np.ndarray  # (m, ...)

@@ -104,7 +104,7 @@ def _of_sums(
     """Test whether the mean and the variance of the sums are those of Poisson samples.
 
     Args:
-        crowd: (T, K) releases, as in `recognise`.
+        crowd: (T, 3) releases, as in `recognise`.
         directions: W, the number of directions in which a step's noise is measured.
         reused: whether noise is reused.
         examples: N, the number of the crowd's examples.

@@ -86,7 +86,7 @@ def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
 
 
 class BatchSum(NamedTuple):
-    """Clipped sums of whole samples, and private quantities that are not released."""
+    """Clipped sums of whole samples (`Sample`), and private quantities that are not released."""
 
     sums: Tensors  # (R, ...) each
     norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; G is 0 without clipping
@@ -96,7 +96,7 @@ class BatchSum(NamedTuple):
 
     @property
     def gradient_norms(self) -> Tensor:
-        """(R, K) norms of whole gradients."""
+        """(R, K) norms of the whole gradients of K clipped units."""
         return self.norms.norm(dim=2)
 
     def metrics(self) -> "Metrics":

@@ -42,10 +42,11 @@ def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
 
 
 def h(noise: float) -> float:
-    """sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2): Corollary 5.4 of Dong, Roth and Su 2022.
+    """Factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022.
 
-    Phi is the standard normal distribution function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2)
-    instead of 3 sigma^-1 / 2 (sigma is z); its numbers agree with 3 sigma^-1 / 2.
+    It is sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2), with Phi the standard normal distribution
+    function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) instead of 3 sigma^-1 / 2 (sigma is z);
+    its numbers agree with 3 sigma^-1 / 2.
 
     Args:
         noise: noise multiplier z.

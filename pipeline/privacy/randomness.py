@@ -33,7 +33,7 @@ BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """Random streams of replicas that are trained together; a replica's streams depend on its name only."""
+    """Random streams of R replicas that train together; a replica's streams depend on its name only."""
 
     def __init__(
         self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None

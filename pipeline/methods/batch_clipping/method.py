@@ -177,7 +177,7 @@ class BatchClipping(PrivateSteps):
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
     def new_bounds(self, state: State, step: int) -> State:
-        """Clipping bounds in the epoch that begins with ``step``, and the norms e_h if they are computed."""
+        """Clipping bounds in the epoch that begins with ``step``, and `public_norms` if they are computed."""
         norms = self.public_norms(state) if self.first.layerwise or self.first.note_norms else None
         clips = self.task.numbers(
             torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
@@ -191,7 +191,7 @@ class BatchClipping(PrivateSteps):
         return {"bounds": bounds._asdict(), **noted}
 
     def public_norms(self, state: State) -> Tensor:
-        """(R, T) e_h: the norm of each tensor's gradient, averaged over the examples of D_pub."""
+        """(R, T) norms e_h of the gradients of T tensors, averaged over the public examples D_pub."""
         execution = self.task.execution
         # the fixed statistics of batch norm come after the parameters
         tensors = self._with_statistics(state["parameters"])

@@ -18,7 +18,7 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 
 
 class Adlm(Perturbed):
-    """Algorithm 1: the inputs' epsilon_2 is divided among features in proportion to noisy relevances."""
+    """Adaptive mechanism: the inputs' epsilon_2 is divided among features by their noisy relevances."""
 
     def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order; the task has relevances."""

@@ -34,9 +34,9 @@ TINY = 1e-6  # smallest divisor when a unit is scaled by its extremes, which are
 class NoisyExamples:
     """Noisy examples of R replicas for training.
 
-    ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are coefficients of the loss; a constant
-    ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is noise on the states of the last hidden layer. The
-    variant 'code' has it instead of noise on the coefficients; in other variants ``units`` is 0.
+    ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are the coefficients of `polynomial`, for M
+    classes; a constant ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is noise on the |h_k| states of the last
+    hidden layer. The variant 'code' has it instead of noise on the coefficients; in other variants it is 0.
     """
 
     inputs: Tensor
@@ -171,7 +171,7 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
-        """(R, N, M) coefficients with noise, from ``exact`` coefficients (N, M)."""
+        """(R, N, M) coefficients with noise, from ``exact`` coefficients (N, M) of M classes."""
         scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
         return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
@@ -200,7 +200,7 @@ class Perturbed(Method):
     # functions of one replica
 
     def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Map ``low`` and ``high`` to 0 and 1 (section III-B); in 'code', clamp states to [0, 1] instead."""
+        """States with ``low`` mapped to 0, ``high`` to 1 (section III-B); in 'code', clamped to [0, 1]."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
         return (hidden - low) / (high - low).clamp_min(TINY)
@@ -226,7 +226,7 @@ class Perturbed(Method):
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, M) outputs of one replica; ``tensors`` include the extremes and the bias factor of `model`."""
+        """(B, M) outputs of one replica for M classes; ``tensors`` include all tensors of `model`."""
         tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
@@ -234,7 +234,7 @@ class Perturbed(Method):
 
 
 def first_coefficients(targets: Tensor) -> Tensor:
-    """phi^(1) = 1/2 - y of one-hot ``targets`` (..., M), the only coefficient that depends on a label."""
+    """Coefficients phi^(1) = 1/2 - y for one-hot ``targets`` y (..., M); no others depend on a label."""
     return 0.5 - targets
 
 

@@ -82,7 +82,7 @@ class Tan(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Inputs (R, L K, ...): K copies of each example; ``draws`` (R, L, K P), P per copy, augment them."""
+        """Inputs (R, L K, ...): K copies of L examples; ``draws`` (R, L, K P), P per copy, augment them."""
         if draws is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 1)
