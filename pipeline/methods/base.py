@@ -115,7 +115,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step; return the state, and (R,) metrics of the private batch, which no epsilon covers."""
+        """Make one step; return the state, and (R,) metrics of R private batches, which no epsilon covers."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
@@ -138,7 +138,7 @@ class Method(ABC):
         return guarantee
 
     def rates(self, step: int) -> Tensor:
-        """(R,) learning rates of a step."""
+        """(R,) learning rates of the replicas at a step."""
         return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
 
     def model(self, state: State) -> Tensors:

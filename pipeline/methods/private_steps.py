@@ -93,7 +93,7 @@ class PrivateSteps(Method):
 
     @cached_property
     def whole(self) -> Bounds:
-        """Bounds (R, ...) of the whole gradient, clipped to `clips`."""
+        """Bounds (R, ...) of R replicas' whole gradients, clipped to `clips`."""
         return self.bounds(self.clips)
 
     @cached_property
@@ -111,7 +111,7 @@ class PrivateSteps(Method):
         return self.task.numbers(weights)
 
     def bounds(self, limits: Tensor) -> Bounds:
-        """Bounds (R, ...) of the whole gradient as one part, clipped to ``limits`` (R,)."""
+        """Bounds (R, ...) of R replicas' whole gradients as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.task.parameters))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
 
@@ -136,7 +136,7 @@ class PrivateSteps(Method):
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
     ) -> BatchSum:
-        """Sums of clipped gradients of ``tensors`` (R, ...) over a sample, in passes that fit the memory.
+        """Sums of clipped gradients of R replicas' ``tensors`` over a sample, in passes that fit the memory.
 
         ``arguments`` (R, ...) are further arguments of the clipper.
         """

@@ -60,8 +60,8 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
 
     Args:
         curves: trade-off curves of the mechanism; each is a lower bound.
-        epsilon: proven epsilon of the mechanism at the ledger's delta. mu covers error rates from the
-            false-positive rate at which the line of (epsilon, delta) touches the curve. So mu is never below
+        epsilon: proven epsilon of the mechanism at the ledger's delta. Its line touches the curve at one
+            false-positive rate; mu of Gaussian DP covers error rates from this rate on. So mu is never below
             the mu of (epsilon, delta).
 
     Returns:

@@ -55,7 +55,7 @@ class GaussianMechanism:
         """Add noise to the sums of a step.
 
         Args:
-            sums: (R, ...) clipped sums by tensor.
+            sums: (R, ...) clipped sums of R replicas by tensor.
             bounds: (R, ...) clipping bounds, public.
             streams: random streams.
             step: step of the noise; the noise of a step may be released once.
@@ -80,7 +80,7 @@ class GaussianMechanism:
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
     def deviations(self, bounds: Bounds) -> Tensor:
-        """(R, T) standard deviation of the noise in every entry of each of T tensors, without rounding."""
+        """(R, T) standard deviation of a replica's noise in the entries of T tensors, without rounding."""
         multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
         noise = self.distance * multipliers[:, None] * bounds.limits
         noise = noise * bounds.limits.shape[-1] ** 0.5
@@ -94,7 +94,7 @@ class GaussianMechanism:
         ]
 
     def spacings(self, bounds: Bounds, size: int) -> Tensor:
-        """(R, T) float64 spacings of the grids of T tensors with ``size`` coordinates in all."""
+        """(R, T) float64 spacings of R replicas' grids for T tensors with ``size`` coordinates in all."""
         shares_of_noise = []
         for spending, bits in zip(self.spendings, self.bits(size), strict=True):
             rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING

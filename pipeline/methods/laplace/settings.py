@@ -251,7 +251,7 @@ class AdlmSettings(IlmSettings):
         return 1.0 if relevances.informed else 1 / relevances.examples
 
     def relevance_scale(self, sizes: Sizes) -> float:
-        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (line 6); 0 for public ones.
+        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (Alg. 1, line 6); public: 0.
 
         Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1). In 'sound' it is d times
         `relevance_distance`.
