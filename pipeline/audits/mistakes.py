@@ -283,7 +283,7 @@ def _divisor(blanks: np.ndarray) -> Mistake:
 
 
 def _uneven(noise: np.ndarray) -> Mistake:
-    """Test whether ``noise`` (T, W), in units of each step's deviation, has one scale on all weights."""
+    """Test whether ``noise`` (T, W), in units of T steps' deviations, has one scale on all W weights."""
     steps, weights = noise.shape
     squares = np.square(noise).sum(0)
     extreme = (
@@ -303,7 +303,7 @@ def _uneven(noise: np.ndarray) -> Mistake:
 
 
 def _distribution(noise: np.ndarray) -> Mistake:
-    """Test whether noise (T, W), in units of each step's deviation, is Gaussian (Kolmogorov, Smirnov)."""
+    """Kolmogorov-Smirnov test whether ``noise`` (T, W), in units as in `_uneven`, is Gaussian."""
     values = noise[:, : max(1, MOST_VALUES // len(noise))].ravel()
     text = (
         f"the noise has an excess kurtosis of {stats.kurtosis(values):.2g}, a Gaussian's is 0, a uniform "

@@ -8,7 +8,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 
 def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
-    """mu by the central limit theorem that papers state for this sampling.
+    """Mu of Gaussian DP by the central limit theorem that papers state for this sampling.
 
     Batches have m of N examples, T is the number of steps, and z the noise multiplier. ``fixed`` and
     ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su 2022 and

@@ -67,7 +67,7 @@ class Outer(NamedTuple):
 
 
 class AtOutputs(NamedTuple):
-    """Per-example gradients of a matrix, left^T right, if an example's loss depends on all J outputs.
+    """Per-example gradients left^T right of a matrix (O, I), if an example's loss depends on all J outputs.
 
     It does if the J examples of a batch share statistics. No example's gradient is held in memory. Norms are
     computed from inner products of the J inputs (the ghost norm of Li et al. 2022, arXiv:2110.05679). Only
