@@ -228,7 +228,10 @@ class AdlmSettings(IlmSettings):
         return ((mean - least) / (mean.max() - least).clip(LEAST_RELEVANCE)) ** POWER
 
     def ratios(self, noisy: Any) -> Any:
-        """Ratios d |R_j| / sum |R_j| (Eq. 16) of relevances R = ``noisy`` (..., d), an array or tensor."""
+        """Ratios d |R_j| / sum |R_j| (Eq. 16) of relevances R = ``noisy`` (..., d), an array or tensor.
+
+        Values below `LEAST_RELEVANCE` count as `LEAST_RELEVANCE`: values of |R_j|, or of R_j in 'code'.
+        """
         size = (noisy if self.variant == "code" else abs(noisy)).clip(LEAST_RELEVANCE)
         ratios = noisy.shape[-1] * size / size.sum(-1, keepdims=True)
         return ratios.clip(LEAST_RELEVANCE) if self.variant == "code" else ratios
