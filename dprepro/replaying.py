@@ -496,7 +496,7 @@ class _Comparison:
         return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
-        """Largest distance that one example moves each tensor, and all at once; records violations."""
+        """Largest distance that one example moves each tensor, and all tensors together; notes violations."""
         most, farthest, worst = dict[str, float](), 0.0, None
         for factor in self.factors:
             for batch in (self.every[:SMALL], self.half, self.every):

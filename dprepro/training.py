@@ -272,7 +272,7 @@ def _accounted(optimizer: Any) -> dict[str, float]:
 
 
 def _per_example(optimizer: Any) -> np.ndarray | None:
-    """(B, W) gradients of an Opacus step's examples before clipping; None if they are gone."""
+    """(B, W) gradients, of W entries each, of an Opacus step's examples before clipping; None if gone."""
     samples = [getattr(parameter, "grad_sample", None) for parameter in optimizer.params]
     if any(sample is None for sample in samples):
         return None

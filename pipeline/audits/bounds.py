@@ -131,7 +131,7 @@ def by_one_run(
 
 
 def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: float) -> float:
-    """Largest epsilon that ``correct`` right guesses of ``guesses`` reject (Steinke et al., Theorem 5.2)."""
+    """Largest epsilon rejected by ``correct`` right guesses of ``guesses`` (Steinke et al., Theorem 5.2)."""
 
     def rejected(epsilon: float) -> bool:
         right = 1 / (1 + exp(-epsilon))
@@ -148,7 +148,10 @@ def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: floa
 def by_one_run_curve(
     without: np.ndarray, within: np.ndarray, alpha: float, delta: float, shares: Sequence[float] = SHARES
 ) -> float:
-    """Largest mu of Gaussian DP that guesses reject, as epsilon at ``delta``; see `by_one_run`."""
+    """Lower bound on epsilon of a Gaussian mechanism: the largest mu that guesses reject, as epsilon.
+
+    Guesses and arguments are as in `by_one_run`.
+    """
     return max(
         epsilon_of_mu(one_run_mu(correct, guesses, len(without) + len(within), alpha / len(shares)), delta)
         for correct, guesses in _guesses(without, within, shares)

@@ -60,7 +60,7 @@ class AlternatingLinear(nn.Module):
             nn.init.zeros_(layer.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits (B, K) of inputs (B, D)."""
+        """Logits (B, K) of K classes for inputs (B, D)."""
         return torch.stack([layer_sign(at) * layer(inputs) for at, layer in enumerate(self.layers)]).sum(0)
 
 
@@ -71,7 +71,7 @@ def layer_sign(layer: int) -> int:
 
 @dataclass(frozen=True)
 class CanaryExamples:
-    """Examples of an attack: direction, label and length of each."""
+    """Examples of an attack: direction (number of an axis of the input), label and length of each."""
 
     directions: Tensor  # (N,) each a coordinate of the input or `ABSENT`
     labels: Tensor  # (N,)
@@ -81,7 +81,7 @@ class CanaryExamples:
 
 
 def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
-    """Examples; the first M = ``canaries`` are canaries, each with a direction of its own.
+    """Examples; the first M = ``canaries`` are canaries, the n-th with an input along axis n.
 
     All others, and canaries where ``present`` (M,) is False, are absent: they have no gradient.
     """
@@ -93,7 +93,7 @@ def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExam
 
 
 def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
-    """Examples of one direction; if ``within``, the first is a record that reverses their mean gradient.
+    """Examples whose inputs all lie along one axis; if ``within``, the first reverses their mean gradient.
 
     If not ``within``, the first example is like the others. So the two data sets differ in one example.
     """

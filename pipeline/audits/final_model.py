@@ -191,7 +191,7 @@ def proven_spending(method: Method) -> tuple[str, float, float | None]:
 
 
 def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.ndarray:
-    """Train, and return the final network's (m, K) logits for ``inputs``, m examples as stored."""
+    """Train, and return the final network's (m, K) logits of K classes for ``inputs``, m stored examples."""
     state, begun, last_said = method.init(), time.monotonic(), time.monotonic()
     with torch.no_grad():
         for step in range(method.steps):

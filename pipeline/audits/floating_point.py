@@ -65,7 +65,7 @@ def audit(
 
 
 def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
-    """(N,) True where a float32 number can't be ``deviation`` times a draw of the Gaussian sampler."""
+    """(N,) mask, True where a float32 number can't be ``deviation`` times a draw of the Gaussian sampler."""
     middle = (released / np.float64(deviation)).astype(np.float32)
     made = (np.abs(middle) > (1 - 1e-6) * TAIL) | (released == 0)
     for apart in range(-NEAR, NEAR + 1):
@@ -76,12 +76,12 @@ def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:
 
 
 def off_grid(released: np.ndarray, spacings: np.ndarray) -> np.ndarray:
-    """True where a float32 number isn't a multiple of its grid's spacing, rounded to float32."""
+    """Mask, True where a float32 number isn't a multiple of its grid's spacing, rounded to float32."""
     return np.asarray((np.rint(released / spacings) * spacings).astype(np.float32) != released)
 
 
 def drawable(draws: np.ndarray) -> np.ndarray:
-    """(N,) True where the layers of numpy's ziggurat, without its tail, can give the float32 number."""
+    """(N,) mask, True where the layers of numpy's ziggurat, without its tail, can give the float32 number."""
     sizes, factors = np.abs(draws)[:, None], ziggurat()
     integers = np.rint(sizes / factors.astype(np.float64)).clip(0, 2**BITS - 1).astype(np.float32)
     return np.asarray((integers * factors == sizes).any(1))
@@ -101,7 +101,7 @@ def ziggurat() -> np.ndarray:
 
 
 def impossible_on_white(released: np.ndarray) -> np.ndarray:
-    """True where a float32 number can't be the sum of a white pixel (1) and float32 noise.
+    """Mask, True where a float32 number can't be the sum of a white pixel (1) and float32 noise.
 
     Near 0 such sums have fewer bits than other numbers.
     """

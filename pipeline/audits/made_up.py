@@ -14,7 +14,8 @@ BLACK, WHITE = 0, 255
 def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
     """Data set of ``count`` random examples of class 0, then one of class 1 whose values are all ``last``.
 
-    If ``last`` is None, the last example is like the others. ``public``: number of public examples.
+    A text has token 7 instead of ``last``. If ``last`` is None, the last example is like the others.
+    ``public``: number of public examples.
     """
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)

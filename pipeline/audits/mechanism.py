@@ -236,7 +236,7 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 
 
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios as `ratios`, under the same allocation to batches in all epochs."""
+    """(R,) log likelihood ratios, arguments as in `ratios`, if each epoch has the same allocated batches."""
     epochs = len(moved) // spending.batches
     whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
     return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))

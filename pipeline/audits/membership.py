@@ -26,7 +26,7 @@ ASSUMING_NOTHING = frozenset({"one_run", "errors"})
 
 @dataclass(frozen=True)
 class Canaries:
-    """Examples that take the places of other examples."""
+    """Examples that take the places of m examples of the training set."""
 
     positions: np.ndarray  # (m,) positions of the replaced examples
     inputs: np.ndarray  # (m, ...)
@@ -60,7 +60,7 @@ def coins(runs: int, count: int, seed: int) -> np.ndarray:
 
 
 def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(m,) log-odds of the canaries' labels from (m, K) logits; larger if a network has learnt the label."""
+    """(m,) log-odds of m canaries' labels from (m, K) logits for K classes; larger if they are learnt."""
     rows = np.arange(len(labels))
     others = logits.astype(float)
     own = others[rows, labels]

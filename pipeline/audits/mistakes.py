@@ -104,7 +104,7 @@ def _of_sums(
     """Test whether the mean and the variance of the sums are those of Poisson samples.
 
     Args:
-        crowd: (T, K) releases, as in `recognise`.
+        crowd: (T, 3) releases, as in `recognise`.
         directions: W, the number of directions in which a step's noise is measured.
         reused: whether noise is reused.
         examples: N, the number of the crowd's examples.
@@ -283,7 +283,7 @@ def _divisor(blanks: np.ndarray) -> Mistake:
 
 
 def _uneven(noise: np.ndarray) -> Mistake:
-    """Test whether ``noise`` (T, W), in units of each step's deviation, has one scale on all weights."""
+    """Test whether ``noise`` (T, W), in units of T steps' deviations, has one scale on all W weights."""
     steps, weights = noise.shape
     squares = np.square(noise).sum(0)
     extreme = (
@@ -303,7 +303,7 @@ def _uneven(noise: np.ndarray) -> Mistake:
 
 
 def _distribution(noise: np.ndarray) -> Mistake:
-    """Test whether noise (T, W), in units of each step's deviation, is Gaussian (Kolmogorov, Smirnov)."""
+    """Kolmogorov-Smirnov test whether ``noise`` (T, W), in units as in `_uneven`, is Gaussian."""
     values = noise[:, : max(1, MOST_VALUES // len(noise))].ravel()
     text = (
         f"the noise has an excess kurtosis of {stats.kurtosis(values):.2g}, a Gaussian's is 0, a uniform "

@@ -230,7 +230,7 @@ def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
 
 
 def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances ``noise`` of all entries, averaged over each tensor: its entries have equal noise."""
+    """(P,) variances ``noise`` of P entries, averaged over each tensor: its entries have equal noise."""
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

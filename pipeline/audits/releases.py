@@ -89,7 +89,7 @@ def opposites(
 
 
 def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
-    """Errors of the attack ``floating_point``, counted over whole examples."""
+    """Errors of the attack ``floating_point``, which calls an example black if any pixel can't be white."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2

@@ -75,7 +75,17 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Spending of a step; L parts with noise z count as one with z / sqrt(L) (Nguyen et al., section 3.2)."""
+    """Spending of a step.
+
+    The L `parts` of a gradient, each with noise multiplier z, count as one part with noise multiplier
+    z / sqrt(L) (Nguyen et al. 2023, section 3.2).
+
+    Args:
+        settings: settings of the account.
+
+    Returns:
+        The spending.
+    """
     return SampledGaussian(
         sampling=settings.sampling,
         noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),

@@ -74,7 +74,7 @@ class Setting(Strict):
     epsilon: Positive | None = None
 
     def __str__(self) -> str:
-        """``noise 1.1, batch 256 of 60,000, 14,062 steps, δ 1e-05``."""
+        """Text such as ``noise 1.1, batch 256 of 60,000, 14,062 steps, δ 1e-05``."""
         parts = [
             *([f"noise {self.noise:.10g}"] if self.noise else []),
             *([f"batch {self.batch:,} of {self.examples:,}"] if self.examples and self.batch else []),

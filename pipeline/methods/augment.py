@@ -89,7 +89,7 @@ class Transforms:
             self.scale = pixels.mean(1)[:, None, None], pixels.std(1).clamp_min(1e-6)[:, None, None]
 
     def plain(self, stored: Tensor) -> Tensor:
-        """Inputs without augmentation; images are padded or cropped to (..., C, S, S), unless S is None."""
+        """Inputs without augmentation; with a `side` S, images are padded or cropped to (..., C, S, S)."""
         if self.side is not None:
             stored = centred(stored, self.side)
         return self.scaled(as_input(stored))

@@ -115,7 +115,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step; return the state, and (R,) metrics of the private batch, which no epsilon covers."""
+        """Make one step; return the state, and (R,) metrics of R private batches, which no epsilon covers."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
@@ -138,23 +138,23 @@ class Method(ABC):
         return guarantee
 
     def rates(self, step: int) -> Tensor:
-        """(R,) learning rates of a step."""
+        """(R,) learning rates of the replicas at a step."""
         return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
 
     def model(self, state: State) -> Tensors:
-        """Tensors (R, ...) of the trained model, as they are stored."""
+        """Tensors (R, ...) of the R replicas' trained models, as they are stored."""
         return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Tensors (R, ...) of the tested network for a stored ``model``, with test noise number ``draw``."""
+        """Tensors (R, ...) of R tested networks for a stored ``model``, with test noise number ``draw``."""
         return model
 
     def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) classes that a `network` predicts for stored ``inputs`` (B, ...)."""
+        """(R, B) predictions of R networks for stored ``inputs`` (B, ...): `predicted` classes or numbers."""
         return predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B, K) outputs of ``network``, without dropout, for stored ``inputs`` (B, ...)."""
+        """Outputs (R, B, K) of R networks, without dropout, for stored ``inputs`` (B, ...)."""
         with evaluating(self.task.net):
             outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
                 network, self.test_inputs(inputs)
@@ -166,7 +166,7 @@ class Method(ABC):
         return as_input(stored)
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) outputs of one replica's network for its `test_inputs` (B, ...)."""
+        """Outputs (B, K) of one replica's network, K per example, for its `test_inputs` (B, ...)."""
         outputs: Tensor = functional_call(self.task.net, tensors, (inputs,))
         return outputs
 

@@ -93,7 +93,7 @@ class PrivateSteps(Method):
 
     @cached_property
     def whole(self) -> Bounds:
-        """Bounds (R, ...) of the whole gradient, clipped to `clips`."""
+        """Bounds (R, ...) of R replicas' whole gradients, clipped to `clips`."""
         return self.bounds(self.clips)
 
     @cached_property
@@ -111,7 +111,7 @@ class PrivateSteps(Method):
         return self.task.numbers(weights)
 
     def bounds(self, limits: Tensor) -> Bounds:
-        """Bounds (R, ...) of the whole gradient as one part, clipped to ``limits`` (R,)."""
+        """Bounds (R, ...) of R replicas' whole gradients as one part, clipped to ``limits`` (R,)."""
         rows = (len(limits), len(self.task.parameters))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
 
@@ -136,7 +136,7 @@ class PrivateSteps(Method):
     def clipped_sums(
         self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
     ) -> BatchSum:
-        """Sums of clipped gradients of ``tensors`` (R, ...) over a sample, in passes that fit the memory.
+        """Sums of clipped gradients of R replicas' ``tensors`` over a sample, in passes that fit the memory.
 
         ``arguments`` (R, ...) are further arguments of the clipper.
         """
@@ -241,13 +241,17 @@ class PrivateSteps(Method):
         return self.mechanism.release(sums, bounds, self.task.streams, step)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Network inputs for ``stored`` examples (R, L, ...); random ``draws`` (R, L, D) augment them."""
+        """Network inputs for ``stored`` (R, L, ...), L examples of each replica.
+
+        Methods with augmentation use ``draws`` (R, L, D): D random numbers for each example.
+        """
         return self.test_inputs(stored)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
         """Random numbers (R, K, D), or (R, K, S, D) for mini-sets, that augment the examples `Sample.chosen`.
 
-        They are drawn for the whole sample, so its augmented copies don't depend on the division into passes.
+        R, K and S are as in `Sample`, and D is `draws`. The numbers are drawn for the whole sample, so its
+        augmented copies don't depend on the division into passes.
         """
         size = chosen[0].numel() * self.draws
         return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
@@ -260,7 +264,7 @@ class PrivateSteps(Method):
     def _batches(
         self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Inputs (R, L, ...) of each pass; labels and mask, each (R, L), or (R, L, S) for mini-sets."""
+        """Inputs (R, L, ...) of each pass of L units; labels and mask, (R, L), or (R, L, S) for mini-sets."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
         for piece, *_ in passes:
             chosen = sample.chosen[:, piece]

@@ -86,7 +86,7 @@ def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
 
 
 class BatchSum(NamedTuple):
-    """Clipped sums of whole samples, and private quantities that are not released."""
+    """Clipped sums of whole samples (`Sample`), and private quantities that are not released."""
 
     sums: Tensors  # (R, ...) each
     norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; G is 0 without clipping
@@ -96,11 +96,11 @@ class BatchSum(NamedTuple):
 
     @property
     def gradient_norms(self) -> Tensor:
-        """(R, K) norms of whole gradients."""
+        """(R, K) norms of the whole gradients of R replicas' K clipped units."""
         return self.norms.norm(dim=2)
 
     def metrics(self) -> "Metrics":
-        """(R,) means over the examples, or mini-sets, of loss, gradient norm and share of clipped parts."""
+        """(R,) means over a replica's examples or mini-sets: loss, gradient norm, share of clipped parts."""
         return Metrics(self._replace(sums={})._metrics)
 
     def _metrics(self) -> Tensors:
@@ -127,7 +127,7 @@ class Metrics(Mapping[str, Tensor]):
         return self._compute()
 
     def __getitem__(self, name: str) -> Tensor:
-        """(R,) values of a metric."""
+        """(R,) values of a metric, one per replica."""
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -12,8 +12,8 @@ SMALLEST = 8  # pixels per side; three poolings leave one
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Convnet for images of ``shape`` (C, H, W); 132,042 parameters on CIFAR-10 with batch norm.
 
-    Convolutions are 3x3 with padding 1 and biases. The order is that of the table: convolution, ReLU,
-    normalisation, average pooling. With batch norm as in the table (``unnormalized: 1``) it has 18 tensors.
+    Convolutions are 3x3 with padding 1 and biases. The order is that of Table 1: convolution, ReLU,
+    normalisation, average pooling. With batch norm as in Table 1 (``unnormalized: 1``) it has 18 tensors.
     The table's softmax is part of the loss.
 
     Raises:

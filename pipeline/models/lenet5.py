@@ -9,10 +9,10 @@ VERSION = 1  # raise it if the same settings would give other numbers
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """LeNet-5 for images of ``shape`` (C, 28, 28); 61,706 parameters without normalisation.
+    """LeNet-5 for images of ``shape`` (C, 28, 28); 61,706 parameters on MNIST without normalisation.
 
     Kernels are 5x5, the first with padding 2; pooling is max pooling. Normalisation follows every trainable
-    layer (section 2 of the paper), and ReLU follows normalisation.
+    layer (Davody et al., section 2), and ReLU follows normalisation.
     """
     channels, height, width = shape
     flat = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)

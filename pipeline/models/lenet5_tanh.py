@@ -10,10 +10,10 @@ SMALLEST = 32  # pixels per side; the last convolution leaves one
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """LeNet-5 for images of ``shape`` (C, 32, 32); 61,990 parameters with batch norm.
+    """LeNet-5 for images of ``shape`` (C, 32, 32); 61,990 parameters for C = 1, ten classes and batch norm.
 
-    Convolutions are 5x5 without padding and have biases. The order is that of the table: layer, tanh,
-    normalisation, average pooling. With batch norm as in the table (``unnormalized: 2``) it has 16 tensors in
+    Convolutions are 5x5 without padding and have biases. The order is that of Table 2: layer, tanh,
+    normalisation, average pooling. With batch norm as in Table 2 (``unnormalized: 2``) it has 16 tensors in
     8 modules. The table's sizes after the second pooling, 10x10x16 and 5x5x120, fit no such network; here
     they are 5x5x16 and 1x1x120, as in LeCun et al. The table's softmax is part of the loss.
 

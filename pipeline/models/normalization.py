@@ -25,7 +25,7 @@ class BatchStatistics(nn.Module):
     var: Tensor
 
     def __init__(self, channels: int, epsilon: float):
-        """Set scale 1 and shift 0, as in section 2 of the paper; ``epsilon`` is added to variances."""
+        """Set scale 1 and shift 0 (Davody et al., section 2); ``epsilon`` is added to variances."""
         super().__init__()
         self.epsilon = epsilon
         self.weight = nn.Parameter(torch.ones(channels))

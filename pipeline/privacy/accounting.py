@@ -184,7 +184,7 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
 
 
 def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> float:
-    """Renyi divergence of ``steps`` steps at one order; not for draws with replacement."""
+    """Renyi divergence of ``steps`` steps at one order; not for 'replacement' or 'allocation'."""
     return float(_divergences(spending, steps, (order,))[0])
 
 
@@ -203,7 +203,7 @@ def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> floa
 def _converted(
     spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
 ) -> float | None:
-    """Smallest epsilon that ``convert`` gives for orders and their divergences after ``steps`` steps."""
+    """Smallest epsilon by ``convert`` from orders and divergences of ``steps`` steps; None without bound."""
     if spending.sampling in ("replacement", "allocation"):
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
@@ -221,7 +221,7 @@ def _converted(
 
 
 def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
-    """(K,) divergences of ``steps`` steps and of `SampledGaussian.first_release`, at K orders."""
+    """(K,) Renyi divergences of ``steps`` steps and of `SampledGaussian.first_release`, at K orders."""
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
     total = _renyi(spending, orders) * times
     return total + np.array(orders) / (2 * spending.first_release**2) if spending.first_release else total
@@ -280,10 +280,11 @@ def noise_for(
     accountant: Accountant,
     first_release: float | None = None,
 ) -> float:
-    """Smallest noise multiplier, to a thousandth, that keeps a `poisson_gaussian` within epsilon.
+    """Noise multiplier that keeps a `poisson_gaussian` within epsilon, near the smallest such multiplier.
 
-    'pld' searches on a coarse grid first. If the result's epsilon on the fine grid is below `NEAR` times the
-    target, it searches again on the fine grid.
+    The search ends within 0.2 % of the smallest, or within 0.001 of it below 1. 'pld' searches on a coarse
+    grid first. If the result's epsilon on the fine grid is below `NEAR` times the target, it searches again
+    on the fine grid.
 
     Args:
         epsilon: target.
@@ -297,7 +298,7 @@ def noise_for(
         The noise multiplier.
 
     Raises:
-        UserError: no multiplier below 10,000 is enough, or .2 is already enough; or 'pld' can't resolve the
+        UserError: a multiplier of 8,192 is not enough, or .2 is already enough; or 'pld' can't resolve the
             guarantee.
     """
     if accountant == "pld" and tightest(epsilon, delta, steps) != "pld":
@@ -330,7 +331,7 @@ def _calibrated(
     delta: float,
     remaining_delta: float,
 ) -> float:
-    """Noise for which ``epsilon_of`` is just below ``epsilon``; ``remaining_delta``: delta minus rounding."""
+    """Noise multiplier of an epsilon just below ``epsilon``; ``remaining_delta``: delta minus rounding."""
     # below .2 the PLD grows very large, and such a loose target needs no calibration
     low, high = 0.2, 1.0
     while epsilon_of(event_at(high), delta) > epsilon:

@@ -239,7 +239,7 @@ def _nearest(distance: float, spacing: float) -> Iterator[tuple[int, float]]:
 
 
 def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Masses:
-    """Distribution of the sum of two independent variables; ``place`` puts sums on points of the grid."""
+    """Distribution of the sum of two independent variables; ``place`` puts each sum on points of the grid."""
     low = min(first.first, second.first)
     high = max(first.first + len(first.values), second.first + len(second.values))
     total = Masses(low, np.zeros(high - low + ceil(log(2) / spacing) + 1))
@@ -256,7 +256,7 @@ def _sum(first: Masses, second: Masses, spacing: float, place: Placement) -> Mas
 def _add_smaller(
     total: Masses, larger: Masses, smaller: Masses, least: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the masses of sums with ``smaller`` at least ``least`` points below ``larger``."""
+    """Add to ``total`` all sums of a point of ``larger`` and one of ``smaller`` at least ``least`` below."""
     split = place is _split
     # at this distance or more, a sum lies in the larger summand's own cell
     far = 1 + floor(-log(expm1(spacing if split else spacing / 2)) / spacing)
@@ -287,7 +287,7 @@ def _add_smaller(
 def _add_diagonal(
     total: Masses, larger: Masses, smaller: Masses, apart: int, spacing: float, place: Placement
 ) -> None:
-    """Add to ``total`` the masses of sums with ``smaller`` exactly ``apart`` points below ``larger``."""
+    """Add to ``total`` all sums of a point of ``larger`` and the one of ``smaller`` ``apart`` below it."""
     begin = max(larger.first, smaller.first + apart)
     end = min(larger.first + len(larger.values), smaller.first + len(smaller.values) + apart)
     if begin >= end:
@@ -302,7 +302,7 @@ def _add_diagonal(
 
 
 def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
-    """Distribution of the ratio plus a positive ``constant``; values are split between two points."""
+    """Distribution of the ratio plus a positive ``constant``; a value's mass is split between two points."""
     masses = law.masses
     values = np.append(np.exp(masses.logs(spacing)), 0.0) + constant
     weights = np.append(masses.values, law.zero)
@@ -317,7 +317,7 @@ def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
 
 
 def _trimmed(law: Ratio, spacing: float) -> Ratio:
-    """Distribution whose rare values are moved to 0, to the first and the last point, and to `beyond`."""
+    """Distribution whose rare values are moved to 0, to the first and last point, and to `Ratio.beyond`."""
     masses, logs = law.masses, law.masses.logs(spacing)
     moments = masses.values * np.exp(logs)
     low = int(np.searchsorted(np.cumsum(masses.values), RARE))

@@ -60,8 +60,8 @@ def attack_risk(curves: Sequence[Curve], epsilon: float) -> Risk:
 
     Args:
         curves: trade-off curves of the mechanism; each is a lower bound.
-        epsilon: proven epsilon of the mechanism at the ledger's delta. mu covers error rates from the
-            false-positive rate at which the line of (epsilon, delta) touches the curve. So mu is never below
+        epsilon: proven epsilon of the mechanism at the ledger's delta. Its line touches the curve at one
+            false-positive rate; mu of Gaussian DP covers error rates from this rate on. So mu is never below
             the mu of (epsilon, delta).
 
     Returns:
@@ -138,7 +138,7 @@ def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
 
 
 def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
-    """Trade-off curve from the lines of K pairs of ``epsilons`` (K,) and ``deltas`` (K,)."""
+    """Trade-off curve by two lines (see the module) for each of K ``epsilons`` (K,) and ``deltas`` (K,)."""
     slopes = np.exp(np.minimum(epsilons, OVERFLOW))[:, None]
 
     def at(alphas: np.ndarray) -> np.ndarray:
@@ -209,7 +209,7 @@ def regret(curve: Curve, mu: float) -> float:
 
 
 def _rates(curve: Curve, least_rate: float) -> np.ndarray:
-    """False-positive rates in (0, 1) for comparisons: corners, and points between them."""
+    """False-positive rates in [``least_rate``, 1) for comparisons: the curve's corners and points between."""
     rates = np.unique(np.concatenate([np.geomspace(max(least_rate, 1e-300), 0.999, SAMPLES), curve.corners]))
     return rates[(rates >= max(least_rate, 1e-300)) & (rates < 1)]
 

@@ -227,7 +227,7 @@ def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
 
 
 class Example(NamedTuple):
-    """Made-up example, with its results when it is alone in its batch."""
+    """Made-up example of K augmented copies; its logits and gradients of T tensors, alone in its batch."""
 
     inputs: Tensor  # (K, ...)
     label: float  # a class, or a number if the network has one output
@@ -392,7 +392,7 @@ class Trial:
         return squares**0.5
 
     def _gradient(self, inputs: Tensor, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:
-        """Logits (B K, classes) of B examples, and the gradients of their weighted losses, in one pass."""
+        """Logits (B K, classes) of B examples (K copies), and gradients of their weighted losses."""
         leaves = {name: value.detach().requires_grad_() for name, value in self.tensors.items()}
         with torch.enable_grad():
             logits = self._logits(leaves, inputs)

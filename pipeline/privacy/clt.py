@@ -8,7 +8,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 
 def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
-    """mu by the central limit theorem that papers state for this sampling.
+    """Mu of Gaussian DP by the central limit theorem that papers state for this sampling.
 
     Batches have m of N examples, T is the number of steps, and z the noise multiplier. ``fixed`` and
     ``replacement``: sqrt(2) c h(z) with c = (m / N) sqrt(T), Corollary 5.4 of Dong, Roth and Su 2022 and
@@ -42,10 +42,11 @@ def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
 
 
 def h(noise: float) -> float:
-    """sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2): Corollary 5.4 of Dong, Roth and Su 2022.
+    """Factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022.
 
-    Phi is the standard normal distribution function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2)
-    instead of 3 sigma^-1 / 2 (sigma is z); its numbers agree with 3 sigma^-1 / 2.
+    It is sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2), with Phi the standard normal distribution
+    function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) instead of 3 sigma^-1 / 2 (sigma is z);
+    its numbers agree with 3 sigma^-1 / 2.
 
     Args:
         noise: noise multiplier z.

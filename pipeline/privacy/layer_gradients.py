@@ -43,7 +43,7 @@ class Gradients(Protocol):
 
 
 class Outer(NamedTuple):
-    """Per-example gradients of a matrix: outer products left x right, which are never held in memory."""
+    """Per-example gradients of a matrix (O, I): outer products left x right, never held in memory."""
 
     left: Tensor  # (B, O)
     right: Tensor  # (B, I)
@@ -67,7 +67,7 @@ class Outer(NamedTuple):
 
 
 class AtOutputs(NamedTuple):
-    """Per-example gradients of a matrix, left^T right, if an example's loss depends on all J outputs.
+    """Per-example gradients left^T right of a matrix (O, I), if an example's loss depends on all J outputs.
 
     It does if the J examples of a batch share statistics. No example's gradient is held in memory. Norms are
     computed from inner products of the J inputs (the ghost norm of Li et al. 2022, arXiv:2110.05679). Only
@@ -196,7 +196,7 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
-    """All uses of a layer that acts on the last dimension only, as one (B, P, C) tensor of P positions."""
+    """(B, P, C) tensor of P positions: all uses of a layer that acts on the last dimension (C) only."""
     flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
@@ -292,12 +292,12 @@ def _conv(
 
 
 def _images(uses: list[Tensor]) -> list[Tensor]:
-    """(B, n, C, H, W) images; a use of shape (B, C, H, W) gets n = 1."""
+    """(B, n, C, H, W) tensors of n images per example; a use of shape (B, C, H, W) gets n = 1."""
     return [use[:, None] if use.dim() == 4 else use for use in uses]
 
 
 def _products(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor, channels_last: bool) -> Tensor:
-    """(B, O, I, K, K) gradients of the kernel, or (B, O, K, K, I), by one batched matrix product."""
+    """(B, O, I, K, K) gradients of a K x K kernel; with ``channels_last`` (B, O, K, K, I)."""
     left, patches = output_gradient.flatten(2), windows(layer, inputs)  # (B, O, P) and (B, I, H', W', K, K)
     if channels_last:
         right = patches.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)  # (B, P, K K I)
@@ -320,7 +320,7 @@ def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
         inputs: (B, I, H, W).
 
     Returns:
-        (B, I, H', W', K, K), a view.
+        (B, I, H', W', K, K), a view: K x K windows at H' x W' output pixels.
     """
     assert not isinstance(layer.padding, str), "excluded by `is_supported`"
     (row_stride, column_stride), (row_padding, column_padding) = layer.stride, layer.padding
@@ -332,7 +332,7 @@ def windows(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
 
 
 def _affine(normalized: Tensor, output_gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, C) gradients of scale and shift."""
+    """(B, C) gradients of scale and shift of C channels."""
     dims = tuple(range(2, output_gradient.dim()))
     scale, shift = output_gradient * normalized, output_gradient
     return (scale.sum(dims), shift.sum(dims)) if dims else (scale, shift)

@@ -55,7 +55,7 @@ class GaussianMechanism:
         """Add noise to the sums of a step.
 
         Args:
-            sums: (R, ...) clipped sums by tensor.
+            sums: (R, ...) clipped sums of R replicas by tensor.
             bounds: (R, ...) clipping bounds, public.
             streams: random streams.
             step: step of the noise; the noise of a step may be released once.
@@ -80,21 +80,21 @@ class GaussianMechanism:
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
     def deviations(self, bounds: Bounds) -> Tensor:
-        """(R, T) standard deviation of the noise in every entry of each tensor, without rounding."""
+        """(R, T) standard deviation of a replica's noise in the entries of T tensors, without rounding."""
         multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
         noise = self.distance * multipliers[:, None] * bounds.limits
         noise = noise * bounds.limits.shape[-1] ** 0.5
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
-        """-log2 r of each replica, r as in the class; rounding ``size`` coordinates adds up to `FINENESS`."""
+        """Bits b of each replica, r = 2^-b in the class: rounding ``size`` numbers adds up to `FINENESS`."""
         return [
             max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
             for spending in self.spendings
         ]
 
     def spacings(self, bounds: Bounds, size: int) -> Tensor:
-        """(R, T) float64 spacing of each tensor's grid, for ``size`` coordinates in all."""
+        """(R, T) float64 spacings of R replicas' grids for T tensors with ``size`` coordinates in all."""
         shares_of_noise = []
         for spending, bits in zip(self.spendings, self.bits(size), strict=True):
             rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
@@ -122,7 +122,7 @@ def roundings(vectors: int, at_once: int) -> int:
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
 def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """(R, D) spacing or deviation of each entry of tensors of ``sizes``; (R, 1) if a CPU finds all equal."""
+    """(R, D) spacing, or deviation of float32 noise, of all D entries; on a CPU (R, 1) if all are equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison
     if scales.device.type == "cpu" and bool((scales == scales[:, :1]).all()):
@@ -148,8 +148,8 @@ def release_laplace(
     become 0. Other values may move further apart by up to one ``spacing``.
 
     Args:
-        values: (N, d).
-        scales: (R, d); 0 adds no noise.
+        values: (N, d) rows of d numbers.
+        scales: (R, d) scale of each column for R replicas; 0 adds no noise.
         streams: random streams.
         step: step of the noise.
         purpose: name of the noise; each purpose has a separate stream.

@@ -82,16 +82,17 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
 
 
 def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Binomial distribution of the number of successes among ``trials``, in intervals of numbers.
+    """Binomial distribution of the number of successes among ``trials``, over intervals of this number.
 
-    Few numbers have an interval each. Rare numbers are in the first and the last interval.
+    The first and the last interval have all rare numbers. Each of the others has one number, or several if
+    there are more than `MOST_VALUES`.
 
     Args:
         trials: number of independent trials.
         probability: probability of success.
 
     Returns:
-        (K,) smallest and (K,) largest numbers, and (K,) probabilities of the intervals.
+        (K,) smallest and (K,) largest numbers of K intervals, and their (K,) probabilities.
     """
     mean = trials * probability
     margin = 10 * sqrt(mean * (1 - probability)) + 50  # beyond it is less than `RARE`

@@ -33,7 +33,7 @@ BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """Random streams of replicas that are trained together; a replica's streams depend on its name only."""
+    """Random streams of R replicas that train together; a replica's streams depend on its name only."""
 
     def __init__(
         self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None
@@ -106,11 +106,11 @@ class Streams:
         return samples
 
     def fixed(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices of different examples in random order, drawn anew at each step."""
+        """(R, batch) indices of different examples in random order, drawn anew for each replica and step."""
         return self._batches(step, lambda generator: generator.choice(examples, batch, replace=False))
 
     def replaced(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices drawn independently, so that an example may occur several times."""
+        """(R, batch) indices, drawn independently for each replica; an example may occur several times."""
         return self._batches(step, lambda generator: generator.integers(examples, size=batch))
 
     def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
@@ -128,7 +128,7 @@ class Streams:
             batch: examples of a step.
 
         Returns:
-            (R, batch) indices.
+            (R, batch) indices, for R replicas.
         """
         epoch, position = divmod(step, examples // batch)
         if self._order is None or self._order[0] != epoch:
@@ -180,7 +180,7 @@ class Streams:
                 yield replica, slice(start, start + len(block)), rounded_laplace(generator, block)
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
-        """(R, size) independent standard normals in float32; each purpose has a separate stream."""
+        """(R, size) independent float32 standard normals of R replicas; each purpose has its own stream."""
         if self.device.type == "cpu":
             # the key includes the entropy, because a resumed run replaces it
             kind = (self.entropy, size, purpose)
@@ -220,7 +220,7 @@ class Streams:
         return noise.to(self.device)
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
-        """(R, size) independent numbers in [0, 1), in float32."""
+        """(R, size) independent numbers of R replicas in [0, 1), in float32."""
         return torch.from_numpy(self.uniform_values(step, size, purpose)).to(self.device)
 
     def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:

@@ -42,7 +42,7 @@ def sampled_gaussian(rate: float, noise_multiplier: float, orders: np.ndarray) -
 
 
 def _excess(ratio: np.ndarray, order: float) -> np.ndarray:
-    """log(r^order - 1 - order (r - 1)) as a function of log(r), without overflow."""
+    """Logarithm of r^order - 1 - order (r - 1), r as in `sampled_gaussian`, from ``ratio`` = log(r)."""
     powers = order * ratio
     small = powers < LARGE_POWER
     small_ratio, large_ratio = ratio[small], ratio[~small]

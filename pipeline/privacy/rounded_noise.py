@@ -137,7 +137,7 @@ def _density(points: np.ndarray) -> np.ndarray:
 
 
 def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal numbers of the density's rest: (count,) cells (0 starts at 0), and 64-bit positions in them."""
+    """Normal numbers of the rest (see the module): (count,) cells (cell 0 begins at 0), 64-bit positions."""
     covered, rest, tickets = cells()
     found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
     while missing > 0:
@@ -169,7 +169,7 @@ def _tail(generator: np.random.Generator) -> tuple[int, float]:
     sides, has half of this sum, the second a quarter, and so on. The density falls faster.
 
     Returns:
-        The cell, and the bound in units.
+        The cell, and the bound in the units of `Cells`.
     """
     place, deviations = int(generator.integers(2 << CELL_BITS)), 0
     while generator.integers(2):

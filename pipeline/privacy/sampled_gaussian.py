@@ -93,7 +93,7 @@ class SampledGaussian(Strict):
 
     @property
     def rate(self) -> float:
-        """m / N, the probability that an example is in a batch; 'allocation': participations / batches."""
+        """Probability of being in a batch: batch / examples; 'allocation': participations / batches."""
         if self.sampling == "allocation":
             return self.participations / self.batches
         return self.batch / self.examples

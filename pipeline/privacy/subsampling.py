@@ -43,7 +43,7 @@ class Losses:
         return float(self.grid.get_epsilon_for_delta(delta - self.rounding)) if delta > self.rounding else inf
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
-        """Upper bounds on delta at each epsilon, for adding or removing an example, whichever is worse."""
+        """Upper bounds on delta at each epsilon, in the worse order of the two neighbouring data sets."""
         # one by one, because dp-accounting's vectorized form overflows at large epsilons
         return (
             np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])

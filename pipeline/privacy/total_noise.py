@@ -12,22 +12,30 @@ WALL = 2.0  # section 3.2
 
 
 def signal_to_noise(spending: SampledGaussian, steps: int) -> float:
-    """eta = (q / z) sqrt(S / 2) for sampling rate q, noise multiplier z and S steps (Definition 3.1)."""
+    """Ratio eta = (q / z) sqrt(S / 2) for sampling rate q, noise multiplier z, S steps (Definition 3.1)."""
     return spending.rate / spending.noise_multiplier * sqrt(steps / 2)
 
 
 def tan_divergence(eta: float, order: float) -> float:
-    """alpha eta^2, the Renyi divergence of all steps at order alpha with much noise (section 3.2)."""
+    """Renyi divergence alpha eta^2 at order alpha with much noise (section 3.2); eta: `signal_to_noise`."""
     return order * eta**2
 
 
 def tan_epsilon(eta: float, delta: float) -> float:
-    """eta^2 + 2 eta sqrt(log(1 / delta)), the minimum of Eq. 3 over all orders (Eq. 4)."""
+    """Epsilon by Eq. 4: eta^2 + 2 eta sqrt(log(1 / delta)), the minimum of Eq. 3 over all orders.
+
+    Args:
+        eta: result of `signal_to_noise`.
+        delta: delta of the guarantee.
+
+    Returns:
+        The epsilon.
+    """
     return eta**2 + 2 * eta * sqrt(log(1 / delta))
 
 
 def tan_eta(epsilon: float, delta: float) -> float:
-    """eta at which `tan_epsilon` is ``epsilon``."""
+    """`signal_to_noise` eta at which `tan_epsilon` is ``epsilon``."""
     root = sqrt(log(1 / delta))
     # sqrt(root^2 + epsilon) - root, without the loss of digits at a small epsilon
     return epsilon / (sqrt(root**2 + epsilon) + root)

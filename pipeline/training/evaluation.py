@@ -144,7 +144,7 @@ def measure(
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) class probabilities of a split's N examples, or (R, N, 1) numbers for a numeric target."""
+    """(R, N, K) probabilities by R replicas of K classes for N examples; (R, N, 1) for a numeric target."""
     replicas = len(next(iter(model.values())))
     with torch.no_grad():
         network = method.network(model, 0)
@@ -153,7 +153,7 @@ def _probabilities(method: Method, model: Tensors, split: Split, execution: Exec
 
 
 def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Check that weights are those of the network; ``expected`` has shapes (R, ...)."""
+    """Check that weights are those of the network; ``expected`` has shapes (R, ...), of R replicas."""
     for name, value in expected.items():
         if name not in weights or weights[name].shape != value.shape[1:]:
             raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
@@ -170,7 +170,7 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
 
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) accuracies by name; means over the noise draws if the method has noise at test time."""
+    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time."""
     replicas = len(next(iter(model.values())))
     draws: dict[str, list[torch.Tensor]] = {"validation": [], "test": []}
     for draw in range(method.test_draws):

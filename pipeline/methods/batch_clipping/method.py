@@ -59,7 +59,7 @@ class BatchClipping(PrivateSteps):
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:
-        """Network inputs of D_pub without augmentation, and the labels of D_pub."""
+        """Network inputs of the public examples D_pub without augmentation, and their labels."""
         return self.views.plain(self.task.public), self.task.public_labels
 
     @property
@@ -113,7 +113,7 @@ class BatchClipping(PrivateSteps):
         return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; its metrics describe the private batch and D_pub."""
+        """Make one step of every replica; its metrics describe the private batch and the public examples."""
         rates = self.rates(step)
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
@@ -137,7 +137,7 @@ class BatchClipping(PrivateSteps):
         return state, metrics
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Parameters, and batch norm's statistics: measured on D_pub, or running averages."""
+        """Parameters, and batch norm's statistics: measured on the public examples, or running averages."""
         return model if self.running else self._with_statistics(model)
 
     def test_inputs(self, stored: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class BatchClipping(PrivateSteps):
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
     def new_bounds(self, state: State, step: int) -> State:
-        """Clipping bounds in the epoch that begins with ``step``, and the norms e_h if they are computed."""
+        """Clipping bounds in the epoch that begins with ``step``, and `public_norms` if they are computed."""
         norms = self.public_norms(state) if self.first.layerwise or self.first.note_norms else None
         clips = self.task.numbers(
             torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
@@ -191,7 +191,7 @@ class BatchClipping(PrivateSteps):
         return {"bounds": bounds._asdict(), **noted}
 
     def public_norms(self, state: State) -> Tensor:
-        """(R, T) e_h: the norm of each tensor's gradient, averaged over the examples of D_pub."""
+        """(R, T) norms e_h of the gradients of R replicas' T tensors, averaged over the public examples."""
         execution = self.task.execution
         # the fixed statistics of batch norm come after the parameters
         tensors = self._with_statistics(state["parameters"])
@@ -216,7 +216,7 @@ class BatchClipping(PrivateSteps):
         return self.first.epoch_at(step, self.steps)
 
     def _with_statistics(self, parameters: Tensors) -> Tensors:
-        """Parameters, and batch norm's statistics on D_pub for these parameters."""
+        """Parameters, and batch norm's statistics on the public examples for these parameters."""
         if not self.batch_norm:
             return parameters
         measure = partial(measured, self.task.net)
@@ -251,7 +251,7 @@ class BatchClipping(PrivateSteps):
 
 
 def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
-    """Bounds (R, ...) of T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
+    """Bounds (R, ...) of R replicas' T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
 
     Args:
         clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to C e_h /

@@ -22,7 +22,7 @@ def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int,
     """Mini-sets of a step: K random sets of S examples for each of R replicas.
 
     A Poisson sample or an allocated batch has no fixed size. Each of its examples goes into a random one of
-    the k sets, so an added example changes only one set. With s = 1 every example is a set.
+    `settings.sets` sets, so an added example changes only one set. If `set_size` is 1, each example is a set.
     """
     batch, size = settings.batch, settings.set_size
     if settings.add_or_remove:

@@ -100,7 +100,10 @@ class BatchClippingSettings(EpochSettings):
         return sizes.network.tensors
 
     def spending(self, sizes: Sizes) -> SampledGaussian:
-        """Spending of a step: L parts, each with noise of standard deviation 2 C_h sigma (section 3.2)."""
+        """Spending of a step with L `parts` (section 3.2).
+
+        Part h is clipped to C_h, and its noise has standard deviation 2 C_h sigma.
+        """
         return SampledGaussian(
             sampling=self.sampling,
             noise_multiplier=2 * self.sigma / (self.distance * self.parts(sizes) ** 0.5),

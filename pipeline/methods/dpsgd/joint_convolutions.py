@@ -64,7 +64,7 @@ def leading_blocks(net: nn.Module) -> tuple[list[Block], nn.Module]:
 
 
 class LinearizedBlocks:
-    """Outputs (J, C, H, W) of `leading_blocks` for a joint batch, and their Jacobian.
+    """Outputs (J, C, H, W) of `leading_blocks` for a joint batch (J images, see the module); their Jacobian.
 
     A Jacobian (C, N, J, Q) has the derivatives of each of C channels with respect to N parameters, for each
     of J images at each of Q = H W pixels.
@@ -113,7 +113,7 @@ class LinearizedBlocks:
 
 
 class _BehindConvolution(NamedTuple):
-    """Linearization of a block's batch norm, ReLU and pooling at the values of one forward pass."""
+    """Linearization of a block's batch norm, ReLU and pooling at one pass; sizes as in `LinearizedBlocks`."""
 
     conv: nn.Conv2d
     normalized: Tensor  # (C, J, H, W), before gain and shift
@@ -123,11 +123,14 @@ class _BehindConvolution(NamedTuple):
     scale: Tensor  # (C,) factors of batch norm
 
     def norm_jacobian(self) -> Tensor:
-        """(C, 2, J, Q) Jacobian with respect to a channel's gain and shift."""
+        """Jacobian (C, 2, J, Q) with respect to a channel's gain and shift, as in `LinearizedBlocks`."""
         return torch.stack([self.active * self._taken(), self.active], 1)
 
     def kernel_jacobian(self, inputs: Tensor) -> Tensor:
-        """(C, K, J, Q) Jacobian with respect to a channel's K weights; ``inputs`` are (J, I, ...)."""
+        """Jacobian (C, K, J, Q), as in `LinearizedBlocks`, with respect to a channel's K weights.
+
+        ``inputs`` (J, I, ...) are J images of I channels.
+        """
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
         mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)
         along = torch.einsum("cjp,kjp->ck", self._weighted().flatten(2), pixels)
@@ -161,8 +164,8 @@ class _BehindConvolution(NamedTuple):
     def _changed(self, change: Tensor, mean: Tensor, along: Tensor) -> Tensor:
         """(C, N, J, Q) change of the block's outputs by ``change`` (C, N, J, P) of its convolution's outputs.
 
-        ``mean`` (C, N) is the mean of ``change``; ``along`` (C, N) is that of ``change`` times the normalized
-        values.
+        P is the number of its output pixels. ``mean`` (C, N) is the mean of ``change``; ``along`` (C, N) is
+        that of ``change`` times the normalized values.
         """
         taken = change.gather(3, self.places[:, None].expand(-1, change.shape[1], -1, -1))
         centered = taken.sub_(mean[..., None, None])

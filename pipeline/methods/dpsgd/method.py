@@ -84,7 +84,7 @@ class Dpsgd(PrivateSteps):
         return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:
-        """Bounds (R, ...) of parameters and statistics as one part, clipped to ``limits`` (R,)."""
+        """Bounds (R, ...) of each replica's parameters and statistics as one part, clipped to ``limits``."""
         rows = (len(limits), len(self.weights))
         return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
 

@@ -78,7 +78,7 @@ class NoStatistics:
         return loss_of(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) logits at test time, for parameters and their `input_statistics`."""
+        """(B, K) logits of K classes at test time, for parameters and their `input_statistics`."""
         return functional_call(self.net, tensors, (inputs,))
 
 
@@ -100,7 +100,7 @@ class PublicStatistics(NoStatistics):
         return measured(self.net, parameters, self.public)
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
-        """D + J^T U, by one backward pass through the public images."""
+        """Gradient D + J^T U (see the class), by one backward pass through the public images."""
         upstream = {name: released[name] for name in self.weights}
         statistics_gradients = vjp(self.input_statistics, parameters)[1](upstream)[0]
         return {name: released[name] + statistics_gradients[name] for name in parameters}
@@ -109,9 +109,9 @@ class PublicStatistics(NoStatistics):
 class JointStatistics(NoStatistics):
     """``batch_bn``: Davody et al., Algorithm 1 to the letter.
 
-    In training, the statistics are those of the sample joined with the M public images. Each example's loss
-    is differentiated through this joint batch, at the cost of (B + M) B passes. At test time, each example is
-    joined with the public images in a separate batch of 1 + M.
+    In training, the statistics are those of the sample of B examples joined with the M public images. Each
+    example's loss is differentiated through this joint batch, at the cost of (B + M) B passes. At test time,
+    each example is joined with the public images in a separate batch of 1 + M.
     """
 
     divisible = False
@@ -194,11 +194,11 @@ class JointStatistics(NoStatistics):
         return loss_of(logits[: len(labels)], labels, reduction="none")
 
     def _joined(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Joint batch (B + M, ...), and its mask (B + M,)."""
+        """Joint batch (B + M, ...) of B ``inputs`` and M public images, and its mask (B + M,)."""
         return torch.cat([inputs, self.public]), torch.cat([mask, mask.new_ones(len(self.public))])
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) logits, each example in a separate joint batch.
+        """(B, K) logits of K classes, each example in a separate joint batch.
 
         The public images join the batch at the first batch norm. Examples don't mix before this layer, so
         there the public images have the same values in every batch.

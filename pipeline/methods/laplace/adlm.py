@@ -18,7 +18,7 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 
 
 class Adlm(Perturbed):
-    """Algorithm 1: the inputs' epsilon_2 is divided among features in proportion to noisy relevances."""
+    """Adaptive mechanism: the inputs' epsilon_2 is divided among features by their noisy relevances."""
 
     def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order; the task has relevances."""
@@ -29,7 +29,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def mean(self) -> Tensor:
-        """(d,) average relevances before noise (line 2)."""
+        """(d,) average relevances of d features before noise (Algorithm 1, line 2)."""
         # in single precision, the rounded means of neighbours could be further apart than the noise allows
         on_grid = self.task.streams.noise == "grid"
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
@@ -45,7 +45,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def noisy(self) -> Tensor:
-        """(R, d) relevances with their noise (lines 3 to 7 of the paper's Algorithm 1)."""
+        """(R, d) relevances with the noise of each of R replicas (Algorithm 1, lines 3 to 7)."""
         streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
             # the sensitivity of a mean is no multiple of any spacing
@@ -59,7 +59,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def ratios(self) -> Tensor:
-        """(R, d) each feature's share of epsilon_2, times d: d |R_j| / sum |R_j| for `noisy` R_j (Eq. 16)."""
+        """Ratios (R, d) of R replicas and d features, by which noise falls: Eq. 16 for relevances `noisy`."""
         ratios: Tensor = self.adaptive[0].ratios(self.noisy)
         return ratios
 

@@ -34,9 +34,9 @@ TINY = 1e-6  # smallest divisor when a unit is scaled by its extremes, which are
 class NoisyExamples:
     """Noisy examples of R replicas for training.
 
-    ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are coefficients of the loss; a constant
-    ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is noise on the states of the last hidden layer. The
-    variant 'code' has it instead of noise on the coefficients; in other variants ``units`` is 0.
+    ``inputs`` are (R, B, ...). ``first`` and ``second`` (R, B, M) are the coefficients of `polynomial`, for M
+    classes; a constant ``second`` is (R, 1, 1). ``units`` (R, |h_k|) is noise on the |h_k| states of the last
+    hidden layer. The variant 'code' has it instead of noise on the coefficients; in other variants it is 0.
     """
 
     inputs: Tensor
@@ -120,27 +120,27 @@ class Perturbed(Method):
 
     @cached_property
     def ratios(self) -> Tensor:
-        """(R, d) beta_j: each feature's share of epsilon_2, times d; all 1 except in `adlm`."""
+        """Ratios (R, d): shares of the d features in epsilon_2, times d, by replica; 1 except in `Adlm`."""
         return torch.ones(self.task.replicas, self.features, device=self.task.execution.device)
 
     @cached_property
     def identical(self) -> Tensor:
-        """(R,) scale b that the noise on inputs has if all features have the same scale; 0: no noise."""
+        """(R,) scales b of the replicas' noise on inputs if all features have the same scale; 0: no noise."""
         return self.task.numbers(settings.input_scale(self._network) for settings in self.settings)
 
     @cached_property
     def input_scales(self) -> Tensor:
-        """(R, d) scale b of the noise on each feature of an example."""
+        """(R, d) scales b of the replicas' noise on the d features of an example."""
         return self.identical[:, None] / self.ratios
 
     @cached_property
     def loss_scales(self) -> Tensor:
-        """(R,) scale b of the noise on each coefficient of the loss; 0: no noise."""
+        """(R,) scales b of the replicas' noise on each coefficient of the loss; 0: no noise."""
         return self.task.numbers(settings.loss_scale(self._network) for settings in self.settings)
 
     @cached_property
     def bias_factors(self) -> Tensor:
-        """(R,) factor of the first layer's bias: 1, with noise only in the variant 'paper' (line 14)."""
+        """(R,) factors of the first bias by replica: 1, plus noise in 'paper' (Algorithm 1, line 14)."""
         bias = torch.ones(1, 1, device=self.identical.device)
         if self.variant != "paper":
             return bias[0].expand(self.task.replicas)
@@ -171,12 +171,12 @@ class Perturbed(Method):
         return torch.full((self.task.replicas, 1, 1), SECOND, device=self.task.execution.device)
 
     def _noisy_coefficients(self, exact: Tensor, purpose: str) -> Tensor:
-        """(R, N, M) coefficients with noise, from ``exact`` coefficients (N, M)."""
+        """(R, N, M) coefficients with R replicas' noise, from ``exact`` (N, M): N examples, M classes."""
         scales = self.loss_scales[:, None].expand(-1, self.parts.classes)
         return release_laplace(exact, scales, self.task.streams, 0, purpose)
 
     def _released_batch(self, chosen: Tensor) -> NoisyExamples:
-        """Released examples at ``chosen`` (R, B)."""
+        """Released examples at positions ``chosen`` (R, B), B for each of R replicas."""
         rows = torch.arange(len(chosen), device=chosen.device)[:, None]
         data = self.release
         second = data.second if data.second.shape[1] == 1 else data.second[rows, chosen]
@@ -194,13 +194,13 @@ class Perturbed(Method):
         return NoisyExamples(inputs, first_coefficients(targets), self._second, units)
 
     def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
-        """(R, d) noise of the given ``scales`` (R, d)."""
+        """(R, d) noise of the given ``scales`` (R, d) for R replicas."""
         return release_laplace(torch.zeros_like(scales[:1]), scales, self.task.streams, step, purpose)[:, 0]
 
     # functions of one replica
 
     def _bound_hidden(self, hidden: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Map ``low`` and ``high`` to 0 and 1 (section III-B); in 'code', clamp states to [0, 1] instead."""
+        """States with ``low`` mapped to 0, ``high`` to 1 (section III-B); in 'code', clamped to [0, 1]."""
         if self.variant == "code":
             return hidden.clamp(0, 1)
         return (hidden - low) / (high - low).clamp_min(TINY)
@@ -226,7 +226,7 @@ class Perturbed(Method):
         return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, M) outputs of one replica; ``tensors`` include the extremes and the bias factor of `model`."""
+        """(B, M) outputs of one replica for M classes; ``tensors`` include all tensors of `model`."""
         tensors = dict(tensors)
         low, high, bias_factor = tensors.pop("low"), tensors.pop("high"), tensors.pop("bias_factor")
         hidden = self.parts.hidden(tensors, inputs, bias_factor)
@@ -234,7 +234,7 @@ class Perturbed(Method):
 
 
 def first_coefficients(targets: Tensor) -> Tensor:
-    """phi^(1) = 1/2 - y of one-hot ``targets`` (..., M), the only coefficient that depends on a label."""
+    """Coefficients phi^(1) of `polynomial`: 1/2 - y for one-hot ``targets`` y; no others depend on labels."""
     return 0.5 - targets
 
 

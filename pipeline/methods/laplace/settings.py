@@ -84,7 +84,7 @@ class IlmSettings(EpochSettings):
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon: the inputs' share of the claimed epsilon."""
+        """Share of the inputs in the claimed epsilon: epsilon_2 / epsilon."""
         return 1 - self.loss_share
 
     @property
@@ -106,10 +106,10 @@ class IlmSettings(EpochSettings):
         return _float32(self._loss_sensitivity(network) / (self.loss_share * self.epsilon))
 
     def _input_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity of the inputs, to be divided by epsilon_2: Delta_h0 / |L| (line 13); d in 'sound'.
+        """Sensitivity of the inputs, to be divided by epsilon_2: Delta_h0 / |L| (line 13 of Algorithm 1).
 
-        d is the largest L1 distance of two images with d features in [0, 1]. Delta_h0 of |h0| hidden neurons
-        on d features is 2 |h0| d (Lemma 3).
+        Delta_h0 of |h0| hidden neurons on d features is 2 |h0| d (Lemma 3); |L| is `scale_batch`. In 'sound'
+        the sensitivity is d, the largest L1 distance of two images with d features in [0, 1].
         """
         if self.variant == "sound":
             return float(network.features)
@@ -119,10 +119,10 @@ class IlmSettings(EpochSettings):
         return 2.0 * hidden * network.features / self.scale_batch
 
     def _loss_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity of the loss, to be divided by epsilon_3: Delta_F / |L| (line 19); 2 in 'sound'.
+        """Sensitivity of the loss, to be divided by epsilon_3: Delta_F / |L| (line 19 of Algorithm 1).
 
-        In 'sound' it is 2 because another label moves two coefficients by 1 each. Delta_F of M classes and
-        |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5).
+        Delta_F of M classes and |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5); |L| is `scale_batch`. In
+        'sound' the sensitivity is 2, because another label moves two coefficients by 1 each.
         """
         if self.variant == "sound":
             return 2.0
@@ -155,7 +155,7 @@ class IlmSettings(EpochSettings):
         return Releases(laplace=(*self.relevance_releases(sizes), inputs, labels))
 
     def feature_ratios(self, sizes: Sizes) -> np.ndarray | None:
-        """(d,) float32 beta_j: each feature's share of epsilon_2, times d; None: equal shares."""
+        """(d,) float32 ratios beta_j: shares of the d features in epsilon_2, times d; None: equal shares."""
         return None
 
     def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
@@ -217,7 +217,7 @@ class AdlmSettings(IlmSettings):
 
     @property
     def input_share(self) -> float:
-        """epsilon_2 / epsilon: the inputs' share of the claimed epsilon."""
+        """Share of the inputs in the claimed epsilon: epsilon_2 / epsilon."""
         return super().input_share - self.relevance_share
 
     def scaled(self, mean: Any) -> Any:
@@ -228,7 +228,10 @@ class AdlmSettings(IlmSettings):
         return ((mean - least) / (mean.max() - least).clip(LEAST_RELEVANCE)) ** POWER
 
     def ratios(self, noisy: Any) -> Any:
-        """(..., d) beta_j = d |R_j| / sum |R_j| (Eq. 16) of relevances R = ``noisy``, array or tensor."""
+        """Ratios d |R_j| / sum |R_j| (Eq. 16) of relevances R = ``noisy`` (..., d), an array or tensor.
+
+        Values below `LEAST_RELEVANCE` count as `LEAST_RELEVANCE`: values of |R_j|, or of R_j in 'code'.
+        """
         size = (noisy if self.variant == "code" else abs(noisy)).clip(LEAST_RELEVANCE)
         ratios = noisy.shape[-1] * size / size.sum(-1, keepdims=True)
         return ratios.clip(LEAST_RELEVANCE) if self.variant == "code" else ratios
@@ -242,7 +245,7 @@ class AdlmSettings(IlmSettings):
         return ratios
 
     def relevance_distance(self, sizes: Sizes) -> float:
-        """Largest change of an average relevance in [0, 1] by one example: 1 / |D|, or 1 if ``informed``.
+        """Largest change of a mean of |D| relevances in [0, 1] by one example: 1 / |D|, or 1 if ``informed``.
 
         A network that was trained on the example (``informed``) may change with it. Then the relevances of
         all examples change too.
@@ -251,7 +254,7 @@ class AdlmSettings(IlmSettings):
         return 1.0 if relevances.informed else 1 / relevances.examples
 
     def relevance_scale(self, sizes: Sizes) -> float:
-        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (line 6); 0 for public ones.
+        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (Alg. 1, line 6); public: 0.
 
         Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1). In 'sound' it is d times
         `relevance_distance`.
@@ -282,7 +285,7 @@ class AdlmSettings(IlmSettings):
         return (mean,)
 
     def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Guarantee as in `ilm`; broken if public relevances without noise depend on private images."""
+        """Guarantee of `IlmSettings`; broken if public relevances without noise depend on private images."""
         guarantee = super().guarantee(sizes, normalization)
         relevances, _ = _measured(sizes)
         if guarantee.spending is None or not (relevances.public and relevances.informed):

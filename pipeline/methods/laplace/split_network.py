@@ -32,7 +32,7 @@ class SplitNetwork:
         return self.output.out_features
 
     def hidden(self, tensors: Tensors, inputs: Tensor, bias_factor: Tensor) -> Tensor:
-        """(B, |h_k|) states of the last hidden layer; ``bias_factor`` () multiplies the first bias."""
+        """(B, |h_k|) states of the |h_k| last hidden units; ``bias_factor`` () multiplies the first bias."""
         features = {name: value for name, value in tensors.items() if not name.startswith(self.prefix)}
         if self.bias is not None:
             # the bias of a frozen layer is in the network, not in ``tensors``
@@ -41,7 +41,7 @@ class SplitNetwork:
         return functional_call(self.features, features, (inputs,))
 
     def outputs(self, tensors: Tensors, hidden: Tensor) -> Tensor:
-        """(B, M) outputs for states (B, |h_k|)."""
+        """(B, M) outputs for states (B, |h_k|); M is `classes`, and |h_k| is `units`."""
         output = {
             name.removeprefix(self.prefix): value
             for name, value in tensors.items()

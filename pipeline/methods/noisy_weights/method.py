@@ -103,7 +103,7 @@ class NoisyWeights(Method):
         return sum(self.task.parameters[name][0].numel() for name in self.noisy)
 
     def _add_noise(self, parameters: Tensors, noise: Tensor) -> Tensors:
-        """Weights mu + sigma noise, with ``noise`` (R, number of noisy weights)."""
+        """``parameters`` plus sigma times ``noise`` (R, number of noisy weights), R replicas."""
         noisy_weights = dict(parameters)
         sizes = [parameters[name][0].numel() for name in self.noisy]
         for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):

@@ -82,7 +82,7 @@ class Tan(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Inputs (R, L K, ...): K copies of each example; ``draws`` (R, L, K P), P per copy, augment them."""
+        """Inputs (R, L K, ...): a replica's K copies of L examples, by P ``draws`` (R, L, K P) per copy."""
         if draws is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 1)
@@ -97,7 +97,7 @@ class Tan(PrivateSteps):
         return predictors
 
     def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(R, N, C, H, W) network inputs, each image augmented by its P random ``draws`` (R, N, P)."""
+        """(R, N, C, H, W) network inputs of R replicas; P random ``draws`` (R, N, P) augment each image."""
         return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
@@ -112,7 +112,7 @@ class Tan(PrivateSteps):
         }
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
-        """(R, B) most frequent class among K augmented copies of each image; the lowest class in a tie."""
+        """(R, B) most frequent class, by replica, of K augmented copies of an image; the lowest in a tie."""
         shape = (position + len(inputs), self.copies, 3)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
         draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
@@ -125,7 +125,7 @@ class Tan(PrivateSteps):
         return torch.stack(votes).sum(0).argmax(-1)
 
     def _histogram(self, batch: BatchSum) -> Tensors:
-        """(R,) share of the sample's gradient norms in each bin, named by the lower edge of the bin."""
+        """(R,) shares of the replicas' gradient norms in each bin, named by the lower edge of the bin."""
         bins = torch.bucketize(batch.gradient_norms, self.edges, right=True) - 1
         counts = (F.one_hot(bins, len(NORM_EDGES)) * batch.mask[..., None]).sum(1)
         shares = counts / batch.mask.sum(1, keepdim=True).clamp_min(1)

@@ -82,7 +82,7 @@ class ProvenCurve(AtLevels):
     near_gaussian: Annotated[float, Field(gt=0)]  # in type II error
 
     def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
-        """Judge by the points of the curve that is proven for the level's worst replica."""
+        """Judge by the points of the trade-off curve that is proven for the level's worst replica."""
         guarantee, caveat = rows[0].cells[level].guarantee, guarantee_caveat(*rows)
         curve, mu = guarantee.ledger.tradeoff, guarantee.ledger.mu
         if not curve or guarantee.state == "none_proven":
