@@ -105,4 +105,5 @@ def _contrast(contrast: PrintedContrast) -> Columns:
         "argued": contrast.argued,
         "planned": contrast.planned if contrast.ours else None,
         "on_part_of_the_data": contrast.fewer_data if contrast.ours else None,
+        "unfair_side": contrast.unfair if contrast.ours else None,
     }

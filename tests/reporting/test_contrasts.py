@@ -11,6 +11,7 @@ from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.contrasts import PrintedContrast
 from pipeline.reporting.pages.environment import render
+from pipeline.reporting.prose.counts import contrast_counts
 from pipeline.reporting.summary import contrasts_csv
 from tests.reporting.made_up import toys
 
@@ -57,6 +58,8 @@ def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> No
 def test_noise_makes_it_undecided_and_one_seed_is_not_judged() -> None:
     (made,) = contrasts(0.5, (85.0, 90.0, 97.0))
     assert made.status == "undecided"
+    (made,) = contrasts(3.0, (85.5, 86.9, 88.3))  # ours is -3.2 ± 3.5
+    assert (made.status, made.unfair) == ("smaller", False)  # not 'larger' by its absolute value
     (made,) = contrasts(0.5, (90.0,), {"seeds": 1})
     assert (made.status, made.why) == ("not judged", "fewer than 3 seeds")
 
@@ -71,6 +74,8 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
     (made,) = result.contrasts
     assert made.left.row is not None
     assert (made.status, made.left.row.key) == ("agrees", "equal")
+    assert made.unfair  # no search chose the settings
+    assert "1 with an unfair side" in contrast_counts([result])[0][2]
     said = {"kind": "difference", "left": "t/two", "right": "t/one", "at": ["sigma=0"], "above": 0}
     (claimed,) = Contrast.model_validate(said).ours(result.lines, result.paper)
     assert claimed.text.endswith("; at equal training budgets, with equal")

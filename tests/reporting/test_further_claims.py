@@ -83,18 +83,25 @@ def test_curves_cross_where_the_claim_says(
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "verdict"),
-    [(8.0, 8.05, "holds"), (8.0, 9.0, "fails"), (8.0, None, "undecided"), (None, None, "undecided")],
+    ("left", "right", "lower", "verdict"),
+    [
+        (8.0, 8.05, None, "holds"),
+        (8.0, 9.0, 8.5, "fails"),
+        (8.0, 9.0, 7.5, "undecided"),
+        (8.0, None, None, "undecided"),
+        (None, None, None, "undecided"),
+    ],
 )
 def test_two_bounds_are_compared_and_two_missing_ones_are_not(
-    left: float | None, right: float | None, verdict: str
+    left: float | None, right: float | None, lower: float | None, verdict: str
 ) -> None:
     declared = toys.settings(one={}, two={"line": "two"})
     made = [
         dpsgd.altered(
-            toys.record(key, declared, sigma_0=(90.0,) * 3), ledger=dpsgd.ledger(epsilon_upper=bound)
+            toys.record(key, declared, sigma_0=(90.0,) * 3),
+            ledger=dpsgd.ledger(epsilon_upper=bound, epsilon_lower=shown),
         )
-        for key, bound in (("one", left), ("two", right))
+        for key, bound, shown in (("one", left, None), ("two", right, lower))
     ]
     result = toys.judged(toys.paper(lines=TWO), declared, *made)
     said: dict[str, Any] = {"left": "t/one", "right": "t/two", "at": ["sigma=0"]}

@@ -62,7 +62,7 @@ def test_a_contrast_has_the_status_that_its_records_give(line: dict[str, str]) -
     elif abs(ours - theirs) + whole <= margin and (has_sign or not sign):
         status = "agrees"
     elif differs:
-        status = "differs" if not sign else "larger" if abs(ours) > abs(theirs) else "smaller"
+        status = "differs" if not sign else "larger" if sign * (ours - theirs) > 0 else "smaller"
     else:
         status = "same sign" if has_sign else "undecided"
     assert line["status"] == status

@@ -52,7 +52,11 @@ def _of_release(quantity: str, guarantee: Guarantee, title: str) -> tuple[Verdic
 
 
 class SameGuarantee(AtLevels):
-    """``left`` and ``right`` have the same proven epsilon, at each level of ``at``."""
+    """``left`` and ``right`` have the same proven epsilon, at each level of ``at``.
+
+    Different upper bounds alone don't show different guarantees. The test fails if a computed lower bound is
+    above the other line's upper bound.
+    """
 
     kind: Literal["same_guarantee"]
     left: Reference
@@ -68,7 +72,9 @@ class SameGuarantee(AtLevels):
         if why or left.epsilon_upper is None or right.epsilon_upper is None:
             return Outcome("undecided", f"{text}; not comparable: {why}", guarantee_caveat(*rows))
         low, high = sorted((left.epsilon_upper, right.epsilon_upper))
-        return Outcome("holds" if high <= SAME * low else "fails", text, guarantee_caveat(*rows))
+        lower = max(left.epsilon_lower or 0.0, right.epsilon_lower or 0.0)
+        verdict: Verdict = "holds" if high <= SAME * low else "fails" if lower > low else "undecided"
+        return Outcome(verdict, text, guarantee_caveat(*rows))
 
 
 class ProvenCurve(AtLevels):

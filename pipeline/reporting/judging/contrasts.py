@@ -14,6 +14,7 @@ from typing import Literal
 
 from scipy.special import ndtri
 
+from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
 from pipeline.reporting.judging.pairs import paired_rows, why_not
 from pipeline.reporting.judging.rule import place
@@ -71,6 +72,7 @@ class PrintedContrast:
     margin: float = 0.0
     planned: bool = False  # whether all seeds of both sides are planned
     fewer_data: bool = False  # whether both sides have the same small part of the paper's data
+    unfair: bool = False  # whether a side fails a condition of fairness; it decides nothing
 
     @property
     def of_lines(self) -> bool:
@@ -143,6 +145,7 @@ def _compared(
         margin=margin,
         planned=all(cell.planned for cell in cells),
         fewer_data=any(caveat.fewer_data for row in rows for caveat in row.caveats),
+        unfair=any(unfair(row, side.level, (), margin) for row, side in zip(rows, sides, strict=True)),
     )
 
 
@@ -164,5 +167,5 @@ def _status(ours: float, theirs: float, half: float, whole: float, margin: float
     if size == "agrees" and (not sign or surely_same):
         return "agrees"
     if size in ("above", "below"):
-        return "differs" if not sign else "larger" if abs(ours) > abs(theirs) else "smaller"
+        return "differs" if not sign else "larger" if sign * (ours - theirs) > 0 else "smaller"
     return "same sign" if surely_same else "undecided"

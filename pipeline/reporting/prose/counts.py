@@ -233,12 +233,14 @@ def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
-    """``more``, then the number of contrasts that the paper discusses, and the number of planned ones."""
+    """``more``, then numbers of contrasts: discussed in the paper, planned, and with an unfair side."""
     argued, planned = (sum(contrast.argued for contrast in some), sum(contrast.planned for contrast in some))
+    unfair = sum(contrast.unfair for contrast in some)
     parts = (
         more,
         f"{argued} discussed in the paper" if argued else "",
         f"{planned} planned" if planned else "",
+        f"{unfair} with an unfair side" if unfair else "",
     )
     return "; ".join(filter(None, parts))
 
