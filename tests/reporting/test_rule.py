@@ -33,7 +33,7 @@ def spread_around(center: float, half: float, n: int = 3) -> list[float]:
     return [center - away, center + away, *[center] * (n - 2)]
 
 
-def decided(values: list[float], printed: float = 90.0, error: float | None = None) -> Verdict:
+def decided(values: list[float], printed: float = 90.0, error: float | None = 0.0) -> Verdict:
     """The verdict within a point of what is printed."""
     verdict = mean_verdict(values, printed, error, margin=1.0)
     assert verdict is not None
@@ -81,13 +81,21 @@ def test_fewer_than_three_seeds_decide_nothing(values: list[float]) -> None:
 
 def test_the_papers_own_error_widens_the_interval() -> None:
     values = spread_around(91.5, 0.3)
-    names = [decided(values, error=error).name for error in (None, 0.3)]
+    names = [decided(values, error=error).name for error in (0.0, 0.3)]
     assert names == ["above", "inconclusive"]  # sqrt(.3 ** 2 + (1.96 x .3) ** 2) is .66
+
+
+def test_a_value_without_an_error_differs_only_if_one_more_run_of_ours_would() -> None:
+    for center, name in ((91.59, "inconclusive"), (91.61, "above"), (88.39, "below"), (90.0, "agrees")):
+        # a prediction interval is sqrt(n + 1) times as wide as the interval of a mean
+        values = spread_around(center, 0.3)
+        assert decided(values, error=None).name == name
+        assert decided(values).name == (name if name != "inconclusive" else "above")
 
 
 def test_the_error_of_the_test_set_widens_the_interval_once() -> None:
     values = spread_around(91.5, 0.3)
-    verdicts = [mean_verdict(values, 90.0, None, margin=1.0, test_error=error) for error in (0.0, 0.3)]
+    verdicts = [mean_verdict(values, 90.0, 0.0, margin=1.0, test_error=error) for error in (0.0, 0.3)]
     assert [verdict.name for verdict in verdicts if verdict] == ["above", "inconclusive"]
     whole = sqrt(0.3**2 + (1.96 * 0.1) ** 2 + (1.96 * 0.2) ** 2)
     assert half_width(values, 0.1, 0.2) == pytest.approx(whole, abs=1e-4)

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
 from pipeline.reporting.judging.pairs import paired_rows, why_not
-from pipeline.reporting.judging.rule import place
+from pipeline.reporting.judging.rule import place, run_spread
 from pipeline.reporting.printed import Line
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
@@ -52,9 +52,9 @@ class Side:
         return value
 
     @property
-    def error(self) -> float:
-        """Printed standard error; 0 if none is printed."""
-        return self.line.values[self.level].error or 0.0
+    def error(self) -> float | None:
+        """Printed standard error, if any."""
+        return self.line.values[self.level].error
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,16 @@ def _compared(
     ours = contrast([(1.0, rows[0].key, cells[0]), (-1.0, rows[1].key, cells[1])])
     if ours.half is None:
         return replace(made, status="not judged", why="no seeds in common")
-    theirs = NORMAL * hypot(made.left.error, made.right.error)
+    theirs = NORMAL * hypot(*(side.error or 0.0 for side in sides))
     share = sum(cell.mean.value for cell in cells) / 200
     test = NORMAL * 100 * sqrt(max(0.0, share * (1 - share)) / table.tested) if table.tested else 0.0
     half = hypot(ours.half, test)
     margin = min(table.judged_margin(side.level, side.line.values[side.level]) for side in sides)
     sign = 0 if abs(made.theirs) <= max(theirs, 10.0**-table.decimals / 2) else 1 if made.theirs > 0 else -1
+    spread = hypot(*(run_spread(cell.values, side.error) for cell, side in zip(cells, sides, strict=True)))
     return replace(
         made,
-        status=_status(ours.value, made.theirs, half, hypot(half, theirs), margin, sign),
+        status=_status(ours.value, made.theirs, half, hypot(half, theirs), margin, sign, spread),
         ours=ours,
         half=hypot(half, theirs),
         margin=margin,
@@ -149,7 +150,9 @@ def _compared(
     )
 
 
-def _status(ours: float, theirs: float, half: float, whole: float, margin: float, sign: int) -> Status:
+def _status(
+    ours: float, theirs: float, half: float, whole: float, margin: float, sign: int, spread: float
+) -> Status:
     """Status of a contrast.
 
     Args:
@@ -159,10 +162,11 @@ def _status(ours: float, theirs: float, half: float, whole: float, margin: float
         whole: half the 95 % interval of ``ours`` minus ``theirs``.
         margin: margin of ``ours`` minus ``theirs``.
         sign: sign of ``theirs``; 0 if ``theirs`` lies within the paper's own error or rounding.
+        spread: half the 95 % interval of ``theirs`` around its mean, by `run_spread` of both sides.
     """
-    size = place(ours - theirs, whole, margin)
+    size = place(ours - theirs, whole, margin, spread)
     surely_same = bool(sign) and sign * ours - half > 0
-    if sign and sign * ours + half < 0:
+    if sign and sign * ours + half < 0 and abs(theirs) > spread:
         return "opposite"
     if size == "agrees" and (not sign or surely_same):
         return "agrees"

@@ -49,6 +49,15 @@ def half_width(
     return hypot(ours, normal * (error or 0.0), normal * test_error)
 
 
+def run_spread(values: Sequence[float], error: float | None) -> float:
+    """Half the 95 % interval of the paper's run around its mean, if the paper prints no ``error``.
+
+    A value without an error may be a single run. Its spread is taken to be that of our ``values``. With
+    `half_width` this gives the prediction interval of one more run.
+    """
+    return float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * stdev(values) if error is None else 0.0
+
+
 def mean_verdict(
     values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
 ) -> Verdict | None:
@@ -61,15 +70,17 @@ def mean_verdict(
         return None
     away = fmean(values) - printed
 
+    binary, spread = BINARY * abs(printed), run_spread(values, error)
+
     def half(seeds: int) -> float:
         return half_width(values, error, test_error, seeds)
 
-    binary = BINARY * abs(printed)
-    margin += binary
-    name = place(away, half(n), margin)
-    if name == "inconclusive":
-        return Verdict(name, seeds=_enough(n, lambda seeds: place(away, half(seeds), margin)))
-    return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
+    def name(seeds: int) -> Name:
+        return place(away, half(seeds), margin + binary, spread)
+
+    if name(n) == "inconclusive":
+        return Verdict("inconclusive", seeds=_enough(n, name))
+    return Verdict(name(n), away if name(n) == "agrees" and abs(away) > half(n) + binary else None)
 
 
 def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
@@ -133,11 +144,14 @@ def judge(
     return mean_verdict(values, printed.value, printed.error, margin, test_error)
 
 
-def place(away: float, half: float, margin: float) -> Name:
-    """Verdict on a difference ``away`` with interval ± ``half``, by the margin around zero."""
+def place(away: float, half: float, margin: float, spread: float = 0.0) -> Name:
+    """Verdict on a difference ``away`` with interval ± ``half``, by the margin around zero.
+
+    ``spread`` (`run_spread`) is also covered by the interval of a difference outside the margin.
+    """
     if abs(away) + half <= margin:
         return "agrees"
-    if abs(away) - half > margin:
+    if abs(away) - hypot(half, spread) > margin:
         return "above" if away > 0 else "below"
     return "inconclusive"
 

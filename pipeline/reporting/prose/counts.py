@@ -197,7 +197,7 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
         f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
-        f"at most ε = {VACUOUS:.1f}. By itself, a bound above it allows an attack that errs less than once "
+        f"at most ε = {VACUOUS:.1f}. A larger bound alone would allow an attack that errs less than once "
         f"in a million cases.{trials} Each ε assumes exact arithmetic, which float32 noise breaks, and is "
         "for its row's δ and kind of neighbours."
     )
