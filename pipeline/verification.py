@@ -29,6 +29,7 @@ from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
 from pipeline.ledgers.precision import MACHINE_TOLERANCE
 from pipeline.ledgers.rows import entries
+from pipeline.methods.spending import TRIED
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.params.documents import parse_yaml
 from pipeline.params.searched import candidates
@@ -161,6 +162,8 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
             f"`git checkout` the file or run `dprepro search {name}`"
         )
     examples = settings.split(row.data).validation
+    run = records.read_run(record.row)
+    unproven = run is not None and any(TRIED in replica.broken for replica in run.replicas)
     compared = set()
     for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
         where = f"candidates.{place}"
@@ -178,7 +181,8 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
             row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
         )
         steps = configured.total_steps(record.provenance.examples)
-        if made is not None and not _same_spending(candidate.spent, candidate_spent(made, steps)):
+        expected = None if made is None or unproven else candidate_spent(made, steps)
+        if made is not None and not _same_spending(candidate.spent, expected):
             raise UserError(f"{where}: spent: not what its settings come to")
     rows = [key for key, each in settings.rows.items() if each.search == name or key == record.row]
     signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}

@@ -20,7 +20,7 @@ from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
 from pipeline.reporting.judging.severity import NotCovered
 from pipeline.reporting.vocabulary import SEVERITIES, words
-from pipeline.results.schema import FLOATING_POINT, Attack, Record, Replica, Versions
+from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record, Replica, Versions
 
 SAMPLING = {
     "poisson": "each step drew each example independently with the sampling rate (Poisson)",
@@ -42,7 +42,7 @@ OUTSIDE = (
 )
 # Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
-    ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans")
+    ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans", "model_audit")
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
@@ -92,7 +92,9 @@ def privacy_statement(
     """
     ledger, made = replica.ledger, record.origins[replica.origin]
     judged = guarantee([replica], made.reproducible)
-    shown = [attack.epsilon for attack in replica.attacks if attack.whole and attack.attack != FLOATING_POINT]
+    # attacks on final models train on the private examples, and are not in the folder
+    attacks = [attack for attack in replica.attacks if attack.attack != FINAL_MODEL]
+    shown = [attack.epsilon for attack in attacks if attack.whole and attack.attack != FLOATING_POINT]
     private = ledger.event is not None
     uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
     return PrivacyStatement(
@@ -112,7 +114,7 @@ def privacy_statement(
         audited=max(shown, default=None),
         audits=tuple(
             _attack(attack)
-            for attack in replica.attacks
+            for attack in attacks
             # an attack on the arithmetic of other noise says nothing about this model
             if attack.attack != FLOATING_POINT or attack.noise == replica.noise
         ),

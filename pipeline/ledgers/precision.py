@@ -48,11 +48,11 @@ def stated(ledger: Ledger) -> Ledger:
 
 
 def _stated_risk(risk: Risk) -> Risk:
-    """Attack risk with bounds rounded up, and the cut-off ``least_rate`` rounded to two digits."""
+    """Attack risk with bounds rounded up, as is the cut-off ``least_rate``, to two digits."""
     changes = {
         name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
     }
-    return risk.model_copy(update={**changes, "least_rate": float(f"{risk.least_rate:.2g}")})
+    return risk.model_copy(update={**changes, "least_rate": float(rounded_up(risk.least_rate, 2))})
 
 
 def _without_noise_digits(value: float) -> float:

@@ -97,7 +97,6 @@ class Method(ABC):
 
     test_draws = 1  # number of noise draws at test time; 1 for methods without noise at test time
     isolation: Isolation | None = None  # the reason why examples don't mix in a private step
-    unproven: tuple[Statement, ...] = ()  # statement that only tests show that examples don't mix
     noise_drawn_once = False  # whether noise is drawn once per training, so that a resumed run must reuse it
     settings: tuple[Any, ...]  # of each replica
     first: Any  # settings of the first replica, for settings that all replicas share

@@ -17,13 +17,13 @@ from torch import Tensor
 from pipeline.errors import Unproven, UserError
 from pipeline.methods.base import Method, over_replicas
 from pipeline.methods.samples import BatchSum, Pass, Sample, independent_samples, merged, padded, parts_of
-from pipeline.methods.spending import Guarantee
+from pipeline.methods.spending import TRIED, Guarantee
 from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
 from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.parameters import Isolation
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import Statement, statement
+from pipeline.privacy.statements import Statement
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100
@@ -82,9 +82,9 @@ class PrivateSteps(Method):
         return None if self.mechanism is None or self.broken else self.factory.isolation
 
     @property
-    def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
+    def unproven(self) -> tuple[Statement, ...]:
         """Statement that only tests show that examples don't mix; empty if there is better evidence."""
-        return (statement("tried"),) if self.isolation == "tried" else ()
+        return (TRIED,) if self.isolation == "tried" else ()
 
     @cached_property
     def clips(self) -> Tensor:
@@ -277,8 +277,9 @@ class PrivateSteps(Method):
             yield inputs, labels, mask
 
     def guarantee(self, replica: int) -> Guarantee:
-        """Guarantee of the settings, with the spending of the mechanism that adds the noise."""
+        """Guarantee of the settings, with the mechanism's spending; broken if it is `unproven`."""
         guarantee = super().guarantee(replica)
         if self.mechanism is None:
             return guarantee
-        return replace(guarantee, spending=self.mechanism.spendings[replica])
+        broken = (*guarantee.broken, *self.unproven)
+        return replace(guarantee, spending=self.mechanism.spendings[replica], broken=broken)

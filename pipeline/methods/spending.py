@@ -10,6 +10,7 @@ from pipeline.privacy.statements import Statement, statement
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
+TRIED = statement("tried")  # only tests of the network show that examples don't mix
 
 
 @dataclass(frozen=True)

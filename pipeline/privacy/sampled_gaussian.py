@@ -167,7 +167,8 @@ class SampledGaussian(Strict):
             return SelfComposedDpEvent(
                 SampledWithReplacementDpEvent(self.examples, self.batch, mechanism), steps
             )
-        return SelfComposedDpEvent(mechanism, self.epochs(steps))
+        # 'participations' are above 1 for an allocation that is known (`replacing`)
+        return SelfComposedDpEvent(mechanism, self.epochs(steps) * self.participations)
 
     def epochs(self, steps: int) -> int:
         """Number of epochs begun in ``steps`` steps; an epoch leaves out the last incomplete batch."""

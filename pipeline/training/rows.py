@@ -224,7 +224,7 @@ def _trained(
         spending=guarantee.spending,
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
-        broken=(*guarantee.broken, *group.method.unproven),
+        broken=guarantee.broken,
         not_covered=(*data_uses(data, replica.settings, row.model.network), *guarantee.not_covered),
         protects=guarantee.protects,
         noise=group.method.task.streams.noise,

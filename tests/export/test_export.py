@@ -21,7 +21,7 @@ from pipeline.data.own import tables, texts
 from pipeline.errors import UserError
 from pipeline.export import folder as exporting
 from pipeline.export.inputs import read_inputs
-from pipeline.export.privacy_statement import OF_RECORDS
+from pipeline.export.privacy_statement import CRITICAL, OF_RECORDS
 from pipeline.files import digest_file, digest_json
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
@@ -258,6 +258,15 @@ def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
     observed = "a thousand canaries in one run; the attacker sees every step of a separate run with the whole"
     assert any(observed in audit for audit in told["audits"])
     assert any("one release" in audit for audit in told["audits"])
+
+
+def test_what_trainings_without_secret_noise_show_of_the_examples_stays_inside(here: Path) -> None:
+    run(f"audit {IMAGES} --model")
+    run(f"export {IMAGES} out/attacked")
+    told = json.loads(Path("out/attacked/config.json").read_text())["privacy"]
+    assert not any("final model" in said for said in (*told["audits"], *told["not_covered"]))
+    (use,) = (use for use in told["not_covered_of_records"] if "final models" in use)
+    assert use.startswith(CRITICAL)
 
 
 def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:

@@ -22,6 +22,7 @@ from pipeline.identity import entries, provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.params import Settings
+from pipeline.privacy.clippers import ClipperFactory
 from pipeline.reporting import wording
 from pipeline.results import records
 from pipeline.results.weights import weights_path, write_weights
@@ -391,3 +392,18 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
         "No bound is proven for 2 trainings, so none is proven for all trainings together"
         in wording.composition(composition)
     )
+
+
+def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params_file = Path("params.yaml")
+    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
+    monkeypatch.setattr(ClipperFactory, "isolation", "tried")
+    project.train()
+    project.search()
+    row_ledgers(ROW, settings())
+    (entry,) = there(records.read_ledgers(ROW)).replicas
+    assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
+    assert {*there(records.read_search("quick")).spent()} == {None}
+    assert "searches/quick" not in "".join(wrong())

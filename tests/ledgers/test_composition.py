@@ -193,6 +193,14 @@ def test_different_neighbours_are_made_the_same() -> None:
     assert composed_epsilon([2.0, 3.0])[:2] == (5.0, 0.0)
 
 
+def test_a_known_allocation_is_a_release_for_each_participation() -> None:
+    """The attacker knows the four batches of an epoch that an example is in."""
+    mechanism = spending("allocation", 4.0, 1000).model_copy(update={"participations": 4})
+    epsilon, *_ = composed_epsilon([(mechanism, 100, 1e-5), 3.0])
+    releases = 4 * mechanism.epochs(100)
+    assert epsilon == pytest.approx(gaussian_epsilon(releases**0.5 / 2, 1e-5) + 3, rel=1e-6)
+
+
 def test_the_least_delta_of_any_holds_for_all() -> None:
     mechanism = spending("poisson", 2.0)
     epsilon = composed_epsilon([(mechanism, 50, 1e-5), (mechanism, 50, 1e-7)])

@@ -7,9 +7,12 @@ from pydantic import ValidationError
 
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
+from pipeline.privacy.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from pipeline.privacy.subsampling import composed_losses
 from pipeline.results.schema import Entry, Ledger
 from pipeline.verification import _first_difference
+from tests.there import there
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
@@ -25,6 +28,16 @@ def test_noise_in_the_last_digits_is_not_kept() -> None:
 def test_an_upper_bound_is_rounded_up_and_a_lower_one_down(value: float) -> None:
     assert down(value) <= value <= up(value)
     assert up(value) == pytest.approx(value, rel=MACHINE_TOLERANCE)
+
+
+def test_mu_is_a_bound_from_the_stated_cut_off_on() -> None:
+    """Below the exact cut-off mu is larger: 1.50108 from 1.9e-8 on, and 1.5010 from 1.92e-8 on."""
+    mechanism = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=1000, batch=100)
+    ledger = make_ledger(mechanism, 100, 1e-5, None, others=())
+    risk, epsilon = there(ledger.risk), there(ledger.epsilon_upper)
+    losses = composed_losses(mechanism, 100, 1e-4)
+    assert gaussian_mu(curve_of_losses(losses), risk.least_rate) <= there(risk.mu)
+    assert risk.least_rate >= gaussian_risk(mechanism, 100, 1e-5, epsilon).least_rate
 
 
 def test_what_two_machines_differ_by_is_no_contradiction() -> None:

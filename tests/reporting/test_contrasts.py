@@ -9,7 +9,7 @@ import pytest
 from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.contrasts import PrintedContrast
+from pipeline.reporting.judging.contrasts import PrintedContrast, _status
 from pipeline.reporting.pages.environment import render
 from pipeline.reporting.prose.counts import contrast_counts
 from pipeline.reporting.summary import contrasts_csv
@@ -55,11 +55,29 @@ def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> No
     assert status in line
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "spread", "status"),
+    [
+        (-2.0, 2.0, 0.0, "opposite"),
+        (-2.0, 2.0, 3.1, "undecided"),  # single runs with our spread could have a difference of 2 by chance
+        (5.0, 2.0, 0.0, "larger"),
+        (5.0, 2.0, 3.1, "same sign"),
+        (1.0, 4.0, 0.0, "smaller"),
+        (1.0, 4.0, 3.1, "same sign"),
+        (2.2, 2.0, 3.1, "agrees"),
+    ],
+)
+def test_the_spread_of_single_runs_only_withdraws_differences(
+    ours: float, theirs: float, spread: float, status: str
+) -> None:
+    assert _status(ours, theirs, 0.5, 0.5, margin=1.0, sign=1, spread=spread) == status
+
+
 def test_noise_makes_it_undecided_and_one_seed_is_not_judged() -> None:
     (made,) = contrasts(0.5, (85.0, 90.0, 97.0))
     assert made.status == "undecided"
-    (made,) = contrasts(3.0, (85.5, 86.9, 88.3))  # ours is -3.2 ± 3.5
-    assert (made.status, made.unfair) == ("smaller", False)  # not 'larger' by its absolute value
+    # -3.2 ± 3.5 for 3.0 is not 'larger' by its absolute value
+    assert _status(-3.2, 3.0, 3.5, 3.5, margin=1.0, sign=1, spread=0.0) == "smaller"
     (made,) = contrasts(0.5, (90.0,), {"seeds": 1})
     assert (made.status, made.why) == ("not judged", "fewer than 3 seeds")
 

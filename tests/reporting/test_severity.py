@@ -36,13 +36,14 @@ def test_every_use_that_anything_says_has_one_grade() -> None:
     others = {
         "no_noise",
         "seeded",
+        "tried",
         "opposites",
         "turns_around",
         "turns_one_batch_of_an_epoch",
         "always_at_full_length",
     }
-    of_floats = {"floating_point", "floating_point_grid", "floating_point_shown"}
-    assert (of_data | of_ledgers | of_rows | of_methods | of_floats) - others == graded
+    of_attacks = {"floating_point", "floating_point_grid", "floating_point_shown", "model_audit"}
+    assert (of_data | of_ledgers | of_rows | of_methods | of_attacks) - others == graded
     assert not graded & others
     assert set(severity.SEVERITY.values()) == set(SEVERITIES)
 

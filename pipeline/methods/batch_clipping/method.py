@@ -88,7 +88,7 @@ class BatchClipping(PrivateSteps):
         return "one_at_a_time" if self.task.execution.replicas_at_once == 1 else "by_construction"
 
     @property
-    def unproven(self) -> tuple[Statement, ...]:  # type: ignore[override]
+    def unproven(self) -> tuple[Statement, ...]:
         """Statement of `PrivateSteps.unproven` if mini-sets are single examples; otherwise empty."""
         return super().unproven if self.single else ()
 

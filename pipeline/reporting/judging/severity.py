@@ -13,14 +13,14 @@ from pipeline.reporting import wording
 from pipeline.reporting.judging.verdicts import floats_tell
 from pipeline.reporting.results import Cell
 from pipeline.reporting.vocabulary import SEVERITIES, WORDS, words
-from pipeline.results.schema import Attack, Composition, Ledger, Record
+from pipeline.results.schema import FINAL_MODEL, Attack, Composition, Ledger, Record
 
 Severity = Literal["critical", "weakening", "theoretical"]
 USES: dict[Severity, tuple[str, ...]] = {
     # exact results on private data that are published, and float32 noise that betrays a record
     "critical": (
         *("floating_point_shown", "curves", "vocabulary", "feature_range", "passed_over", "digests"),
-        *("own_description", "spans"),
+        *("own_description", "spans", "model_audit"),
     ),
     # uses of examples outside the training set, for which no epsilon is claimed
     "weakening": (
@@ -34,11 +34,11 @@ USES: dict[Severity, tuple[str, ...]] = {
     ),
 }
 SEVERITY = {key: severity for severity, keys in USES.items() for key in keys}
-# uses of every private training on a public data set; one paragraph above the ledger's table names them
+# uses of private trainings on a public data set; one paragraph above the ledger's table names those of all
 COMMON = frozenset(
     {
         *("curves", "digests", "validation", "passed_over", "examples_public"),
-        *("timing", "other_choices", "floating_point", "floating_point_grid"),
+        *("timing", "other_choices", "floating_point", "floating_point_grid", "model_audit"),
     }
 )
 ACCOUNTED = frozenset({"informed_relevance"})  # uses that the proven epsilon includes
@@ -74,6 +74,8 @@ def not_covered(
                 "floating_point_shown" if shown else "floating_point_grid" if grid else "floating_point"
             )
         )
+        if any(attack.attack == FINAL_MODEL for attack in attacks):
+            uses.append(statement("model_audit"))
     graded = [_graded(use, composition) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
 
