@@ -70,6 +70,9 @@ def worst_epsilon(
     """
     if not 0 < bound < inf:
         return 0.0
+    limit = _empty_set_limit(spending, steps, delta) if shared else inf
+    if limit < inf:
+        delta *= 1 + ERROR_SHARE  # covers empty mini-sets
     epsilon = _epsilon_of_sum(spending, steps, delta)
     if pair := _pair(spending, steps):
         removed, added = pair.within - pair.without, pair.without - pair.within
@@ -78,11 +81,11 @@ def worst_epsilon(
             _epsilon(removed, np.exp(pair.within), pair.times, delta, bound),
             _epsilon(added, np.exp(pair.without), pair.times, delta, bound),
         )
-    return min(epsilon, _empty_set_limit(spending, steps, delta)) if shared else epsilon
+    return min(epsilon, limit)
 
 
 def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Largest epsilon at which empty mini-sets of a Poisson sample don't matter.
+    """Largest epsilon at which empty mini-sets of a Poisson sample change delta by at most `ERROR_SHARE`.
 
     An empty mini-set has no vector that the record could reverse. This changes delta by at most (1 +
     e^epsilon) times the probability of an empty mini-set.
