@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 KEY = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Key = Annotated[str, Field(pattern=KEY)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # larger ones can't be computed
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# strict numbers are neither booleans nor texts
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Passes = Annotated[Positive, Field(le=1e12)]  # over the examples
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Share = Annotated[float, Field(ge=0, lt=1, strict=True)]
 
 
 def omitted(default: Any) -> Any:

@@ -52,7 +52,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        parts = Path(problem.filename or path).parts
+        # of a copy, the second file is the one that is written
+        parts = Path(problem.filename2 or problem.filename or path).parts
         matches = {part: match["name"] for part in parts if (match := _TEMPORARY.fullmatch(part))}
         location = Path(*(matches.get(part, part) for part in parts))
         raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem

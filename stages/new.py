@@ -157,8 +157,9 @@ def data(
         fields |= {"resize": True, "shape": (None, side, side)}
     adding = Adding()
     adding.refuse(name, "raw")
-    from_other = public_from not in (None, name)
-    unprotected = public if public is not None else PUBLIC if from_other else 0
+    if public_from == name:
+        raise UserError(f"--public-from {name}: is the new data set; allowed: another one, or --public alone")
+    unprotected = public if public is not None else PUBLIC if public_from else 0
     with placing(name, path) as fields["path"]:
         described = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
         adding.entry("own", name, _entry(described.own))

@@ -58,6 +58,7 @@ def _predicted(
     Raises:
         UserError: tables have different columns.
     """
+    from pipeline.data.own.tables import as_texts
     from pipeline.errors import UserError
 
     classes = predictor.architecture.classes
@@ -76,10 +77,12 @@ def _predicted(
             ]
             continue
         answers = ["class", *(f"probability of {name}" for name in classes)]
-        own = [*one.lines.columns, *([f"predicted {classes[0]}"] if numeric else answers)]
-        if head and own != head:
+        own, added = [*one.lines.columns], [f"predicted {classes[0]}"] if numeric else answers
+        while {*own} & {*added}:  # readers of a CSV take the first of two columns of one name
+            added = [f"predicted {name}" for name in added]
+        if head and [*own, *added] != head:
             raise UserError(f"{path}: other columns than {files[0]}; allowed: tables of the same columns")
-        head = own
+        head = [*own, *added]
         if numeric:
             found_here = [[f"{number:.6g}"] for number in one.outputs]
         else:
@@ -87,10 +90,7 @@ def _predicted(
                 [name, *(f"{share:.4f}" for share in shares)]
                 for name, shares in zip(names, one.outputs, strict=True)
             ]
-        lines += [
-            [*map(str, line), *answer]
-            for line, answer in zip(one.lines.itertuples(index=False), found_here, strict=True)
-        ]
+        lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), found_here, strict=True)]
     return head, lines, found
 
 

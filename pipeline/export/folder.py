@@ -153,8 +153,11 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     )
     parts: dict[Part, bytes] = {WEIGHTS: weights}
     raw = settings.split(row.data).raw
-    counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
-    examples = f"{data.manifest['raw'][raw]['title']}, {counts} examples"
+    sizes = {split: len(part) for split, part in data.splits.items()} | {"train": architecture.examples}
+    counts = f"{', '.join(f'{split} {size:,}' for split, size in sizes.items())} examples"
+    if trained.settings.get("nominal_examples"):
+        counts += " (that of train is a declared number)"
+    examples = f"{data.manifest['raw'][raw]['title']}, {counts}"
     budget = budget_of(row.data, settings)
     statement = privacy_statement(record, replica, ledgers.versions, examples, digest(weights), budget)
     if (vocabulary := vocabulary_of(data)) is not None:
@@ -186,7 +189,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         for name, content in parts.items():
             write_bytes(building / name, content)
         columns = exported.preparation.columns
-        card = model_card(record, replica, data, raw, statement, columns, row.purpose)
+        card = model_card(record, replica, data, raw, counts, statement, columns, row.purpose)
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html",

@@ -21,6 +21,7 @@ def model_card(
     replica: Replica,
     data: Prepared,
     raw: str,
+    counts: str,
     statement: PrivacyStatement,
     columns: Collection[str] | None = None,
     purpose: str = "",
@@ -32,6 +33,7 @@ def model_card(
         replica: the training run.
         data: the row's prepared data.
         raw: key of the private raw data set.
+        counts: numbers of examples, in words.
         statement: the replica's privacy statement.
         columns: columns of a table that are features; None: the data are no table.
         purpose: purpose of the model, declared in the row.
@@ -41,7 +43,6 @@ def model_card(
     yaml.allow_unicode = True
     yaml.dump(_metadata(record, replica, about, raw), content)
     origin = about["raw"][raw]
-    counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     floats = data.splits["train"].inputs.dtype == np.float32
     networked = "features" in about and "network" in about["features"]
     takes = "an npz of features" if floats and not networked else "an image, or an npz of images"
@@ -68,7 +69,7 @@ A file is {takes}. {_answers(data)}
 ## Data
 
 {origin["title"]} (edition: {origin["edition"]}; licence: {origin.get("licence") or "not stated"}).
-{_of(data)}; {counts} examples.
+{_of(data)}; {counts}.
 No licence was chosen for the model: the metadata above say `unknown`.
 
 ## Training

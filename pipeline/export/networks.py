@@ -41,7 +41,8 @@ class Architecture(Strict):
     model: Model
     method: str
     settings: dict[str, Any]  # of the method
-    examples: Count  # number of training examples, which settings may refer to
+    # number of training examples, which settings may refer to; the declared one if there is one
+    examples: Count
     shape: tuple[Count, ...]  # of an input, as in `Prepared.input_shape`
     classes: tuple[str, ...]
     reads: list[Any] = Field(default_factory=list)  # outlines of the weight files that `build` reads
@@ -135,11 +136,12 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
             f"data/prepared/{data.name}: holds features that another network makes; allowed: rows on images, "
             "texts, tables or features of your own"
         )
+    settings = method_settings()[row.method].recorded(trained.settings)
     return Architecture(
         model=row.model,
         method=row.method,
         settings=trained.settings,
-        examples=len(data.splits["train"]),
+        examples=settings.population(len(data.splits["train"])),
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
         reads=reads,

@@ -42,7 +42,10 @@ OUTSIDE = (
 )
 # Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
-    ("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans", "model_audit")
+    (
+        *("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans"),
+        *("model_audit", "examples_recorded"),
+    )
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
@@ -97,6 +100,7 @@ def privacy_statement(
     shown = [attack.epsilon for attack in attacks if attack.whole and attack.attack != FLOATING_POINT]
     private = ledger.event is not None
     uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
+    nominal = replica.settings.get("nominal_examples")
     return PrivacyStatement(
         data=data,
         weights=weights,
@@ -135,9 +139,10 @@ def privacy_statement(
         declared_public=tuple(use.words for use in uses if use.key in DECLARED_PUBLIC),
         composition=wording.composition(record.composition) if record.composition else None,
         data_budget=wording.data_budget(budget) if budget else None,
+        examples_stated=not nominal,
         attack_risk=wording.attack_risk(ledger.risk) if ledger.risk else None,
         gaussian_dp=wording.gaussian_dp(ledger.risk) if ledger.risk else None,
-        delta_remark=wording.delta_remark(ledger.delta, made.examples),
+        delta_remark=wording.delta_remark(ledger.delta, nominal or made.examples),
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
@@ -228,13 +233,18 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
             "Protect the folder as you protect the training data."
         )
     else:
+        known = "The bounds hold even against an attacker who knows all other training examples"
+        if statement.examples_stated:
+            known = (
+                "This folder also states the number of training examples. An attacker who knows all other "
+                "training examples learns from this number whether the example was included. Apart from this "
+                "number, the bounds hold even against such an attacker"
+            )
         yield (
             "**Guarantee.** An attacker has the model and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} This folder also states the "
-            "number of training examples. An attacker who knows all other training examples learns from this "
-            "number whether the example was included. Apart from this number, the bounds hold even against "
-            "such an attacker, under the assumptions of the second part. There, one number stands for these "
-            "bounds, ε; a larger ε is a weaker protection."
+            f"data, was among the training examples. {statement.attack_risk} {known}, under the assumptions "
+            "of the second part. There, one number stands for these bounds, ε; a larger ε is a weaker "
+            "protection."
         )
     model = (
         f"**Model.** The model in this folder; its file of weights has the checksum `{statement.weights}`. "

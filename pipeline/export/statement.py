@@ -33,6 +33,7 @@ class PrivacyStatement(Strict):
     declared_public: tuple[str, ...] = ()  # data that params.yaml declares public
     composition: str | None  # total spending of this row's trainings and search
     data_budget: str | None = None  # epsilon of everything trained on the private data set; None: public data
+    examples_stated: bool = True  # False: a declared number is in place of the number of training examples
     attack_risk: str | None = None  # success of the best membership attack, in words
     gaussian_dp: str | None = None  # mu with its regret and cut-off
     delta_remark: str | None = None  # remark if delta is above 1 / (10 N)

@@ -291,8 +291,10 @@ class MethodSettings(Strict):
                 f"settings.augment: is for images, and {data!r} has {circumstances.no_images}; allowed: none"
             )
         if self.batch > self.population(circumstances.examples):
+            nominal = "nominal_examples" in self.model_fields_set
+            whole = "'nominal_examples'" if nominal else f"the training split of {data!r}"
             return (
-                f"settings.batch: {self.batch} is larger than the training split of {data!r}; "
+                f"settings.batch: {self.batch} is larger than {whole}; "
                 f"allowed: 1 to {self.population(circumstances.examples)}"
             )
         return self._allocation_problem(circumstances) or self._delta_problem(circumstances)

@@ -4,7 +4,6 @@ Like an entry of the catalogue, a declaration has everything that a model must k
 compared with the files. `dprepro new data` writes the declaration from the files.
 """
 
-import math
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,10 +19,10 @@ from pydantic import (
 )
 
 from pipeline.errors import shown
-from pipeline.fields import Count, Key, Strict, omitted
+from pipeline.fields import Count, Finite, Key, Strict, omitted
 from pipeline.limits import OWN_CLASSES, OWN_COLUMNS
 from pipeline.models.public_weights import Below, Digest, PublicWeights, Side
-from pipeline.params.problems import NestedProblems, problem_lines
+from pipeline.params.problems import CATEGORICAL, NUMERIC, NestedProblems, problem_lines
 
 OWN = "own"  # name of the edition of own files
 
@@ -36,12 +35,12 @@ def _differ(names: list[str]) -> list[str]:
 
 
 def _low_first(ends: tuple[float, float]) -> tuple[float, float]:
-    if not -math.inf < ends[0] < ends[1] < math.inf:
-        raise ValueError(f"{shown(list(ends))}; allowed: the lower end first, both finite")
+    if not ends[0] < ends[1]:
+        raise ValueError(f"{shown(list(ends))}; allowed: the lower end first")
     return ends
 
 
-Range = Annotated[tuple[float, float], AfterValidator(_low_first)]
+Range = Annotated[tuple[Finite, Finite], AfterValidator(_low_first)]
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
 
@@ -178,7 +177,7 @@ class Numeric(Strict):
     """Numeric column, scaled from its declared range to [-1, 1]; values beyond the range are clipped."""
 
     range: Range
-    fill: float | None = (
+    fill: Finite | None = (
         None  # replaces missing values; None: `indicator` must be true, or no value may be missing
     )
     indicator: bool = False  # adds a feature that is 1 if the value is missing
@@ -211,11 +210,11 @@ class Categorical(Strict):
 
 def _kind_of_column(column: Any) -> str:
     fields = column if isinstance(column, dict) else getattr(column, "__dict__", {})
-    return "categorical" if "values" in fields else "numeric"
+    return CATEGORICAL if "values" in fields else NUMERIC
 
 
 Column = Annotated[
-    Annotated[Numeric, Tag("numeric")] | Annotated[Categorical, Tag("categorical")],
+    Annotated[Numeric, Tag(NUMERIC)] | Annotated[Categorical, Tag(CATEGORICAL)],
     Discriminator(_kind_of_column),
 ]
 Columns = Annotated[

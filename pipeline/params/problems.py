@@ -13,6 +13,10 @@ REFUSED = dict.fromkeys(
     "or a search over them, whose trainings the ledger counts",
 )
 
+# Parts of an error's place that are no keys: pydantic's, and the tags of the kinds of a table's columns
+NUMERIC, CATEGORICAL = "[numeric]", "[categorical]"
+NO_KEYS = {"[key]", NUMERIC, CATEGORICAL}
+
 
 class NestedProblems(ValueError):
     """Problems with keys below the checked key, one line each."""
@@ -32,7 +36,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
     """
     lines = []
     for error in problem.errors():
-        where = ".".join(printable(str(part), 100) for part in error["loc"] if part != "[key]")
+        where = ".".join(printable(str(part), 100) for part in error["loc"] if part not in NO_KEYS)
         inner = error.get("ctx", {}).get("error")
         if isinstance(inner, NestedProblems):
             lines += [f"{where}.{line}" for line in inner.lines]

@@ -21,14 +21,14 @@ Isolation = Literal["by_construction", "one_at_a_time", "tried"]
 # far below any use, and far above the smallest float
 LEAST_DELTA = 1e-100
 # a delta of .5 or more promises nothing, and near 1 rounding would decide
-Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=0.5)]
+Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=0.5, strict=True)]
 
 
 def _epsilon(value: Any) -> Any:
     return math.inf if value in ("inf", "Infinity") else value
 
 
-Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0)]
+Epsilon = Annotated[float, BeforeValidator(_epsilon), Field(gt=0, strict=True)]
 
 # largest delta times N without a remark: delta is the probability that an example's protection fails
 LARGE_DELTA = 0.1

@@ -127,6 +127,14 @@ def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
     assert np.bincount(read.labels).tolist() == [30, 30, 30]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_transparent_palette_is_no_warning(tmp_path: Path) -> None:
+    image = Image.new("P", (8, 6))
+    image.putpalette([200, 100, 0])
+    image.save(tmp_path / "a.png", transparency=bytes(256))
+    assert images.read_image(tmp_path / "a.png", (3, 6, 8), False)[:, 0, 0].tolist() == [200, 100, 0]
+
+
 def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / write_images(tmp_path / "mine", shape=(12, 20))
     Image.fromarray(np.full((40, 16), 200, np.uint8)).save(folder / "class-1/tall.jpg")
@@ -216,8 +224,8 @@ def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
         ({"text": "review"}, "own.mine.text: unknown key"),
         ({"test_inputs": "x"}, "own.mine.test_inputs: goes with 'test_labels', and only with it"),
         ({"digest": None}, "own.mine.digest: None is not allowed"),
-        (FEATURES | {"range": [1, -1]}, "range: [1.0, -1.0]; allowed: the lower end first, both finite"),
-        (FEATURES | {"range": [0, float("inf")]}, "range: [0.0, inf]; allowed: the lower end first"),
+        (FEATURES | {"range": [1, -1]}, "range: [1.0, -1.0]; allowed: the lower end first"),
+        (FEATURES | {"range": [0, float("inf")]}, "range.1: inf is not allowed"),
         (FEATURES | {"clip": True}, "own.mine.clip: goes with 'range', and only with it"),
     ],
 )

@@ -1,6 +1,8 @@
 """Tables: columns become features as they are declared, from a file to predictions."""
 
 import csv
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,20 @@ def test_columns_are_encoded_as_declared(tmp_path: Path, ending: str) -> None:
     assert tables.names(path) == ["age", "income", "city", "note", "sick"]
 
 
+def test_columns_of_a_parquet_file_keep_their_types_and_its_index_is_one(tmp_path: Path) -> None:
+    codes = pandas.array([1, None, 3], "Int64")
+    table = pandas.DataFrame({"code": codes, "flag": pandas.array([True, None, False], "boolean")})
+    path, columns = tmp_path / "t.parquet", {"code": Categorical(values=["1", "3"], indicator=True)}
+    lines = [("1", "True"), ("", ""), ("3", "False")]
+    for index, names in ((None, ["code", "flag"]), ("code", ["flag", "code"])):
+        (table.set_index(index) if index else table).to_parquet(path)
+        assert tables.names(path) == names
+        assert [*tables.as_texts(tables.frame(path)[["code", "flag"]])] == lines
+        assert tables.encode(path, tables.frame(path), columns).tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    table[table["flag"].notna()].to_parquet(path)  # the index has lost a line, and has no name
+    assert tables.names(path) == [*tables.frame(path).columns] == ["code", "flag"]
+
+
 def test_a_line_moves_its_own_features_alone(tmp_path: Path) -> None:
     """No statistic of the table enters a feature: the rest of the lines may be anything."""
     (tmp_path / "t.csv").write_text(LINES)
@@ -90,6 +106,18 @@ def test_a_value_that_is_not_declared_is_a_line(tmp_path: Path, columns: Any, li
     assert line in refusal_of(lambda: tables.read(tmp_path / "t.csv", "sick", ["no", "yes"], columns))
 
 
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [("age", "line 2: age is missing; allowed: a number"), ("note", "line 1: note is 'x'; allowed: numbers")],
+)
+def test_a_target_needs_a_number_in_each_line(tmp_path: Path, target: str, line: str) -> None:
+    """A target has neither `fill` nor `values`."""
+    (tmp_path / "t.csv").write_text(LINES)
+    columns = {"income": COLUMNS["income"]}
+    told = refusal_of(lambda: tables.read(tmp_path / "t.csv", target, [target], columns, (0, 1)))
+    assert told.endswith(line)
+
+
 def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(LINES)
     (tmp_path / "t.parquet").write_bytes(b"PAR1" + bytes(100))
@@ -106,7 +134,9 @@ def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
         ({"range": [1, 1]}, "the lower end first"),
         ({"values": ["a", "a"]}, "'a' stands there twice"),
         ({"values": ["a"], "fill": "b"}, "fill: 'b'; allowed: one of `values`"),
-        ({"range": [0, 1], "other": True}, "other"),
+        ({"range": [0, 1], "other": True}, "columns.age.other: unknown key"),
+        ({"range": [False, 1]}, "columns.age.range.0: False is not allowed: Input should be a valid number"),
+        ({"range": [0, 1], "fill": float("nan")}, "columns.age.fill: nan is not allowed"),
     ],
 )
 def test_a_wrong_declaration_names_its_column(tmp_path: Path, column: dict[str, Any], message: str) -> None:
@@ -133,6 +163,10 @@ def test_a_template_has_the_names_of_the_columns_alone(tmp_path: Path) -> None:
     assert "no column" in refusal_of(lambda: schema.template(private, "healthy"))
     (tmp_path / "s.yaml").write_text("classes: [no, yes]\ncolumns: {age: {range: [0, 1]}, note: }\n")
     assert "columns: 'note': not declared" in refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
+    for classes in ("no", "5", "[a]", "[]", "{a: 1, b: 2}"):
+        (tmp_path / "s.yaml").write_text(f"classes: {classes}\ncolumns: {{age: {{range: [0, 1]}}}}\n")
+        told = refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
+        assert told.endswith("; allowed: a list of two or more")
     for content in (b"classes: [\xff]", b"classes: !!bool maybe", b"1: no\nb: yes\n"):
         (tmp_path / "s.yaml").write_bytes(content)
         assert "s.yaml: " in refusal_of(lambda: schema.read_schema(tmp_path / "s.yaml"))
@@ -195,6 +229,8 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     )
     run(f"{new} --schema mine.schema.yaml")
     run("new row first --data mine --model logistic --method dpsgd --epsilon 8 --epochs 10")
+    declared = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(declared.replace('"pld"}', '"pld", nominal_examples: 157}'))
     for stage in ("train", "evaluate", "ledger"):
         run(f"{stage} first")
     run("export first out")
@@ -221,9 +257,21 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
         float(line["probability of less"]) + float(line["probability of more"]) == pytest.approx(1, abs=2e-4)
         for line in predicted
     )
+    run("predict out found.csv --out again.csv")
+    with open("again.csv") as file:
+        again = csv.DictReader(file)
+        assert [line["predicted class"] for line in again] == [line["class"] for line in predicted]
+        assert (again.fieldnames or [])[3:8:4] == ["class", "predicted probability of less"]
     card = Path("out/README.md").read_text()
     assert "tabular-classification" in card
     assert "a CSV or Parquet table with the columns left, right" in card
+    counts = "train 157, validation 16, test 33, public 0 examples (that of train is a declared number)"
+    for name in ("README.md", "config.json", "privacy-statement.html", "privacy-statement.json"):
+        content = Path("out", name).read_text()
+        assert counts in content
+        assert not re.search(r"(?<![\w.])151(?![\w.])", content), "no file has the exact number"
+        assert "states the number of training examples" not in content
+    assert json.loads(Path("out/config.json").read_text())["architecture"]["examples"] == 157
 
 
 def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,14 @@ def test_some_may_be_public_or_others(project: Path) -> None:
     assert "no such entry 'third'" in str(CliRunner().invoke(app, other).exception)
 
 
+@pytest.mark.parametrize("public", [[], ["--public", "5"]])
+def test_a_data_set_is_no_source_of_its_own_public_examples(project: Path, public: list[str]) -> None:
+    before = Path("params.yaml").read_bytes()
+    own = refusal_of(lambda: new("--npz", "../scans.npz", "--public-from", "mine", *public))
+    assert "--public-from mine: is the new data set; allowed: another one, or --public alone" in own
+    assert Path("params.yaml").read_bytes() == before
+
+
 def test_a_folder_whose_name_git_takes_for_a_pattern_is_refused(project: Path) -> None:
     Path("scans [2024]").mkdir()
     os.link("../scans.npz", "scans [2024]/scans.npz")

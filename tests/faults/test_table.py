@@ -17,7 +17,7 @@ from pipeline import verification
 from pipeline.data import prepared
 from pipeline.data.prepare import prepare
 from pipeline.errors import Unproven, UserError
-from pipeline.files import clear_leftovers, digest_file, temporary_path, write_text
+from pipeline.files import clear_leftovers, digest_file, temporary_path, write_text, writing
 from pipeline.identity import entries, provenance
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.private_steps import PrivateSteps
@@ -307,6 +307,8 @@ def test_a_failed_write_names_the_file_and_not_what_is_written_beside_it(
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(UserError, match=f"^{re.escape(str(tmp_path))}/a.json: can't be written"):
         write_text(tmp_path / "a.json", "")
+    with pytest.raises(UserError, match=r"^copy: can't be written"), writing(tmp_path):
+        raise OSError(28, "No space left on device", "original", None, "copy")
 
 
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:

@@ -31,6 +31,14 @@ from tests.refusal import refusal_of
         ("rows/one/settings/delta", 1, "rows.one.settings.delta: 1 is not allowed: Input should be less"),
         ("rows/one/settings/delta", 0.001, "settings.delta: 0.001 means nothing; allowed: below 1/1000"),
         ("rows/one/settings/learning_rate", "nan", "rows.one.settings.learning_rate"),
+        ("rows/one/settings/learning_rate", True, "learning_rate: True is not allowed: Input should be a va"),
+        ("rows/one/levels", [{"epsilon": True}], "settings.epsilon: True is not allowed: Input should be a"),
+        (
+            "searches/grid/grid/learning_rate",
+            [1, True],
+            "learning_rate: True is not allowed: Input",
+        ),
+        ("rows/one/settings/nominal_examples", 99, "100 is larger than 'nominal_examples'; allowed: 1 to 99"),
         (
             "rows/one/levels",
             [{"epsilon": 1, "optimizer": "adam", "momentum": 0.5}],

@@ -89,6 +89,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     """Open an image and check its header. Errors of Pillow become a UserError of one line."""
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as of a palette's transparency, which a conversion drops
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as image:
                 if image.width * image.height > OWN_PIXELS:

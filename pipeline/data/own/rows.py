@@ -82,8 +82,7 @@ def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
         except UserError:
             return
         yield [*map(str, frame.columns)]
-        for line in frame.itertuples(index=False, name=None):
-            yield [*map(str, line)]
+        yield from map(list, tables.as_texts(frame))
         return
     with path.open("rb") as file:
         while line := file.readline(LINE + 1):

@@ -62,8 +62,8 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
     keys = ["columns"] if target else ["classes", "columns"]
     if not isinstance(content, dict) or content.keys() != set(keys):
         raise UserError(f"{path}: allowed: the {'key' if target else 'keys'} {' and '.join(keys)}")
-    if not target and not content["classes"]:
-        raise UserError(f"{path}: classes: empty; allowed: two or more")
+    if not target and not (isinstance(content["classes"], list) and len(content["classes"]) > 1):
+        raise UserError(f"{path}: classes: {shown(content['classes'])}; allowed: a list of two or more")
     if not isinstance(content["columns"], dict):
         raise UserError(f"{path}: columns: allowed: a declaration for each column")
     if empty := [str(name) for name, column in content["columns"].items() if not column]:
@@ -81,7 +81,8 @@ def _as_text(column: Any) -> Any:
     if not isinstance(column, dict) or not isinstance(column.get("values"), list):
         return column
     fill = {} if column.get("fill") is None else {"fill": str(column["fill"])}
-    return {**column, "values": [str(value) for value in column["values"]], **fill}
+    values = [value if value is None else str(value) for value in column["values"]]
+    return {**column, "values": values, **fill}
 
 
 def _flow(value: Any) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
+FILLED = "a value, or `fill` or `indicator` in the column's declaration"
 FEW = 50  # largest number of values of a public column that counts as categorical
 
 
@@ -36,7 +37,7 @@ def read(
     lines = frame(path)
     features = encode(path, lines, columns)
     if target is not None:
-        scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target))
+        scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target), is_target=True)
         return Examples(features, (scaled[:, 0] + 1) / 2)
     numbers = {name: number for number, name in enumerate(classes)}
     names = _strings(_column(path, lines, label))
@@ -64,7 +65,10 @@ def frame(path: Path) -> "DataFrame":
         size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
         if size > OWN_BYTES:
             raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
-        return pandas.read_parquet(path)
+        # integers and booleans stay such beside missing values
+        lines = pandas.read_parquet(path, dtype_backend="numpy_nullable")
+        # the index of pandas, if it has a name, is a column like any other
+        return lines if lines.index.names == [None] else lines.reset_index()
 
 
 def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.ndarray:
@@ -88,6 +92,11 @@ def labels(lines: "DataFrame", label: str | None) -> list[str]:
     return [] if label is None or label not in lines.columns else _strings(lines[label]).tolist()
 
 
+def as_texts(lines: "DataFrame") -> Iterator[tuple[str, ...]]:
+    """Values of each line as text; a missing value is empty."""
+    return zip(*(_strings(column) for _, column in lines.items()), strict=True)
+
+
 def names(path: Path) -> list[str]:
     """Names of a table's columns, without reading its lines.
 
@@ -97,7 +106,7 @@ def names(path: Path) -> list[str]:
     if path.suffix.lower() != ".parquet":
         return [*csv_frame(path, rows=0).columns]
     with _parquet(path) as file:
-        return [*file.schema_arrow.names]
+        return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
 
 
 @contextmanager
@@ -169,24 +178,22 @@ def _first(where: "Series") -> int | None:
     return int(places[0]) if len(places) else None
 
 
-def _refuse_missing(path: Path, name: str, missing: "Series", column: Column) -> None:
+def _refuse_missing(path: Path, name: str, missing: "Series", column: Column, remedy: str = FILLED) -> None:
     if column.fill is None and not column.indicator and (line := _first(missing)) is not None:
-        raise UserError(
-            f"{path}: line {line + 1}: {name} is missing; allowed: a value, or `fill` or `indicator` in the "
-            "column's declaration"
-        )
+        raise UserError(f"{path}: line {line + 1}: {name} is missing; allowed: {remedy}")
 
 
-def _numbers(path: Path, name: str, values: "Series", column: Numeric) -> np.ndarray:
+def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target: bool = False) -> np.ndarray:
+    """Scaled numbers of a feature, or of the target, which has no declaration that could allow more."""
+    others = "" if is_target else ", or `values` in place of `range` in the column's declaration"
     texts = _strings(values)
     missing, numbers = texts.eq("") | _is_nan(texts), as_numbers(texts)
     wrong = ~missing & np.isnan(numbers)
     if (line := _first(wrong)) is not None:
         raise UserError(
-            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: numbers, or `values` in "
-            "place of `range` in the column's declaration"
+            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: numbers{others}"
         )
-    _refuse_missing(path, name, missing, column)
+    _refuse_missing(path, name, missing, column, "a number" if is_target else FILLED)
     low, high = column.range
     numbers = np.where(missing, low if column.fill is None else column.fill, numbers)
     scaled = 2 * (np.clip(numbers, low, high) - low) / (high - low) - 1
