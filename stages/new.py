@@ -113,7 +113,7 @@ def data(
     """
     from pipeline.data.fetch import fetch
     from pipeline.data.own.describe import PUBLIC, describe
-    from pipeline.data.own.private import placing
+    from pipeline.data.own.private import placing, protected
     from pipeline.data.own.schema import read_schema
     from pipeline.data.prepare import prepare
     from pipeline.data.prepared import PREPARED
@@ -137,11 +137,14 @@ def data(
     if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
         kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
         raise UserError(f"--{strange}: not allowed with --{kind}; allowed with {kinds}")
+    adding = Adding()
+    adding.refuse(name, "raw")
     if kind == "table":
         if (target is None) != (span is None) or (target and label):
             raise UserError("--target: goes with --range, and in place of --label")
         fields["label"] = label or fields.pop("target", "label")
         if schema is None:
+            protected(path)
             _write_template(name, Path(path), fields["label"], like, bool(target))
             return
         fields |= read_schema(fields.pop("schema"), target)
@@ -155,8 +158,6 @@ def data(
             fields.setdefault("size", weights_of.get("network-size", 224))
     if side := fields.pop("size", None):
         fields |= {"resize": True, "shape": (None, side, side)}
-    adding = Adding()
-    adding.refuse(name, "raw")
     if public_from == name:
         raise UserError(f"--public-from {name}: is the new data set; allowed: another one, or --public alone")
     unprotected = public if public is not None else PUBLIC if public_from else 0

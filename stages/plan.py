@@ -73,4 +73,4 @@ def _total(seconds: list[float | None]) -> str:
 def _span(seconds: float) -> str:
     from datetime import timedelta
 
-    return str(timedelta(seconds=round(seconds)))
+    return str(timedelta(seconds=round(min(seconds, 1e13))))  # a longer one overflows

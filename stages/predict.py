@@ -33,6 +33,8 @@ def predict(
     from pipeline.export.folder import folder_predictor
     from pipeline.files import write_bytes
 
+    if out is not None and out.suffix.lower() != ".csv":
+        raise UserError(f"--out {out}: the predictions are a CSV file; allowed: a name that ends in .csv")
     if params.PARAMS.exists():
         params.use_code()
     predictor = folder_predictor(folder)

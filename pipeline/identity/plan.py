@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Literal
 
 from pydantic import ValidationError
@@ -99,9 +99,9 @@ def _timed(
     row = settings.rows[planned.row]
     kind, passes = _kind(settings, row), _passes(settings, row) / len(row.trainings) * planned.replicas
     if run := runs.get(planned.row):
-        return replace(planned, seconds=_seconds_per_replica(run) * planned.replicas, source="record")
+        return replace(planned, seconds=_seconds_now(settings, row, run) * planned.replicas, source="record")
     if run := earlier.get(planned.row):
-        return replace(planned, seconds=_seconds_per_replica(run) * planned.replicas, source="history")
+        return replace(planned, seconds=_seconds_now(settings, row, run) * planned.replicas, source="history")
     if kind in rates:
         return replace(planned, seconds=rates[kind] * passes, source="similar")
     return planned
@@ -123,7 +123,7 @@ def _rates(settings: Settings, runs: dict[str, Run]) -> dict[Kind, float]:
     seconds: dict[Kind, list[float]] = {}
     for key, run in runs.items():
         row = settings.rows[key]
-        per_pass = _seconds_per_replica(run) * len(row.trainings) / _passes(settings, row)
+        per_pass = _seconds_now(settings, row, run) * len(row.trainings) / _passes(settings, row)
         seconds.setdefault(_kind(settings, row), []).append(per_pass)
     return {kind: median(values) for kind, values in seconds.items()}
 
@@ -138,6 +138,14 @@ def _passes(settings: Settings, row: Row) -> float:
     examples, circumstances = settings.split(row.data).train, settings.circumstances(row)
     passes = (each.total_steps(examples) * each.passes_per_step(circumstances) for each, _ in row.trainings)
     return max(1.0, float(sum(passes)))
+
+
+def _seconds_now(settings: Settings, row: Row, run: Run) -> float:
+    """`_seconds_per_replica`, scaled to the steps and batches that the row has now."""
+    examples = settings.split(row.data).train
+    drawn = mean(each.total_steps(examples) * each.batch for each, _ in row.trainings)
+    recorded = mean(replica.steps * replica.settings.get("batch", 1) for replica in run.replicas)
+    return _seconds_per_replica(run) * drawn / max(1, recorded)
 
 
 def _seconds_per_replica(run: Run) -> float:

@@ -283,6 +283,8 @@ class MethodSettings(Strict):
                 f"{normalization!r} looks at; allowed: data with some (`dprepro new data --public N` or "
                 "`--public-from OTHER`)"
             )
+        if self.schedule == "step" and not ("milestones" in self.model_fields_set and self.milestones):
+            return "settings.milestones: missing; 'schedule: step' needs shares of the steps, as [0.5, 0.75]"
         for name in ("milestones", "gamma"):
             if self.schedule != "step" and name in self.model_fields_set:
                 return f"settings.{name}: allowed with 'schedule: step' alone; schedule is {self.schedule!r}"

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError, printable, reading
@@ -13,8 +14,8 @@ from pipeline.limits import RECORD_BYTES
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_yaml(path: Path) -> Any:
-    """Content of a YAML 1.2 file.
+def read_yaml(path: Path, pure: bool = False) -> Any:
+    """Content of a YAML 1.2 file. ``pure``: whether the slow parser reads it, which allows more.
 
     Raises:
         OSError: the file can't be read.
@@ -24,17 +25,21 @@ def read_yaml(path: Path) -> Any:
         text = path.read_bytes().decode()
     except ValueError as problem:
         raise UserError(f"{path}: not YAML: {problem}") from problem
-    return parse_yaml(text, path)
+    return parse_yaml(text, path, pure)
 
 
-def parse_yaml(text: str, path: Path) -> Any:
-    """Content of the YAML ``text``; ``path`` is its file, for messages.
+def parse_yaml(text: str, path: Path, pure: bool = False) -> Any:
+    """Content of the YAML ``text``; ``path`` is its file, for messages. ``pure``: as of `read_yaml`.
 
     Raises:
         UserError: ``text`` is not YAML; the message is one line.
     """
     try:
-        return YAML(typ="safe").load(text)
+        return YAML(typ="safe", pure=pure).load(text)
+    except DuplicateKeyError as problem:
+        what = str(problem.problem).partition(" with value")[0]
+        line = problem.problem_mark.line + 1
+        raise UserError(f"{path}: line {line}: {printable(what, 100)}; allowed: each key once") from problem
     # a tag with a wrong value, such as `!!bool maybe`, may raise any exception
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
         raise UserError(f"{path}: not YAML: {printable(' '.join(str(problem).split()))}") from problem

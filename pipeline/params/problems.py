@@ -1,5 +1,6 @@
 """Errors of pydantic as lines for the author of the checked file."""
 
+import re
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -51,8 +52,13 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
         elif error["type"] == "value_error":
             lines.append(f"{where}: {inner}" if where else str(inner))
         else:
-            lines.append(f"{where}: {shown(error['input'])} is not allowed: {error['msg']}")
+            lines.append(f"{where}: {shown(error['input'])} is not allowed: {_short(error['msg'])}")
     return lines
+
+
+def _short(message: str) -> str:
+    """``message`` of pydantic, with its small limits as in 1e-100."""
+    return re.sub(r"0\.0{9,}\d+", lambda digits: f"{float(digits[0]):g}", message)
 
 
 def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:

@@ -5,12 +5,11 @@ from string import Formatter
 from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from pipeline.errors import UserError, reading
 from pipeline.fields import Key, Strict
 from pipeline.params import PAPERS
+from pipeline.params.documents import read_yaml
 from pipeline.params.problems import problem_lines
 from pipeline.reporting.claims import Test
 from pipeline.reporting.judging.claim_test import Bounded
@@ -153,11 +152,9 @@ def load(name: str, folder: Path = PAPERS) -> Paper:
     if not path.exists():
         return Paper(title=name)
     with reading(path):
-        content = path.read_bytes()
+        content = read_yaml(path, pure=True)
     try:
-        return Paper.model_validate(YAML(typ="safe", pure=True).load(content.decode()))
-    except (YAMLError, UnicodeDecodeError) as problem:
-        raise UserError(f"{path}: not YAML: {' '.join(str(problem).split())}") from problem
+        return Paper.model_validate(content)
     except ValidationError as problem:
         raise UserError("\n".join(f"{path}: {line}" for line in problem_lines(problem))) from problem
 

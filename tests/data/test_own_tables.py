@@ -3,12 +3,15 @@
 import csv
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
+from pyarrow import parquet
 from ruamel.yaml import YAML
 from sklearn.datasets import load_breast_cancer
 from typer.testing import CliRunner
@@ -128,6 +131,16 @@ def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
     assert "not a Parquet file" in refusal_of(lambda: tables.names(tmp_path / "t.parquet"))
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,,a b,,a b\n1,2,3,4,5\n")
+    table = pyarrow.table([[1], [2]], ["a b", "a b"])
+    parquet.write_table(table, tmp_path / "t.parquet")
+    for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
+        for read in (tables.frame, tables.names):
+            told = refusal_of(partial(read, path))
+            assert told == f"{path}: two columns are named 'a b'; allowed: another name for each"
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
@@ -234,6 +247,7 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     for stage in ("train", "evaluate", "ledger"):
         run(f"{stage} first")
     run("export first out")
+    assert "allowed: a name that ends in .csv" in run("predict out t.csv --out x.parquet", fails=True)
     read: list[Path] = []
     real = tables.frame
     monkeypatch.setattr(tables, "frame", lambda path: read.append(path) or real(path))  # type: ignore[func-returns-value]

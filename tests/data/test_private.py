@@ -67,6 +67,17 @@ def test_files_in_the_checkout_are_ignored_before_they_are_read(project: Path) -
         assert "scans/mine.npz" not in git("ls-files").splitlines()
 
 
+def test_a_template_makes_git_ignore_its_table(project: Path) -> None:
+    for given in ("mine.csv", "../mine.csv"):
+        Path(given).write_text("age,sick\n1,no\n")
+        new("--table", given, "--label", "sick")
+        Path("mine.schema.yaml").unlink()
+    git("add", "-A")
+    assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
+    git("add", "--force", "mine.csv")
+    assert "git tracks it" in refusal_of(lambda: new("--table", "mine.csv", "--label", "sick"))
+
+
 @pytest.mark.parametrize("options", [["--test", "89"], ["--public-from", "none"]])
 @pytest.mark.parametrize("given", ["../scans.npz", "inside.npz"])
 def test_a_failure_leaves_no_link_and_git_ignoring(project: Path, options: list[str], given: str) -> None:

@@ -159,7 +159,7 @@ def test_a_replaced_file_of_weights_is_noticed(
 
 
 def test_wrong_networks_and_weights_are_a_line(tmp_path: Path, resnet: torch.nn.Module) -> None:
-    (tmp_path / "none.pth").write_bytes(b"weights")
+    (tmp_path / "none.pth").write_bytes(b"hello world")
     images = np.zeros((1, 3, SIZE, SIZE), np.uint8)
     assert "allowed: torchvision's" in refusal_of(lambda: trunk.width("resnet1"))
     assert "no weights" in refusal_of(

@@ -35,6 +35,24 @@ def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
 
 
+def test_an_estimate_by_a_record_grows_with_the_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dpsgd.fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    seconds = []
+    for epochs in (80, 800):
+        changed = {"settings": {"batch": 1024, "epochs": epochs, "learning_rate": 0.5}}
+        (row,) = (
+            each
+            for each in plan(dpsgd.settings(**{dpsgd.LAYER: changed}), gpu=False)
+            if each.row == dpsgd.LAYER
+        )
+        assert row.source == "record"
+        seconds.append(row.seconds)
+    assert seconds[1] == pytest.approx(10 * (seconds[0] or 0), rel=0.01)
+
+
 def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row of it, and what training is planned for is in it as `dprepro plan` has it."""
     monkeypatch.chdir(ROOT)

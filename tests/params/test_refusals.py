@@ -21,6 +21,12 @@ from tests.refusal import refusal_of
         ("rows/one/model/depth", 1, "rows.one.model.depth: unknown key; allowed: name, normalization"),
         ("data/mnist/public/size", 1, "data.mnist.public.size: unknown key; allowed: raw, part, count"),
         ("rows/one/settings/early_stopping", True, "settings.early_stopping: no epsilon covers an end that"),
+        ("rows/one/settings/schedule", "step", "settings.milestones: missing; 'schedule: step' needs shares"),
+        (
+            "rows/one/settings/delta",
+            0,
+            "0 is not allowed: Input should be greater than or equal to 1e-100",
+        ),
         ("rows/one/settings/gamma", 0.5, "settings.gamma: allowed with 'schedule: step' alone; schedule is"),
         ("rows/one/settings/weight_decay", 2, "weight_decay: 2.0 times the learning rate 0.5 leaves nothing"),
         ("rows/one/settings/class_weights", "balanced", "settings.class_weights: 'balanced' is not allowed"),
@@ -98,6 +104,10 @@ def test_files_that_are_missing_or_have_no_settings(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         assert refusal_of(lambda: params.load(path)).startswith(f"{path}: {said}")
+    path.write_text("rows:\n  one: 1\n  one: 2\n")
+    assert refusal_of(lambda: params.load(path)) == (
+        f'{path}: line 3: found duplicate key "one"; allowed: each key once'
+    )
     hostile = ("!!python/object/apply:os.system [x]", "[" * 2000, "9" * 6000)
     for value in ("[", "!!bool maybe", "!!timestamp never", "!!int one", "!!binary \u00e4", *hostile):
         path.write_text(f"rows: {value}\n")

@@ -65,6 +65,7 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
     [
         ("title: A paper", "title: A paper\nauthor: me", "small.yaml: author: unknown key"),
         ("title: A paper", "title: [", "not YAML"),
+        ("title: A paper", "title: A\ntitle: B", 'small.yaml: line 3: found duplicate key "title"; allowed'),
         ("sigma=1: No", "sigma=3: No", "not in columns: sigma=3"),
         ("axis: noise σ", "axis: noise σ\n    figures: [trade]", f"no figure trade; allowed: {FIGURES}"),
         ("    margin: 1\n", "", "margin: a table that prints values needs one"),

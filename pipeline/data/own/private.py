@@ -28,20 +28,28 @@ def placed(name: str, given: str, root: Path = Path()) -> str:
     Raises:
         UserError: there are no files, git tracks them already, or another link has the name.
     """
-    files = Path(given) if Path(given).is_absolute() else root / given
+    if (inside := protected(given, root)) is not None:
+        return inside.as_posix()
+    target = (root / given).resolve()
+    return _linked(target, FOLDER / (name + ("" if target.is_dir() else Path(given).suffix)), root)
+
+
+def protected(given: str, root: Path = Path()) -> Path | None:
+    """Path below ``root`` of own files, which git ignores from now on; None for files outside ``root``.
+
+    Raises:
+        UserError: there are no files, or git tracks them already.
+    """
+    files = root / given
     if not files.exists():
         raise UserError(f"{given}: missing; allowed: a file or a folder, anywhere")
-    private, target, top = [FOLDER, RAW, PREPARED], files.resolve(), root.resolve()
+    target, top = files.resolve(), root.resolve()
     inside = target.relative_to(top) if target.is_relative_to(top) else None
-    if inside is None:
-        refuse_tracked(tracked([target], root))
-        ignore(private, root)
-        return _linked(target, FOLDER / (name + ("" if target.is_dir() else files.suffix)), root)
-    if (root / PARAMS).resolve().is_relative_to(target):
+    if inside is not None and (root / PARAMS).resolve().is_relative_to(target):
         raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
-    refuse_tracked(tracked([inside], root))
-    ignore([*private, inside], root)
-    return inside.as_posix()
+    refuse_tracked(tracked([inside or target], root))
+    ignore([FOLDER, RAW, PREPARED, *([inside] if inside else [])], root)
+    return inside
 
 
 def _linked(target: Path, place: Path, root: Path) -> str:

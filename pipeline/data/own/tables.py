@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.data.formats import Examples
-from pipeline.data.own.texts import csv_frame
+from pipeline.data.own.texts import csv_frame, refuse_twice
 from pipeline.errors import UserError, listed, reading, shown
 from pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from pipeline.params.own import Categorical, Column, Numeric
@@ -111,13 +111,15 @@ def names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator["ParquetFile"]:
-    """Open a Parquet file. Errors of pyarrow become a UserError of one line."""
+    """Open a Parquet file. Errors of pyarrow and columns of one name become a UserError of one line."""
     import pyarrow
     from pyarrow import parquet
 
     try:
         with reading(path):
-            yield parquet.ParquetFile(path)
+            file = parquet.ParquetFile(path)
+            refuse_twice(path, file.schema_arrow.names)
+            yield file
     except (pyarrow.ArrowException, ValueError) as problem:
         raise UserError(f"{path}: not a Parquet file: {shown(str(problem))}") from problem
 

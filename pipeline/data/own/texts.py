@@ -2,7 +2,8 @@
 
 import csv
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,19 @@ def _check_columns(path: Path) -> None:
         raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns, or their names have {longest:,} bytes")
 
 
+def refuse_twice(path: Path, names: Iterable[str]) -> None:
+    """Refuse columns of one name, of which readers would take one.
+
+    Raises:
+        UserError: a name is there twice.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UserError(f"{path}: two columns are named {shown(name)}; allowed: another name for each")
+        seen.add(name)
+
+
 def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
     """All columns of a CSV file as text, by the names in its first line; a missing value is empty.
 
@@ -53,7 +67,7 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
         rows: largest number of lines to read; None: all.
 
     Raises:
-        UserError: the file is no CSV, or not UTF-8.
+        UserError: the file is no CSV, or not UTF-8, or two columns have one name.
     """
     import pandas  # imported here, because images don't need it
 
@@ -62,15 +76,17 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
         with reading(path), warnings.catch_warnings():
             # pandas warns about rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            return pandas.read_csv(
+            read = partial(
+                pandas.read_csv,
                 path,
-                nrows=rows,
                 dtype=str,
                 keep_default_na=False,
                 index_col=False,
                 encoding="utf-8",
                 quoting=csv.QUOTE_MINIMAL,
             )
+            refuse_twice(path, filter(None, read(header=None, nrows=1).iloc[0]))  # pandas renames them
+            return read(nrows=rows)
     except UnicodeDecodeError as problem:
         raise UserError(
             f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
