@@ -33,13 +33,13 @@ def predict(
     from pipeline.export.folder import folder_predictor
     from pipeline.files import write_bytes
 
+    if out is not None and out.resolve() in (path.resolve() for path in files):
+        raise UserError(f"--out {out}: is one of the files to classify; allowed: another file")
     if out is not None and out.suffix.lower() != ".csv":
         raise UserError(f"--out {out}: the predictions are a CSV file; allowed: a name that ends in .csv")
     if params.PARAMS.exists():
         params.use_code()
     predictor = folder_predictor(folder)
-    if out is not None and out.resolve() in (path.resolve() for path in files):
-        raise UserError(f"--out {out}: is one of the files to classify; allowed: another file")
     head, lines, found = _predicted(predictor, files)
     content = io.StringIO()
     csv.writer(content, lineterminator="\n").writerows([head, *lines])

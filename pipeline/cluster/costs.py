@@ -131,7 +131,7 @@ def count_operations(model: Model, shape: tuple[int, ...], classes: int) -> floa
     from pipeline.methods.registry import build_net
 
     with torch.device("meta"):  # which computes nothing
-        net = build_net(model, shape, classes)
+        net = build_net(model, shape, classes, tried=False)
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         texts = len(shape) == 2
         inputs = torch.ones(COUNTED, shape[0], dtype=torch.int32) if texts else torch.ones(COUNTED, *shape)

@@ -413,7 +413,10 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
     }.items():
         assert says in refused(f"export {line}")
     network = f"out/{IMAGES}"
-    assert refused(f"predict {network} mine.npz --out .") == ".: is a folder; allowed: a file"
+    (here / "folder.csv").mkdir()
+    assert (
+        refused(f"predict {network} mine.npz --out folder.csv") == "folder.csv: is a folder; allowed: a file"
+    )
     assert "mine.npz: is one of the files" in refused(f"predict {network} mine.npz --out out/../mine.npz")
     path = weights_path(IMAGES, "epsilon=8", 1)
     content = path.read_bytes()

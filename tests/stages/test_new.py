@@ -189,7 +189,7 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
         "level", "second", "--sigma", "1"
     )
     assert "no row 'other'" in refused("level", "other", "--epsilon", "1")
-    assert "epsilon: 'NaN' is not allowed: Input should be greater than 0" in refused(
+    assert "epsilon: 'NaN' is not allowed: Input should be a valid number" in refused(
         "level", "first", "--epsilon", "nan"
     )
     run("level", "first", "--epsilon", "inf")
