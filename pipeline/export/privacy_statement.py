@@ -42,10 +42,10 @@ OUTSIDE = (
 )
 # Uses visible in the laboratory's records (reports/, dvc.lock, MLflow) but not in an exported folder
 OF_RECORDS = frozenset(
-    (
+    {
         *("curves", "validation", "digests", "timing", "all_replicas", "unlinked_search", "spans"),
         *("model_audit", "examples_recorded"),
-    )
+    }
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")

@@ -14,7 +14,7 @@ from pipeline.methods.base import Method, Task
 from pipeline.methods.rooms import implementation
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.spending import NetworkSizes
-from pipeline.models.functional import buffers_after, trial_call
+from pipeline.models.functional import trial_results
 from pipeline.models.model import Model
 from pipeline.privacy.randomness import initial_seed
 
@@ -95,13 +95,13 @@ def _problem(net: Any, shape: tuple[int, ...], classes: int) -> str | None:
     texts = len(shape) == 2
     size = (2, shape[0]) if texts else (2, *shape)
     inputs = torch.full(size, shape[1] - 1, dtype=torch.int32) if texts else torch.ones(size)
-    logits = trial_call(net, inputs)
+    logits, buffers = trial_results(net, inputs)
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
         output = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         return f"makes {output} of two inputs; needed: (2, {classes}), a logit for each class"
-    first, second = (buffers_after(net, batch) for batch in (inputs, (inputs / 2).to(inputs)))
-    for name, buffer in first.items():
-        if not torch.equal(buffer.nan_to_num(), second[name].nan_to_num()):
+    others = trial_results(net, (inputs / 2).to(inputs))[1] if buffers else {}
+    for name, buffer in buffers.items():
+        if not torch.equal(buffer.nan_to_num(), others[name].nan_to_num()):
             return (
                 f"buffer {name!r} changes with the inputs, but no method trains buffers; allowed: group "
                 "norm, this project's batch norms, or `eval()` in `build`"

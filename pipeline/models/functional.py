@@ -63,22 +63,14 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
 
 def trial_call(net: nn.Module, inputs: Tensor) -> Any:
     """Outputs of ``net`` for ``inputs``; its state and torch's random state stay unchanged."""
-    with _trial(net, inputs):
-        return net(inputs)
+    return trial_results(net, inputs)[0]
 
 
-def buffers_after(net: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
-    """Buffers of ``net``, by name, after a call with ``inputs`` as in `trial_call`."""
-    with _trial(net, inputs):
-        net(inputs)
-        return dict(net.named_buffers())
-
-
-@contextmanager
-def _trial(net: nn.Module, inputs: Tensor) -> Iterator[None]:
+def trial_results(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
+    """Outputs of a `trial_call`, and the network's buffers, by name, after the call."""
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
-        yield
+        return net(inputs), dict(net.named_buffers())
 
 
 @contextmanager

@@ -217,5 +217,6 @@ def test_the_margins_of_the_papers_are_those_of_the_rule(papers_here: list[Paper
                 assert table.table.margin == (1 if mnist else 2), table.name
     assert judged >= 10
     for key, plan in settings.plans.items():
-        paper, table_key, *_ = key.partition(REPEATED)[0].split("-")  # and of which values, where not all
+        # a third part names the values, if the plan is only for some
+        paper, table_key, *_ = key.partition(REPEATED)[0].split("-")
         assert papers.load(paper).tables[table_key].margin == plan.margin

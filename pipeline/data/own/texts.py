@@ -47,7 +47,7 @@ def _check_columns(path: Path) -> None:
 
 
 def refuse_twice(path: Path, names: Iterable[str]) -> None:
-    """Refuse columns of one name, of which readers would take one.
+    """Refuse two columns of one name: some readers would silently take the first.
 
     Raises:
         UserError: a name is there twice.

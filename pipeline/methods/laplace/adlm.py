@@ -59,7 +59,7 @@ class Adlm(Perturbed):
 
     @cached_property
     def ratios(self) -> Tensor:
-        """Ratios (R, d) of R replicas and d features, by which noise falls: Eq. 16 for relevances `noisy`."""
+        """Ratios (R, d) for R replicas and d features: Eq. 16 of the relevances `noisy`."""
         ratios: Tensor = self.adaptive[0].ratios(self.noisy)
         return ratios
 

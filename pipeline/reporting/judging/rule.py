@@ -69,18 +69,18 @@ def mean_verdict(
     if n < FEWEST_SEEDS:
         return None
     away = fmean(values) - printed
-
     binary, spread = BINARY * abs(printed), run_spread(values, error)
 
     def half(seeds: int) -> float:
         return half_width(values, error, test_error, seeds)
 
-    def name(seeds: int) -> Name:
+    def name_for(seeds: int) -> Name:
         return place(away, half(seeds), margin + binary, spread)
 
-    if name(n) == "inconclusive":
-        return Verdict("inconclusive", seeds=_enough(n, name))
-    return Verdict(name(n), away if name(n) == "agrees" and abs(away) > half(n) + binary else None)
+    name = name_for(n)
+    if name == "inconclusive":
+        return Verdict(name, seeds=_enough(n, name_for))
+    return Verdict(name, away if name == "agrees" and abs(away) > half(n) + binary else None)
 
 
 def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
