@@ -31,7 +31,7 @@ def init(
         bool, typer.Option("--private", help="For private data: without papers, tables, first row and CI.")
     ] = False,
 ) -> None:
-    """Create a laboratory, a folder with a paper's table, a first row, DVC's stages, git and CI."""
+    """Create a laboratory: a folder with a paper's table, a first row, DVC's stages, git and CI."""
     files = _files(private)
     if folder.exists() and not (folder.is_dir() and _begun(folder, files)):
         raise UserError(f"{folder}: is there and not empty; allowed: an empty folder, or a new one")

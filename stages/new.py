@@ -28,7 +28,9 @@ OF_KINDS |= dict.fromkeys(OF_NETWORK, ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
 Network = Annotated[
     str | None,
-    typer.Option(help="Public network of torchvision for images. `new data` stores only its features."),
+    typer.Option(
+        help="Public network of torchvision for images. `new data` stores features, not the images."
+    ),
 ]
 Weights = Annotated[
     str | None, typer.Option(help="File of network weights in this folder: safetensors or state dict.")
@@ -63,7 +65,9 @@ def data(
     ] = None,
     public: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of examples that become public, for methods that need some."),
+        typer.Option(
+            min=0, help="Number of examples that become public, for methods that need public examples."
+        ),
     ] = None,
     public_from: Annotated[
         str | None,

@@ -15,7 +15,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses 
 Physical = Annotated[
     int,
     typer.Option(
-        min=0, help="Examples in one forward pass, over all its runs; 0 means 256 on a CPU, 4096 on a GPU."
+        min=0,
+        help="Examples per forward pass of all runs that train together; 0: 256 on a CPU, 4096 on a GPU.",
     ),
 ]
 AtOnce = Annotated[

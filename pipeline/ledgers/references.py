@@ -36,8 +36,8 @@ bounds, such as 1.19, 0.954 and 0.864. An ε by the central limit theorem is an 
 
 Our number is *equal* to the printed one if it differs by at most 1 %, or by the smaller tolerance of its
 entry in `references.yaml` (`within`). It is *below* if it is smaller by at most 2 %, for the reason in its
-note. Sampling is Poisson, and neighbours add or remove one example. The noise is a multiple of the
-sensitivity.
+note. Otherwise it **differs**. *Not computed* marks attacks and accuracies. Sampling is Poisson, and
+neighbours add or remove one example. The noise is a multiple of the sensitivity.
 """
 WAYS = {
     "classic": "Rényi DP, Mironov's conversion",

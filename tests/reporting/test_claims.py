@@ -93,7 +93,7 @@ def test_what_is_no_reproduction_supports_no_claim(
             assert assessment.status == ("not judged" if assessment.variant else "not run")
             caveats = {outcome.caveat for outcome in assessment.outcomes if outcome.verdict != "not run"}
             assert caveats <= {caveat}
-            assert not assessment.variant or assessment.tally.endswith(f", not judged ({caveat})")
+            assert not assessment.variant or assessment.tally.endswith(f" not judged ({caveat})")
 
 
 def test_our_own_seeding_is_not_held_against_the_paper(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_papers_page_begins_with_its_verdict_in_a_sentence(written: Report) ->
     (main,) = (claim for claim in result.claims if claim.claim.key in result.paper.main_claims)
     assert lines[0] == f"Main claim “{main.claim.says}”: {counts.claim_words(main)}"
     unsure = sum(value.status == "inconclusive" for value in judged)
-    told = f"Our training agrees with {agreeing} of the {len(judged)} values that it judges"
+    told = f"Our training agrees with {agreeing} of the {len(judged)} values that are judged by training"
     assert lines[1] == told + (f"; {unsure} are inconclusive" if unsure else "")
     found = re.search(
         r"(\d+) results .*? For (\d+) of .*? (\d+) of these bounds are at most ε = 13\.8",

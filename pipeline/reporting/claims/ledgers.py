@@ -35,7 +35,7 @@ class Guaranteed(AtLevels):
             text += f" ({guarantee.reason})"
         claimed, upper = guarantee.ledger.claimed, guarantee.ledger.epsilon_upper
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
-            text += f"; before rounding, the upper bound is larger by {upwards(upper - claimed)}"
+            text += f"; before rounding, the upper bound exceeds the claimed ε by {upwards(upper - claimed)}"
         # an upper bound above the claim does not refute it
         is_open = not guarantee.claims or guarantee.state == "weaker"
         verdict = "undecided" if is_open else "holds" if guarantee.within_claim else "fails"

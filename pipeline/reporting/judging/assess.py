@@ -44,13 +44,9 @@ class Assessment:
 
     @property
     def tally(self) -> str:
-        """Number of outcomes per verdict: ``6 hold; 6 not run``, ``3 hold, not judged (one seed)``."""
-        counts = Counter(
-            _PLURAL.get(outcome.verdict, outcome.verdict)
-            + (f", not judged ({outcome.caveat})" if outcome.caveat else "")
-            for outcome in self.outcomes
-        )
-        return "; ".join(f"{count} {words}" for words, count in counts.items())
+        """Number of outcomes per verdict: ``6 hold``, ``3 hold, but are not judged (one seed)``."""
+        counts = Counter((outcome.verdict, outcome.caveat) for outcome in self.outcomes)
+        return "; ".join(_counted(count, *each) for each, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -153,3 +149,11 @@ def _status(outcomes: tuple[Outcome, ...], waiting: bool) -> Status:
     if "not judged" in counted:
         return "not judged"
     return "undecided" if "undecided" in counted else "reproduced"
+
+
+def _counted(count: int, verdict: str, caveat: str | None) -> str:
+    """Number of outcomes with a verdict and a caveat, in words."""
+    one = count == 1
+    words = f"{count} {verdict if one else _PLURAL.get(verdict, verdict)}"
+    joined = "but" if verdict in _PLURAL else "and"
+    return f"{words}, {joined} {'is' if one else 'are'} not judged ({caveat})" if caveat else words

@@ -105,8 +105,8 @@ def verdict(result: PaperResult) -> list[str]:
         if statuses:
             unsure = f"; {statuses['inconclusive']} are inconclusive" if statuses["inconclusive"] else ""
             parts.append(
-                f"our {subject} agrees with {statuses['agrees']} of the {statuses.total()} values that it "
-                f"judges{unsure}"
+                f"our {subject} agrees with {statuses['agrees']} of the {statuses.total()} values that are "
+                f"judged by {subject}{unsure}"
             )
     if waiting := sum(value.status == "waits for a GPU" for value in result.values):
         parts.append(f"{waiting} printed values wait for a GPU")
@@ -198,8 +198,8 @@ def privacy(results: Results) -> str:
         f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
         f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
         f"at most ε = {VACUOUS:.1f}. A larger bound alone would allow an attack that errs less than once "
-        f"in a million cases.{trials} Each ε assumes exact arithmetic, which float32 noise breaks, and is "
-        "for its row's δ and kind of neighbours."
+        f"in a million cases.{trials} Each ε is for its row's δ and kind of neighbours. It assumes "
+        "exact arithmetic; float32 noise is inexact."
     )
 
 
@@ -233,14 +233,14 @@ def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:
-    """``more``, then numbers of contrasts: discussed in the paper, planned, and with an unfair side."""
+    """``more``, then numbers of contrasts: discussed in the paper, planned, and unfair on a side."""
     argued, planned = (sum(contrast.argued for contrast in some), sum(contrast.planned for contrast in some))
     unfair = sum(contrast.unfair for contrast in some)
     parts = (
         more,
         f"{argued} discussed in the paper" if argued else "",
         f"{planned} planned" if planned else "",
-        f"{unfair} with an unfair side" if unfair else "",
+        f"{unfair} with a side that fails a condition of fairness" if unfair else "",
     )
     return "; ".join(filter(None, parts))
 
