@@ -197,8 +197,8 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
         f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
-        f"at most ε = {VACUOUS:.1f}. A larger bound alone would allow an attack that errs less than once "
-        f"in a million cases.{trials} Each ε is for its row's δ and kind of neighbours. It assumes "
+        f"at most ε = {VACUOUS:.1f}. A larger bound does not rule out an attack with both error rates "
+        f"below one in a million.{trials} Each ε is for its row's δ and kind of neighbours. It assumes "
         "exact arithmetic; float32 noise is inexact."
     )
 
