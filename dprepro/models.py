@@ -256,7 +256,11 @@ class _Steps:
     def __init__(
         self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
     ):
-        """``gradients``: True for canaries of kind 'gradient'. ``awaited``: whether any canary is in."""
+        """Take the canaries of one training, and their ``inputs`` as ``train`` gets them.
+
+        ``gradients``: True for canaries of kind 'gradient'. ``examples``: number of the user's examples.
+        ``awaited``: True if the training data have a canary.
+        """
         self.gradients, self.examples, self.awaited = gradients, examples, awaited
         self.inputs = torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)

@@ -491,7 +491,7 @@ class _Comparison:
         return {name: float(np.linalg.norm(apart[name])) for name in apart if name not in self.buffers}
 
     def _without(self, batch: tuple[int, ...], index: int, factor: float) -> Pair:
-        """Batch and its neighbour, without the example at ``index`` or with another one in its place."""
+        """Batch, and its neighbour with no or another example at ``index``; ``factor`` is that of `Pair`."""
         others = () if not self.replaced else (batch[(index + 1) % len(batch)],)
         return Pair(batch, (*batch[:index], *others, *batch[index + 1 :]), factor)
 

@@ -14,7 +14,7 @@ from pipeline.privacy.randomness import allocation
 
 
 class BallsAndBinsSampler(Sampler[list[int]]):
-    """Batches of an epoch by random allocation: each example is in one random batch, independently.
+    """Batches of an epoch by random allocation: each example is in ``participations`` random batches.
 
     Use it as `batch_sampler` of `torch.utils.data.DataLoader`. Every epoch has the same number of batches, of
     random sizes. With Opacus, use ``make_private(..., poisson_sampling=False)`` and
@@ -23,7 +23,7 @@ class BallsAndBinsSampler(Sampler[list[int]]):
     Attributes:
         examples: N, number of examples of the data set.
         batches: t, number of batches of an epoch.
-        participations: number of batches of an epoch with the same example.
+        participations: number of batches of an epoch that an example is in.
     """
 
     @checked
@@ -33,7 +33,7 @@ class BallsAndBinsSampler(Sampler[list[int]]):
         Args:
             examples: N, number of examples of the data set.
             batches: t, number of batches of an epoch; each has about ``participations`` N / t examples.
-            participations: number of batches of an epoch with the same example, at most t.
+            participations: number of batches of an epoch that an example is in, at most t.
 
         Raises:
             UserError: a number is not allowed.

@@ -253,7 +253,7 @@ def read_sealed(path: Path) -> bytes:
 
 
 def read_checked(path: Path, expected: str | None) -> bytes:
-    """Bytes of a file with the digest ``expected``.
+    """Bytes of a file, whose digest must be ``expected``; None matches no file.
 
     Raises:
         OSError: it can't be read.

@@ -97,7 +97,7 @@ def _predicted(
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
-    """Lines with scores of the inputs whose class or number is in their file."""
+    """Lines with scores, for the inputs whose class or numeric target is in their file."""
     import numpy as np
 
     if not (labelled := [one for one in found if len(one.labels)]):

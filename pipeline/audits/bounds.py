@@ -195,7 +195,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 
 def _largest(rejected: Callable[[float], bool]) -> float:
-    """Largest number up to `LARGEST` that is rejected, as are all smaller ones; 0 if no number is."""
+    """Largest x, at most `LARGEST`, such that x and all smaller numbers are rejected; 0 without any."""
     if not rejected(0.0):
         return 0.0
     low, high = 0.0, LARGEST

@@ -93,9 +93,10 @@ def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExam
 
 
 def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
-    """Examples whose inputs all lie along one axis; if ``within``, the first reverses their mean gradient.
+    """Examples whose inputs all lie along one axis; if ``within``, the first example is the record.
 
-    If not ``within``, the first example is like the others. So the two data sets differ in one example.
+    The record has another label and a far longer input, so it reverses the mean gradient. If not ``within``,
+    the first example is like the others. So the data sets with and without the record differ in one example.
     """
     labels, lengths = torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH)
     if within:

@@ -112,7 +112,7 @@ def _attack(
     say: Say,
     seconds: float | None,
 ) -> Attack:
-    """Attack on one level; a recorded training of this level took ``seconds``, None if there is no record."""
+    """Attack on one level. ``seconds``: duration of a recorded training of this level; None: unknown."""
     name, train = f"{key}/{row.level(config)}", data.splits["train"]
     if data.target is not None:
         raise UserError(f"{key}: its data have a numeric target; allowed with --model: rows of classes")

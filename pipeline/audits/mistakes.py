@@ -243,7 +243,7 @@ def _generator(blanks: np.ndarray) -> Mistake:
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
-    """p-value of the hypothesis that kind number ``kind`` moves releases no further than the kind before."""
+    """p-value of: ``kind`` (1 or 2) moves releases no further than ``kind`` - 1; others as in `recognise`."""
     moved = crowd / np.asarray(kinds)
     return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
 

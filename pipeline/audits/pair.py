@@ -3,10 +3,10 @@
 The row's own network, sampling, gradients, clipping, noise and optimiser train on a few random images and the
 record, a white image of another class. Trainings without the record never sample it; under the replace-one
 relation, another random image takes the record's place. The attacker knows every example, sees all tensors
-of the first and the last model, and scores the movement along the direction in which the record moves them.
-A step takes all examples, and the guarantee is accounted for these steps. This audit finds leaks before the
-clipping, which the canaries of `pipeline.audits.mechanism` can't find: examples that change each other's
-gradients, and statistics that are released without noise.
+of the first and the last model, and scores how far they moved in the direction in which the record moves
+them. Each step takes all examples of its data set, and epsilon is accounted for such steps. This audit finds
+leaks before the clipping, which the canaries of `pipeline.audits.mechanism` can't find: examples that change
+each other's gradients, and statistics that are released without noise.
 
 Suppose that faulty code adds half of the sum without noise to the model, besides the noisy sum. A hundred
 trainings usually don't detect this, but two deterministic comparisons do:
@@ -230,7 +230,7 @@ def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
 
 
 def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances ``noise`` of P entries, averaged over each tensor: its entries have equal noise."""
+    """(P,) variances ``noise`` of P entries, averaged over each tensor, whose entries have equal noise."""
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

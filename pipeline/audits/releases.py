@@ -89,7 +89,7 @@ def opposites(
 
 
 def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
-    """Errors of the attack ``floating_point``, which calls an example black if any pixel can't be white."""
+    """Errors of the attack ``floating_point``; it calls an example black if a pixel can't come from white."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
     labels = np.arange(examples) % 2
@@ -110,7 +110,7 @@ def floating_point(row: Row, config: MethodSettings, settings: Settings, name: s
 def shared(
     row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise = "grid", pairs: int = PAIRS
 ) -> ReleaseScores:
-    """Scores of the attack ``shared``: mean difference of noisy pixels from those of a black example."""
+    """Scores of the attack ``shared``: a noisy example minus a noisy black one, averaged over pixels."""
     method = make_method(row, config.shortened(4, 1), settings, name, np.array([0, 0, 0, 1]), noise)
     apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):

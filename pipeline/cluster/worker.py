@@ -78,12 +78,12 @@ def work(
     Args:
         task: the task.
         folder: folder of params.yaml.
-        environment: further environment variables of the commands; None: the worker's share of the cores.
-        ending: event that requests the end; the process then writes its checkpoint.
-        inputs: results of earlier tasks; Parsl waits for them.
+        environment: further environment variables of the commands; None: those of `share_of_cores`.
+        ending: event that requests the end; a training then writes its checkpoint.
+        inputs: results of earlier tasks; unused here, but Parsl waits for them.
 
     Raises:
-        CommandFailed: a command failed; the message is the last line of the log.
+        CommandFailed: a command failed, or ``ending`` stopped it; the message is the last line of the log.
         NeedsGpu: there is no GPU here.
         Died: the process was ended from outside.
     """

@@ -38,7 +38,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
 
     Raises:
         UserError: no source has the right bytes, files can't be written, own files differ from their
-            declaration or are tracked by git, or synthetic data lack a number of examples.
+            declaration or are tracked by git, or the number of synthetic examples is not declared.
     """
     wanted, edition = pick(settings.raw, name, "raw data set"), asked_edition(name, settings)
     target = root / RAW / name

@@ -1,11 +1,12 @@
 """Rule of the splits, and the check that no example is in two of them.
 
-The seed permutes the official training part. Public examples are taken first: the first ``count``, in
-permuted order, whose content occurs nowhere else in the private raw data set. Then train and validation take
-their counts from the remaining examples, in the same order. Test is the whole official test part. So no
-public example equals a private one, even if an official set has duplicates. Passing over a candidate with the
-content of a private example uses private data, and no epsilon covers this. So the manifest has the number of
-candidates that were passed over: 0 for MNIST with public KMNIST and for CIFAR-10 with public CIFAR-100.
+The seed permutes the official training part, and the public part if it is of another set. Public examples
+are taken first: the first ``count`` candidates in permuted order. A candidate is passed over if another
+example of the private raw data set has the same content. So no public example equals a private one, even if
+an official set has duplicates. Passing over uses private data, and no epsilon covers this. So the manifest
+has the number of candidates that were passed over: 0 for MNIST with public KMNIST and for CIFAR-10 with
+public CIFAR-100. Then train and validation take their counts from the remaining training examples, in
+permuted order. Test is the whole official test part.
 """
 
 from collections import Counter

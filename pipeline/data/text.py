@@ -73,7 +73,7 @@ class VectorEncoder:
     vectors: str
 
     def __call__(self, texts: Sequence[str] | np.ndarray) -> np.ndarray:
-        """Vectors of each text's first words that have one, then zeros: float32 (N, 1, tokens, E)."""
+        """float32 (N, 1, tokens, E): vectors of each text's first words that have a vector, then zeros."""
         tokenize = get_tokenizer(TOKENIZER)
         rows, table = word_vectors.load(self.vectors)
         encoded = np.zeros((len(texts), 1, self.tokens, table.shape[1]), np.float32)

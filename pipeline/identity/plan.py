@@ -108,7 +108,7 @@ def _timed(
 
 
 def _earlier(keys: Iterable[str]) -> dict[str, Run]:
-    """Last record of each row in ``keys`` whose record was deleted but is in git's history."""
+    """Last record in git's history of each row in ``keys`` whose record was deleted."""
     runs: dict[str, Run] = {}
     deleted = deleted_files(records.RUNS)
     for key in keys:

@@ -15,7 +15,7 @@ PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting
 def revision() -> tuple[str | None, bool | None]:
     """Last commit that changed code or settings in this checkout, and whether code has uncommitted changes.
 
-    Commits of results don't count: a training may make them in a clone that is deleted later.
+    Commits of results don't count: they may be lost, if a training makes them in a clone that is deleted.
     Uncommitted changes of other files don't count: settings and data have digests, and every run writes
     results. Both values are None without git and outside a checkout (an unpacked archive, an installed
     package).

@@ -214,7 +214,7 @@ def gradient(
     """`torch.func.grad` of one replica's loss with respect to its first argument.
 
     If replicas are computed one by one on a CPU, an ordinary backward pass computes the same gradient at less
-    cost. Its images have their channels last in memory if the network is faster with this layout.
+    cost. This pass gets images with channels last in memory if the network is faster with this layout.
 
     Args:
         loss: function of the network's tensors, its inputs and further arguments; returns the loss () and

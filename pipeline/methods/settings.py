@@ -92,10 +92,10 @@ class MethodSettings(Strict):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> Self:
-        """Settings as recorded by a run, without former settings.
+        """Settings as recorded by a run, without those that the method no longer has (`retired`).
 
         Raises:
-            ValidationError: a setting is unknown, or a former setting has another value than the valid one.
+            ValidationError: a setting is unknown, or a retired one has another value than in `retired`.
         """
         return cls.model_validate(
             {

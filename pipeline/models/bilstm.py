@@ -111,10 +111,10 @@ def _norm(size: int, epsilon: float | None) -> nn.Module:
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Embedding of size 100, BiLSTM with 32 units per direction, one dense layer on the final hidden states.
 
-    Layer normalisation follows every weight matrix: two in each direction, and the dense one.
+    With 'layer', a layer normalisation follows every weight matrix: two in each direction, and the dense one.
 
     Args:
-        model: normalisation 'none' or 'layer'.
+        model: its normalisation is 'none' or 'layer'.
         shape: (T, V) for tokens: length of a text, and size of the vocabulary with padding. (1, T, E) for
             word vectors, which are not trained.
         classes: number of logits.

@@ -58,7 +58,7 @@ class BatchStatistics(nn.Module):
         )
 
     def _normalize_by_batch(self, inputs: Tensor) -> Tensor:
-        """Normalise by the batch's statistics in torch's own kernel, which returns them without gradients."""
+        """Normalise by the batch's statistics, by torch's kernel; `measured` gets them without gradients."""
         out, mean, deviation = torch.native_batch_norm(
             inputs, self.weight, self.bias, None, None, True, 0.0, self.epsilon
         )

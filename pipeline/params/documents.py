@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_yaml(path: Path, pure: bool = False) -> Any:
-    """Content of a YAML 1.2 file. ``pure``: whether the slow parser reads it, which allows more.
+    """Content of a YAML 1.2 file. ``pure``: True for the slower parser, which accepts more files.
 
     Raises:
         OSError: the file can't be read.
@@ -29,7 +29,7 @@ def read_yaml(path: Path, pure: bool = False) -> Any:
 
 
 def parse_yaml(text: str, path: Path, pure: bool = False) -> Any:
-    """Content of the YAML ``text``; ``path`` is its file, for messages. ``pure``: as of `read_yaml`.
+    """Content of the YAML ``text``; ``path`` is its file, for messages. ``pure``: as in `read_yaml`.
 
     Raises:
         UserError: ``text`` is not YAML; the message is one line.

@@ -65,7 +65,7 @@ class OwnFiles(Strict):
 
     @property
     def example_shape(self) -> tuple[int, ...] | None:
-        """(C, H, W) of one image, (D,) or (C, H, W) of one example's features; None for texts."""
+        """Shape (C, H, W) of one image, or (D,) or (C, H, W) of an example's features; None for texts."""
         return None
 
     @property
@@ -98,7 +98,7 @@ class OwnPictures(OwnFiles):
 
     @property
     def example_shape(self) -> tuple[int, ...]:
-        """(C, H, W) of one image, or (D,) of its features."""
+        """Shape (C, H, W) of one image, or (D,) of its features."""
         return self.shape if self.network is None else (self.network.features,)
 
     @property
@@ -147,7 +147,7 @@ class OwnFeatures(OwnArrays):
 
     @property
     def example_shape(self) -> tuple[int, ...]:
-        """(D,) or (C, H, W) of one example."""
+        """Shape (D,) or (C, H, W) of one example."""
         return self.shape
 
     @model_validator(mode="after")
@@ -249,7 +249,7 @@ class OwnTable(OwnFiles):
 
     @property
     def example_shape(self) -> tuple[int, ...]:
-        """(D,) of one example's features."""
+        """Shape (D,) of one example's features."""
         return (sum(column.width for column in self.columns.values()),)
 
     @model_validator(mode="after")

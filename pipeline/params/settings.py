@@ -209,7 +209,7 @@ def pick(table: dict[str, T], key: str, kind: str) -> T:
     """Entry ``key`` of ``table``; ``kind`` is its name in messages.
 
     Raises:
-        UserError: there is no such entry; the message lists similar keys, or else the first of all keys.
+        UserError: there is no such entry; the message lists similar keys, or else the first `NAMED` keys.
     """
     if key not in table:
         if close := get_close_matches(key, table):

@@ -317,7 +317,7 @@ def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
 
 
 def _trimmed(law: Ratio, spacing: float) -> Ratio:
-    """Distribution whose rare values are moved to 0, to the first and last point, and to `Ratio.beyond`."""
+    """Distribution with rare values moved to kept points, 0 and `Ratio.beyond`; the expectation stays."""
     masses, logs = law.masses, law.masses.logs(spacing)
     moments = masses.values * np.exp(logs)
     low = int(np.searchsorted(np.cumsum(masses.values), RARE))

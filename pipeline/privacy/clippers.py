@@ -244,9 +244,9 @@ class Example(NamedTuple):
 class Trial:
     """Comparison of a network's results for single made-up examples with its results for batches.
 
-    Dropout is switched off, because it draws for every example separately. The network's mode stays, because
-    batch norm mixes examples in training mode only. A network that passes is correct on these inputs, at
-    these weights. This is no proof for other inputs or weights.
+    The trial uses a copy with slightly changed weights, in the network's own mode (train or eval): batch norm
+    mixes examples only in training mode. Dropout is switched off, because its random numbers differ between
+    an example alone and in a batch. A network that passes may still be wrong on other inputs or weights.
     """
 
     def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
@@ -457,7 +457,7 @@ def multiplications(net: nn.Module, inputs: Tensor) -> int:
 
 @contextmanager
 def _without_own_rules() -> Iterator[None]:
-    """Make a custom `torch.autograd.Function` with a `vmap` rule fail, because the rule sees all examples."""
+    """Make the `vmap` rules of custom autograd functions raise: such a rule sees all examples."""
 
     def fail(*arguments: Any) -> Any:
         raise NotImplementedError("a rule of one's own for vmap sees all examples")

@@ -223,9 +223,9 @@ def channels_last(inputs: Tensor) -> Tensor:
 
 
 def works_by_example(net: nn.Module) -> bool:
-    """Check whether torch defines each layer of a network for one example of a batch (B, ...) at a time.
+    """Check whether all layers of a network are torch's own and treat each example of a batch (B, ...) alone.
 
-    Then a batch needs no `vmap`, which takes a quarter of a small network's step.
+    Such a network needs no `vmap`, and `vmap` takes a quarter of a small network's step.
 
     Args:
         net: the network.

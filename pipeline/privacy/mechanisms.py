@@ -143,9 +143,9 @@ def release_laplace(
     """Add independent Laplace noise to values, once.
 
     On a grid, values are rounded before noise is added. With the default spacing, values in [0, 1], or values
-    1/2 and -1/2, are never more than 1 apart afterwards. The reason: with spacings up to 1/2, the ends 0, 1,
-    1/2 and -1/2 are on the grid. With spacing 1, 1/2 and -1/2 become 0; with larger spacings all values
-    become 0. Other values may move further apart by up to one ``spacing``.
+    1/2 and -1/2, are never more than 1 apart after rounding. Grids with a spacing up to 1/2 contain the
+    numbers 0, 1, 1/2 and -1/2. At spacing 1, the values 1/2 and -1/2 become 0. At larger spacings, all these
+    values become 0. Other values may move further apart by up to one ``spacing``.
 
     Args:
         values: (N, d) rows of d numbers.

@@ -38,7 +38,7 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _common_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray, float]:
-    """Distances as in `step_distances`, their probabilities, and the probability of the larger distances."""
+    """Distances of `step_distances` up to a limit, their probabilities, and that of larger distances."""
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate]), 0.0
     # draws beyond the number of mini-sets move nothing more

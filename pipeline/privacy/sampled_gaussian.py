@@ -112,11 +112,11 @@ class SampledGaussian(Strict):
         """Mechanism that bounds the same training for neighbours that replace one example.
 
         In a Poisson sample, the new example is in the batch exactly when the replaced example was. Replacing
-        moves the sum twice as far as adding (`sensitivity`), so the multipliers are halved. Releases with and
-        without the example are mixed as for a sample of fixed size. The bounds for fixed size only need the
-        largest distance among three releases: without the example, with the old one, with the new one (joint
-        convexity: Balle, Barthe and Gaboardi 2018, Theorem 2). If batches are allocated, the new example
-        takes the old one's place in the same batch. The attacker is assumed to know this batch.
+        moves the sum twice as far as adding (`sensitivity`), so the multipliers are halved. As for a sample
+        of fixed size, a step is a mixture of releases with and without the example. The bounds for fixed size
+        only need the largest distance among three releases: without the example, with the old one, with the
+        new one (joint convexity: Balle, Barthe and Gaboardi 2018, Theorem 2). If batches are allocated, the
+        new example takes the old one's place in the same batch. The attacker is assumed to know this batch.
 
         Returns:
             A mechanism that spends at least as much for such neighbours.

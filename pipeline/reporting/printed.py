@@ -142,9 +142,9 @@ class Table(Strict):
         return self.margin * abs(printed.value or 0.0)
 
     def judged_margin(self, level: str, printed: Printed) -> float:
-        """Margin of the verdict: in a table of close lines, at most half the range of the column's numbers.
+        """Margin for the verdict on ``printed``; in a `close` table, at most half the range of its column.
 
-        If all lines print the same number, this range is zero, and the table's margin is used.
+        If all lines print the same number in the column ``level``, the range is zero and sets no limit.
         """
         margin = self.margin_at(printed)
         column = self.column(level)

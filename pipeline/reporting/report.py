@@ -1,4 +1,4 @@
-"""Write the report: pages, CSV files, numbers for DVC and pictures, under `reports/`."""
+"""Write the report under `reports/`: pages, pictures, CSV files, and numbers for DVC."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

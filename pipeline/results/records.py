@@ -71,7 +71,7 @@ def audit_path(row: str, root: Path = Path()) -> Path:
 
 
 def read_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's code; None and errors as in `read_run`."""
+    """Attacks on a row's code; None: there is no file. Errors as in `read_run`."""
     return _read(audit_path(row, root), Audit)
 
 
@@ -86,7 +86,7 @@ def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
 
 
 def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's final models; None and errors as in `read_run`."""
+    """Attacks on a row's final models; None: there is no file. Errors as in `read_run`."""
     return _read(model_audit_path(row, root), Audit)
 
 
@@ -201,12 +201,12 @@ def searches_of(root: Path = Path()) -> dict[str, list[str]]:
 
 
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
-    """Measured accuracies of a row; None and errors as in `read_run`."""
+    """Measured accuracies of a row; None: there is no file. Errors as in `read_run`."""
     return _read(evaluation_path(row, root), Evaluation)
 
 
 def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
-    """Ledgers of a row or an account; None and errors as in `read_run`."""
+    """Ledgers of a row or an account; None: there is no file. Errors as in `read_run`."""
     return _read(ledger_path(line, root), Ledgers)
 
 
@@ -278,7 +278,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
 
 
 def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
-    """Return True if a ledger can't be the replica's: a faster check than that of `dprepro verify`."""
+    """Return True if a ledger has other steps, noise or sampling than the replica, or an impossible bound."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
     if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):

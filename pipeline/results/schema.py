@@ -287,7 +287,7 @@ class Trained(OfReplica):
 
     @property
     def spent(self) -> TrainingSpent | None:
-        """Spending, on the assumption that the noise wasn't seeded; None if nothing bounds the spending."""
+        """Spending if the noise wasn't seeded, which `Run.spent` checks; None if no finite epsilon holds."""
         if self.broken:
             return None
         if isinstance(self.spending, SampledGaussian):

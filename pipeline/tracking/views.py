@@ -1,7 +1,7 @@
 """Views of MLflow's runs table: filter, columns and order, kept in the store so that a link opens them.
 
-MLflow keeps a view that a person shares in a tag of the experiment. These views are kept in the same way,
-because an address alone has no columns. MLflow's page for several experiments reads the views of the first
+If a person shares a view, MLflow keeps it in a tag of the experiment. These views are kept in the same way,
+because a link alone can't choose columns. MLflow's page for several experiments reads the views of the first
 one. Epsilons are comparable only at the same neighbouring relation, delta and data set, so these three are
 columns beside the epsilons.
 """

@@ -159,9 +159,9 @@ def _write(
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Add a group to the valid replicas: weights, then the history, then the run with the digests of both.
+    """Add a group to the valid replicas, and write first its weights, then the history, then the run.
 
-    If ``group`` is None, only invalid replicas are removed.
+    The run has the digests of weights and history. If ``group`` is None, only invalid replicas are removed.
     """
     previous = records.read_run(key, root)
     standing = Standing(row, data.layout).of(previous)

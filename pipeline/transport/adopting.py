@@ -176,10 +176,11 @@ def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str
 
 
 def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
-    """Replaced trainings of the merged record: those of both records, and trainings not in ``standing``.
+    """Replaced trainings of the merged record: those of both records, and replicas that the merge leaves out.
 
-    Replaced trainings without identities are summed, unless all of the pack's trainings are known here: then
-    the pack was adopted before, or was made from this record.
+    ``standing``: identities of the merged replicas. Replaced trainings without identities are summed. But if
+    all replicas of the pack are known here, the pack was adopted before or was made from this record; then
+    its trainings without identities don't count again.
     """
     runs = [here, there] if here else [there]
     gone = [

@@ -178,7 +178,7 @@ def dvc(*arguments: str) -> str:
     """Output of a DVC command.
 
     Raises:
-        UserError: the command failed; the message has its last line.
+        UserError: the command failed; the message has the last line of its output.
     """
     # as a module of this Python, because `dvc` may not be on the PATH
     command = [sys.executable, "-m", "dvc", *arguments]

@@ -111,7 +111,7 @@ def names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator["ParquetFile"]:
-    """Open a Parquet file. Errors of pyarrow and columns of one name become a UserError of one line."""
+    """Open a Parquet file. Errors of pyarrow and columns with equal names become a UserError of one line."""
     import pyarrow
     from pyarrow import parquet
 

@@ -127,9 +127,9 @@ class _BehindConvolution(NamedTuple):
         return torch.stack([self.active * self._taken(), self.active], 1)
 
     def kernel_jacobian(self, inputs: Tensor) -> Tensor:
-        """Jacobian (C, K, J, Q), as in `LinearizedBlocks`, with respect to a channel's K weights.
+        """Jacobian (C, K, J, Q) of C channels, each with respect to its K kernel weights.
 
-        ``inputs`` (J, I, ...) are J images of I channels.
+        ``inputs`` (J, I, ...) are J images of I channels; other sizes are as in `LinearizedBlocks`.
         """
         pixels = windows(self.conv, inputs).permute(1, 4, 5, 0, 2, 3).flatten(4).flatten(0, 2)  # (K, J, P)
         mean = (pixels.sum(2) @ self.weights).expand(len(self.places), -1)

@@ -80,7 +80,7 @@ class Dpsgd(PrivateSteps):
         return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) outputs at test time, as the source of batch norm's statistics defines them."""
+        """(B, K) outputs at test time, with batch norm's statistics from their source."""
         return self.statistics.logits(tensors, inputs)
 
     def bounds(self, limits: Tensor) -> Bounds:

@@ -78,7 +78,7 @@ class NoStatistics:
         return loss_of(functional_call(self.net, tensors, (inputs,)), labels, reduction="none")
 
     def logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) logits of K classes at test time, for parameters and their `input_statistics`."""
+        """(B, K) logits of K classes at test time; ``tensors``: parameters and their `input_statistics`."""
         return functional_call(self.net, tensors, (inputs,))
 
 
@@ -187,7 +187,7 @@ class JointStatistics(NoStatistics):
         return ClippedSum({**total.sums, **weights}, total.norms, values)
 
     def losses(self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """(B,) losses with the statistics of the examples with ``mask`` 1 and the public images together."""
+        """(B,) losses in the joint batch of the public images and the examples whose ``mask`` is 1."""
         joint, present = self._joined(inputs, mask)
         with measuring(self.net, present):
             logits = functional_call(self.net, parameters, (joint,))

@@ -75,7 +75,7 @@ class Adlm(Perturbed):
         return next_state, {**metrics, **relevances}
 
     def guarantee(self, replica: int) -> Guarantee:
-        """Guarantee of one replica's training; the noise on each input feature follows from `ratios`."""
+        """Guarantee of one replica; the noise on each feature follows from the replica's `ratios`."""
         assert self.sizes.relevances is not None, "measured by `sizes`"
         span = (self.mean.amax() - self.mean.amin()).item() or 1.0
         ratios = self.ratios[replica].cpu().numpy()

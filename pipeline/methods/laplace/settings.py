@@ -78,7 +78,7 @@ class IlmSettings(EpochSettings):
         return "shared" if self.variant == "code" else "opposites"
 
     def shortened(self, batch: int, steps: int) -> Self:
-        """Settings of the mechanism for an audit on small batches; 'paper' keeps |L|, and so the noise."""
+        """Settings for an audit on small batches; variant 'paper' keeps `scale_batch`, and so its noise."""
         small = super().shortened(batch, steps)
         return small.changed({"noise_batch": self.scale_batch}) if self.variant == "paper" else small
 

@@ -37,7 +37,7 @@ class Contrast(Bounded):
 
     The level `best` is a line's level with the highest validation accuracy. ``right_at`` can be `best of
     LINE` or `previous`, the level before in ``at``. If ``right`` is a number and ``above`` is the only bound,
-    more training can only help; then rows with less training may decide that the claim holds.
+    more training is assumed to help. Then rows with less training may decide that the claim holds.
     """
 
     kind: Literal["difference", "ratio"]

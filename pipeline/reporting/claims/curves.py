@@ -32,7 +32,7 @@ class Slower(Bounded):
     end: str = Field(alias="to")
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """Judge by the ratios of epochs, one per seed."""
+        """Judge by the 95 % interval of the mean ratio over seeds."""
         label, levels = paper.lines[self.of].label, (self.start, self.end)
         title = f"{label}, epochs at {level_words(self.end)} ÷ epochs at {level_words(self.start)}"
         row = rows[self.of].deciding(*levels)

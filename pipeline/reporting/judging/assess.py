@@ -60,7 +60,7 @@ class ClaimResult:
 
     @property
     def status(self) -> Status:
-        """Status by rows that don't differ from the paper's lines; full budgets decide before reduced ones.
+        """Status by rows like the paper's lines; those on a reduced budget decide only if no others do.
 
         If none of these rows ran, but the claim has a verdict on a variant, the status is 'only differently'.
         """
@@ -88,7 +88,7 @@ def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
         lines: lines of the declared tables, by reference.
 
     Returns:
-        Results of the claims: main claims first, claims without a test last.
+        A result for each of these claims: main claims first, claims without a test (`untested`) last.
     """
     claims = sorted(
         paper.claims, key=lambda claim: (claim.untested is not None, claim.key not in paper.main_claims)
@@ -110,10 +110,10 @@ def _references(claim: Claim) -> list[str]:
 
 
 def _assessments(claim: Claim, paper: Paper, lines: Rows) -> Iterator[Assessment]:
-    """Yield assessments: full budgets before reduced ones, and plain rows before each variant.
+    """Yield assessments: reduced training budgets come last, and plain rows come before each variant.
 
     Plain rows don't differ from the paper's lines. In a variant's assessment, lines without this variant
-    contribute plain rows. Full and reduced rows are never compared.
+    contribute plain rows. Rows on reduced budgets are never compared with other rows.
     """
     for reduced in (False, True):
         rows = {

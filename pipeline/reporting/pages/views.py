@@ -13,7 +13,7 @@ Share = tuple[int, Word]  # a part of a bar: number of results with a verdict, a
 
 
 class Reading(NamedTuple):
-    """Facts of a line: those of its deciding rows, or those of one row that decide no printed value."""
+    """Facts of a line: all of its deciding rows, or only those of one row that decide no printed value."""
 
     line: LineResult
     rows: list[RowResult]  # rows that ran
@@ -36,7 +36,7 @@ def deciding(result: TableResult) -> list[Reading]:
 
 
 def variants(result: TableResult) -> list[Reading]:
-    """A `Reading` for each row with results that decide no printed value, such as variants, line by line."""
+    """A `Reading` of the facts that decide no printed value, for each row with such facts, line by line."""
     return [
         Reading(line, [row], facts)
         for line in result.lines

@@ -82,7 +82,7 @@ def contrast_counts(results: Results) -> list[Count]:
 
 
 def claim_counts(results: Results) -> list[Count]:
-    """Total of the papers' claims, then number for each status. Claims on own experiments don't count."""
+    """Counts of the papers' claims: all, then by status. Claims on our own experiments are left out."""
     counts = Counter(_claims(results))
     lines = [(word.counted, counts[status], "") for status, word in CLAIMS.items() if counts[status]]
     return [("claims", counts.total(), ""), *lines] if lines else []
@@ -143,7 +143,7 @@ def claim_words(result: ClaimResult) -> str:
 
 
 def tally(outcomes: Sequence[Outcome]) -> str:
-    """Counts of the outcomes that ran: ``1 of 3 comparisons hold, 1 fails``."""
+    """Counts of the outcomes that ran: ``1 of 3 comparisons hold, 1 fails, 1 undecided``."""
     ran = [outcome.verdict for outcome in outcomes if outcome.verdict != "not run"]
     failed, undecided = ran.count("fails"), ran.count("undecided")
     fails = f", {failed} {'fails' if failed == 1 else 'fail'}" if failed else ""
