@@ -10,8 +10,8 @@ from pipeline.errors import UserError
 from pipeline.methods import private_steps
 from pipeline.methods.registry import build_net
 from pipeline.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
-from tests.conftest import make_data
 from pipeline.training.loop import accuracy, predictor
+from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 
 CALLS: list[int] = []
