@@ -44,6 +44,7 @@ def entries(settings: Settings) -> dict[str, Any]:
             name: [
                 data.model_dump(mode="json"),
                 versions.PREPARING_OWN if settings.has_own(name) else versions.PREPARING,
+                *([versions.FEATURES] if settings.has_network(name) else []),
             ]
             for name, data in settings.data.items()
         },

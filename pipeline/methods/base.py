@@ -154,9 +154,11 @@ class Method(ABC):
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
         """Outputs (R, B, K) of R networks, without dropout, for stored ``inputs`` (B, ...)."""
+        # copies, because a network may change its weights in place, by the inputs, in the midst of a training
+        copies = map_tensors(Tensor.clone, network)
         with evaluating(self.task.net):
             outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
-                network, self.test_inputs(inputs)
+                copies, self.test_inputs(inputs)
             )
         return outputs
 

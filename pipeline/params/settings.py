@@ -58,6 +58,11 @@ class Settings(Strict):
         data = self.data[name]
         return not self.own.keys().isdisjoint((data.raw, data.public.raw))
 
+    def has_network(self, name: str) -> bool:
+        """Return whether a public network computes features of the data set ``name``."""
+        used = (self.own.get(raw) for raw in (self.data[name].raw, self.data[name].public.raw))
+        return any(own is not None and own.public_network is not None for own in used)
+
     def row(self, key: str) -> Row:
         """Row ``key``.
 

@@ -287,7 +287,8 @@ class OneByOne:
     def _single_example(
         self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
     ) -> ClippedSum:
-        leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+        # copies, because a network may change its weights in place, as `nn.Embedding` with a `max_norm` does
+        leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
             logits = call(self.net, leaves, inputs, self.resets)
             loss = loss_of(logits, label.expand(self.copies))

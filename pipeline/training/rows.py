@@ -102,7 +102,7 @@ def train(
                 for group in groups:
                     _write(key, row, group, source, data, frozen, root)
         except Unproven as problem:
-            write_json(_stopped_path(key, root), _stopped(key, root) + problem.trainings)
+            write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
             if standing:
                 _write(key, row, None, source, data, {}, root)
             raise
@@ -140,13 +140,14 @@ def check_inputs(data: Prepared, method: str) -> None:
         )
 
 
-def _stopped_path(key: str, root: Path) -> Path:
-    """File with the number of the row's stopped trainings that are in no record yet."""
+def stopped_path(key: str, root: Path) -> Path:
+    """File with the number of a row's or a search's stopped trainings that are in no record yet."""
     return root / CHECKPOINTS / key / "stopped.json"
 
 
-def _stopped(key: str, root: Path) -> int:
-    path = _stopped_path(key, root)
+def stopped(key: str, root: Path) -> int:
+    """Number in `stopped_path`; 0 without the file."""
+    path = stopped_path(key, root)
     return int(json.loads(path.read_bytes())) if path.exists() else 0
 
 
@@ -167,7 +168,7 @@ def _write(
     standing = Standing(row, data.layout).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     earlier: tuple[Replaced, ...] = ()
-    gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * _stopped(key, root)
+    gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)
     if previous:  # the results of invalid replicas were seen, so their privacy loss stays
         earlier = previous.replaced
         gone += [
@@ -207,7 +208,7 @@ def _write(
         else:
             write_bytes(history, history_before)
         raise
-    _stopped_path(key, root).unlink(missing_ok=True)
+    stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.data.prepared import Prepared
-from pipeline.files import digest_json
+from pipeline.errors import Unproven
+from pipeline.files import digest_json, write_json
 from pipeline.methods.base import Execution
 from pipeline.methods.spending import Guarantee
 from pipeline.params import Settings, pick
@@ -23,7 +24,7 @@ from pipeline.results import records
 from pipeline.results.schema import Candidate, ReplicaKey, SearchRecord, TrainingSpent
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Replica, Show
-from pipeline.training.rows import check_inputs, provenance_of
+from pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
 from pipeline.training.side_by_side import train_replicas
 
 
@@ -42,6 +43,8 @@ def search(
 
     Raises:
         UserError: there is no such search, or the data don't fit.
+        Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced trainings
+            in the search's next record.
     """
     definition = pick(settings.searches, name, "search")
     row = settings.row(definition.row)
@@ -74,22 +77,26 @@ def search(
         final_only=True,  # the last accuracy judges a candidate, and measuring can cost more than training
     )
     trained: dict[ReplicaKey, _Outcome] = {}
-    target = records.search_path(name, root)
+    target, kept = records.search_path(name, root), f"search={name}"  # no row's key
     with checkpoint_lock(checkpoint):
         earlier = records.read_search(name, root)
         if earlier is None or earlier.definition != identity:
-            for group in train_replicas(replicas, context, workers):
-                accuracies = {
-                    (level, seed): float(value)
-                    for level, seed, step, _, metric, value in group.history
-                    if (step, metric) == (group.steps, "validation_accuracy")
-                }
-                for index, member in enumerate(group.replicas):
-                    trained[member.key] = _Outcome(
-                        accuracies[member.key],
-                        group.seconds / len(group.replicas),
-                        candidate_spent(group.method.guarantee(index), group.steps),
-                    )
+            try:
+                for group in train_replicas(replicas, context, workers):
+                    accuracies = {
+                        (level, seed): float(value)
+                        for level, seed, step, _, metric, value in group.history
+                        if (step, metric) == (group.steps, "validation_accuracy")
+                    }
+                    for index, member in enumerate(group.replicas):
+                        trained[member.key] = _Outcome(
+                            accuracies[member.key],
+                            group.seconds / len(group.replicas),
+                            candidate_spent(group.method.guarantee(index), group.steps),
+                        )
+            except Unproven as problem:
+                write_json(stopped_path(kept, root), stopped(kept, root) + problem.trainings)
+                raise
             recorded = []
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
@@ -104,7 +111,8 @@ def search(
                 )
                 recorded.append(candidate)
             # results that were published keep their privacy loss
-            gone = ((None, spent) for spent in earlier.spent()) if earlier else ()
+            gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(kept, root)
+            gone += [(None, spent) for spent in earlier.spent()] if earlier else []
             replaced = records.with_replaced(earlier.replaced if earlier else (), gone)
             record = SearchRecord(
                 name=name,
@@ -117,6 +125,7 @@ def search(
                 definition=identity,
             )
             records.write_search(record, root)
+            stopped_path(kept, root).unlink(missing_ok=True)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return target
 

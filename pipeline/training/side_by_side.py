@@ -16,7 +16,7 @@ from queue import Empty
 
 import torch
 
-from pipeline.errors import Stopped, UserError
+from pipeline.errors import Stopped, Unproven, UserError
 from pipeline.extensions import in_use, use
 from pipeline.memory import keep_freed
 from pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
@@ -43,6 +43,7 @@ def train_replicas(
 
     Raises:
         Stopped: a signal stopped the training. Checkpoints were written, from which the next call continues.
+        Unproven: something breaks the guarantee of a training.
     """
     groups = grouped_for(replicas, context.model, context.data, context.execution)
     groups.sort(key=lambda members: members[0].seed)
@@ -66,7 +67,9 @@ def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context,
     return min(workers, len(groups), examples_seen // WORTH)
 
 
-Message = Progress | int  # from a worker: its progress, or the number of a trained group
+# From a worker: its progress; the number of a trained group; or text and number of trainings of `Unproven`,
+# which might not occur again in the calling process, because its samples are new
+Message = Progress | int | tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -104,24 +107,41 @@ def _run(
     for worker in running:
         worker.start()
     left = dict.fromkeys(range(len(groups)))
+    stopped: list[tuple[str, int]] = []
     try:
-        while any(worker.is_alive() for worker in running) and stop_signal() is None:
-            with suppress(Empty):
-                message = queue.get(timeout=LOOK_EVERY)
-                if isinstance(message, Progress):
-                    context.show(message)
-                else:
-                    del left[message]
-                    yield message
+        for message in _messages(queue, running, stop_signal):
+            if isinstance(message, Progress):
+                context.show(message)
+            elif isinstance(message, int):
+                del left[message]
+                yield message
+            else:
+                stopped.append(message)
+                break
     finally:
         for worker in running:
             worker.terminate()  # each leaves a checkpoint
-        while any(worker.is_alive() for worker in running):
-            with suppress(Empty):  # a worker ends when its messages are read
-                queue.get(timeout=LOOK_EVERY)
+        # a worker ends when its messages are read
+        stopped += [message for message in _messages(queue, running) if isinstance(message, tuple)]
+    if stopped:
+        raise Unproven(stopped[0][0], sum(trainings for _, trainings in stopped))
     if (received := stop_signal()) is not None:
         raise Stopped(received, "stopped, what ran has a checkpoint; the same command goes on from there")
     yield from left
+
+
+def _messages(
+    queue: "Queue[Message]", running: Sequence[BaseProcess], stop_signal: StopSignal = lambda: None
+) -> Iterator[Message]:
+    """All messages of the workers until they have ended, or until there is a signal."""
+    alive = True
+    while alive and stop_signal() is None:
+        alive = any(worker.is_alive() for worker in running)
+        with suppress(Empty):
+            while True:  # a worker that has ended may have left several
+                yield queue.get(timeout=LOOK_EVERY)
+                if stop_signal() is not None:
+                    return
 
 
 def _train_share(
@@ -135,7 +155,7 @@ def _train_share(
 ) -> None:
     """Train every ``processes``-th group from ``first`` on, in a worker.
 
-    Errors occur again in the calling process, which reports them.
+    Other errors than `Unproven` occur again in the calling process, which reports them.
     """
     for package, folder in laboratory.items():
         use([package], folder)
@@ -150,5 +170,9 @@ def _train_share(
 
         with suppress(Stopped, UserError):
             for number in range(first, len(groups), processes):
-                train_group(groups[number], context, number, len(groups), stop_or_orphaned)
+                try:
+                    train_group(groups[number], context, number, len(groups), stop_or_orphaned)
+                except Unproven as problem:
+                    queue.put((str(problem), problem.trainings))
+                    raise
                 queue.put(number)

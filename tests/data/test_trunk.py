@@ -103,6 +103,16 @@ def test_features_are_the_networks_without_its_last_layer(resnet: torch.nn.Modul
     )
 
 
+def test_equal_images_have_equal_features_wherever_they_are(resnet: torch.nn.Module, tmp_path: Path) -> None:
+    """So a public example that equals a private one is found, also in the last pass."""
+    torch.save(resnet.state_dict(), tmp_path / "net.pth")
+    images = np.random.default_rng(1).integers(0, 256, (trunk.PASS + 1, 1, 64, 64), dtype=np.uint8)
+    images[-1] = images[0]
+    found = trunk.features(images, network(tmp_path / "net.pth"), tmp_path)
+    assert np.array_equal(found[-1], found[0])
+    assert found.shape == (trunk.PASS + 1, 512)
+
+
 def test_the_ledger_names_the_public_network(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab)
     data = prepared.load("mine")

@@ -396,6 +396,25 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
     )
 
 
+def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params_file = Path("params.yaml")
+    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
+    records.search_path("quick").unlink(missing_ok=True)
+
+    def stop(*_: object) -> None:
+        raise Unproven("step 0: examples meet", 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateSteps, "_compare_with_alone", stop)
+        with pytest.raises(Unproven):
+            project.search()
+    project.search()
+    (replaced,) = there(records.read_search("quick")).replaced
+    assert (replaced.trainings, replaced.spent) == (1, None)
+
+
 def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

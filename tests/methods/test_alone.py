@@ -10,8 +10,9 @@ from pipeline.errors import UserError
 from pipeline.methods import private_steps
 from pipeline.methods.registry import build_net
 from pipeline.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
+from pipeline.training.loop import accuracy, predictor
 from tests.conftest import make_data
-from tests.methods.conftest import ALONE, PLAIN, build, tan
+from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 
 CALLS: list[int] = []
 
@@ -35,6 +36,18 @@ def trained(net: nn.Module) -> private_steps.PrivateSteps:
         make_data(train=40), PLAIN, *settings, how=ALONE, seeded=False, **task
     )
     return method
+
+
+class Bounded(nn.Module):
+    """Shrinks in place, in its own table, the rows that an example looks up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(256, 8, max_norm=1e3)  # above the norms in tests before training
+        self.last = nn.Linear(8, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(self.table((inputs.flatten(1)[:, ::40] * 255).long().clamp(0, 255)).mean(1))
 
 
 def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
@@ -68,3 +81,20 @@ def test_the_reason_why_examples_do_not_meet_is_kept() -> None:
     assert method.isolation == "tried"
     assert [said.key for said in method.unproven] == ["tried"]
     assert trained(Branching()).isolation == "one_at_a_time"
+
+
+@pytest.mark.parametrize("configured", [tan(batch=8), batch_clipping(clipping="full", side=None, mini_set=4)])
+def test_no_weight_changes_but_by_a_release(configured: Any) -> None:
+    """Which rows of a table were shrunk would tell which words the private examples have."""
+    torch.manual_seed(0)
+    net, data = Bounded(), make_data(train=40)
+    weights = {name: 1e4 * value.detach()[None] for name, value in net.named_parameters()}
+    task: dict[str, Any] = {"net": net, "parameters": weights}
+    method = build(data, PLAIN, configured, how=ALONE, seeded=False, **task)
+    state = method.init()
+    before = {name: value.clone() for name, value in state["parameters"].items()}
+    with torch.no_grad():
+        method.step(state, 0)
+        accuracy(predictor(method, state["parameters"]), 1, data.splits["validation"], ALONE)
+    for name, value in before.items():
+        assert torch.equal(state["parameters"][name], value), name

@@ -10,7 +10,7 @@ import torch
 
 from pipeline import extensions
 from pipeline.data.prepared import Prepared
-from pipeline.errors import Stopped, UserError
+from pipeline.errors import Stopped, Unproven, UserError
 from pipeline.methods.base import Execution
 from pipeline.models.model import Model
 from pipeline.training import side_by_side
@@ -88,6 +88,29 @@ def test_what_a_worker_cannot_do_is_told_once(
     with pytest.raises(UserError, match="full"):
         list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "full"), workers=2))
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
+    tiny: Prepared, cpu: Execution, tmp_path: Path
+) -> None:
+    (tmp_path / "meeting/models").mkdir(parents=True)
+    (tmp_path / "meeting/models/meets.py").write_text(
+        "from multiprocessing import parent_process\n"
+        "from pipeline.errors import Unproven\n"
+        "from pipeline.methods.private_steps import PrivateSteps\n"
+        "from pipeline.models import lenet5\n"
+        "build = lenet5.build\n"
+        "def stop(*_):\n"
+        "    raise Unproven('step 0: examples meet', 1)\n"
+        "if parent_process() is not None:\n"
+        "    PrivateSteps._compare_with_alone = stop\n"
+    )
+    with forgetting():
+        extensions.use(["meeting"], tmp_path)
+        model = Model(name="meets", normalization="layer")
+        with pytest.raises(Unproven, match="examples meet") as problem:
+            list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
+    assert problem.value.trainings in (1, 2)  # the other worker may have been stopped before its first step
 
 
 def test_short_trainings_and_gpus_take_one_process(

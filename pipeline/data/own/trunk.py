@@ -31,6 +31,9 @@ def width(architecture: str) -> int:
 def features(images: np.ndarray, network: PublicNetwork, root: Path) -> np.ndarray:
     """Features, float32 (N, D), of images uint8 (N, C, H, W) by the declared network.
 
+    Equal images have equal features, bit by bit, because all passes have the same size. Otherwise rounding
+    could hide that a public example equals a private one (`pipeline.data.splits`).
+
     Args:
         images: grey images get three equal channels; other sizes are scaled to the network's.
         network: declaration of the network.
@@ -39,7 +42,7 @@ def features(images: np.ndarray, network: PublicNetwork, root: Path) -> np.ndarr
     Raises:
         UserError: the file of weights is missing, is not the declared one, or holds another network.
     """
-    return _computed(images, network, _declared(network, root))
+    return _computed(images, network, _declared(network, root), PASS)
 
 
 @lru_cache(1)
@@ -57,11 +60,14 @@ def computed(images: np.ndarray, network: PublicNetwork, content: bytes, path: P
 
 
 @torch.no_grad()
-def _computed(images: np.ndarray, network: PublicNetwork, net: nn.Module) -> np.ndarray:
+def _computed(images: np.ndarray, network: PublicNetwork, net: nn.Module, fewest: int = 0) -> np.ndarray:
+    """Features of ``images``, in passes that are padded to ``fewest`` images."""
     scaled, found = Scaled(network), [np.empty((0, network.features), np.float32)]
     for start in range(0, len(images), PASS):
         inputs = torch.from_numpy(np.array(images[start : start + PASS])).float() / 255
-        found.append(net(scaled(inputs)).flatten(1).numpy())
+        count = len(inputs)
+        inputs = torch.cat([inputs, inputs[:1].expand(max(0, fewest - count), *inputs.shape[1:])])
+        found.append(net(scaled(inputs)).flatten(1)[:count].numpy())
     return np.concatenate(found)
 
 

@@ -83,8 +83,10 @@ def gradient(
     def loss(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, tuple]:
         example_weights = None if execution.single_replica and bool(mask.all()) else mask
         renewed = fresh_state(net) if resets else nullcontext()
+        # copies, as in `OneByOne`: a network may change its weights in place
+        copies = {name: value.clone() for name, value in tensors.items()}
         with renewed, measuring(net, example_weights) as statistics:
-            losses = F.cross_entropy(functional_call(net, tensors, (inputs,)), labels, reduction="none")
+            losses = F.cross_entropy(functional_call(net, copies, (inputs,)), labels, reduction="none")
         mean = (losses * mask).sum() / mask.sum().clamp_min(1)
         return mean, (mean, statistics)
 
