@@ -1,12 +1,11 @@
 """Epsilon of releasing only the best of a random number of trainings.
 
 A search of ten trainings spends ten times as much as one training. It spends only two or three times as much,
-for any average number of trainings, under three conditions: the number of trainings is random, each training
-has a random candidate, and only the best training is released, without any information about other trainings
+for any average number of trainings, under four conditions: the number of trainings is random, each training
+has a random candidate, only the best training is released, without any information about other trainings, and
+the score comes from other data than the training examples, or from a noisy release that is accounted for
 (Liu and Talwar 2019; tightened by Papernot and Steinke 2022, Theorems 2 and 6, as in dp-accounting).
 A search that tries all candidates of a grid, or publishes their results, does not meet the conditions.
-Neither does a search whose score uses the training examples: the score must come from other data, or from a
-noisy release that is accounted for.
 """
 
 from functools import lru_cache
