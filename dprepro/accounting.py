@@ -65,7 +65,9 @@ def epsilon(
         sampling: sampling of the batches. 'poisson': each example is in a batch with the same probability.
             'fixed': a batch has a fixed number of different examples. 'shuffled': every epoch has a new
             order. 'allocation': each example is in one random batch of an epoch (balls and bins:
-            `BallsAndBinsSampler`), and the expected batch size is ``batch`` or a few examples larger.
+            `BallsAndBinsSampler`) of ``participations * examples // batch`` batches. For a sampler of t
+            batches give ``participations * examples / t`` rounded up as ``batch``. Rounded down, the epsilon
+            may be for more batches than t, and then it is too small.
         participations: number of batches of an epoch with the same example; above 1 only for 'allocation'.
         best_of: mean number of trainings in a random search that releases only its best training (Papernot
             and Steinke 2022). The number of trainings has the distribution ``drawn``. Each training has
@@ -123,7 +125,8 @@ def noise_multiplier(
         delta: delta of the guarantee; it should be below 1/N.
         epochs: number of passes over the examples. Give either this or ``steps``.
         steps: number of steps of the training.
-        sampling: as in `epsilon`, with the neighbouring relation given there.
+        sampling: as in `epsilon`, with the neighbouring relation and, for 'allocation', the batch size given
+            there.
         participations: number of batches of an epoch with the same example; above 1 only for 'allocation'.
 
     Returns:

@@ -16,7 +16,13 @@ SELECTION = "an upper bound for the best alone of a drawn number of such trainin
 
 def epsilon(
     examples: Annotated[int, typer.Option(help="N: number of private training examples.")],
-    batch: Annotated[int, typer.Option(help="Batch size; for Poisson samples, the expected batch size.")],
+    batch: Annotated[
+        int,
+        typer.Option(
+            help="Batch size; for Poisson samples, the expected batch size. For 'allocation', N times the "
+            "participations over the number of batches of an epoch, rounded up."
+        ),
+    ],
     sigma: Annotated[
         float | None,
         typer.Option(

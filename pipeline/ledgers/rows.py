@@ -95,7 +95,8 @@ def entries(
 
 def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
-    if len(run.replicas) > 1:
+    # replaced trainings used the same examples too
+    if len(run.replicas) > 1 or run.replaced:
         yield statement("all_replicas")
     if settings.split(run.data).public.count:
         yield statement("passed_over")

@@ -40,7 +40,7 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from pipeline.errors import UserError
 from pipeline.privacy.allocation import RandomAllocationDpEvent
 from pipeline.privacy.participation import unamplified_epsilon
-from pipeline.privacy.renyi import sampled_gaussian
+from pipeline.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING, losses
 
@@ -163,7 +163,10 @@ def _history(
 
 @lru_cache(maxsize=512)
 def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergences of one step, or of one epoch of 'shuffled'.
+    """Renyi divergences of one step, or of one epoch of 'shuffled', without `SampledGaussian.first_release`.
+
+    dp-accounting's sum at whole orders loses the digits of a tiny divergence, and may be negative. Then the
+    divergence is that of a sum of positive terms.
 
     Returns:
         (K,) divergences at the K orders; infinite where dp-accounting has no bound.
@@ -178,8 +181,12 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
             spending.rate, spending.noise_multiplier, all_orders[fractional]
         )
     if not fractional.all():
-        accountant = RdpAccountant(all_orders[~fractional], relation).compose(spending.event(1))
+        steps_alone = spending.model_copy(update={"first_release": None})
+        accountant = RdpAccountant(all_orders[~fractional], relation).compose(steps_alone.event(1))
         divergences[~fractional] = accountant.rdp
+    if poisson and spending.rate < 1 and (whole := all_orders % 1 == 0).any():
+        exact = sampled_gaussian_whole(spending.rate, spending.noise_multiplier, all_orders[whole])
+        divergences[whole] = np.maximum(divergences[whole], exact)
     return divergences
 
 

@@ -124,6 +124,14 @@ def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
     assert not any(use.key == "unlinked_search" for use in linked.ledger.not_covered)
 
 
+def test_a_replaced_training_is_a_use_that_epsilon_does_not_cover(tmp_path: Path) -> None:
+    run = ran(tmp_path, "mine-b", "mine", 4.0)
+    again = run.model_copy(update={"replaced": (Replaced(trainings=1, spent=None),)})
+    for record, expected in ((run, False), (again, True)):
+        (entry,) = entries(record, None, settings({"mine-b": None}), root=tmp_path)
+        assert (statement("all_replicas") in entry.ledger.not_covered) == expected
+
+
 @pytest.mark.parametrize("examples", [1, 9, 900, 1000, 1001, 60_000, 1_281_167])
 def test_a_suggested_delta_is_at_most_a_tenth_of_one_in_n(examples: int) -> None:
     delta = delta_for(examples)

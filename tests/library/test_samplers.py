@@ -8,7 +8,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
+from pipeline.privacy.sampled_gaussian import batches_of_epoch
 from tests.docs.blocks import blocks
+from tests.there import there
 
 
 def test_the_page_runs_and_its_numbers_are_these() -> None:
@@ -57,3 +59,20 @@ def test_epsilon_of_allocated_batches_is_the_ledgers() -> None:
     assert spent.neighbouring.name == "ADD_OR_REMOVE_ONE"
     noise = dprepro.noise_multiplier(spent.epsilon_upper or 0, **training)  # type: ignore[arg-type]
     assert noise == pytest.approx(1.0, abs=3e-3)
+
+
+def test_an_expected_batch_size_rounded_up_is_for_no_more_batches_than_the_sampler_has() -> None:
+    for examples in (7, 100, 999, 1000):
+        for participations in (1, 2, 3):
+            for batches in range(participations, examples + 1):
+                batch = min(examples, -(-participations * examples // batches))
+                assert batches_of_epoch(examples, batch, participations) <= batches
+
+
+def test_epsilon_at_an_expected_batch_size_rounded_up_is_a_bound_for_the_sampler() -> None:
+    """600 batches have 1 2/3 of 1,000 examples each."""
+    settings: dict[str, Any] = {"noise_multiplier": 0.7, "delta": 1e-6, "epochs": 1, "sampling": "allocation"}
+    lower = dprepro.epsilon(examples=600, batch=1, **settings).epsilon_lower  # exactly 600 batches
+    assert there(dprepro.epsilon(examples=1000, batch=2, **settings).epsilon_upper) > there(lower)
+    # rounded down it would be for 1,000 batches
+    assert there(dprepro.epsilon(examples=1000, batch=1, **settings).epsilon_upper) < there(lower)

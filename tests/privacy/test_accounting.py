@@ -22,9 +22,10 @@ from pipeline.privacy.accounting import (
     spent_epsilon,
 )
 from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.renyi import sampled_gaussian
+from pipeline.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
+from pipeline.privacy.worst_instance import worst_epsilon
 
 ORDERS = np.array([1.1, 1.5, 1.9, 2.5, 4.7, 9.5])
 FIRST, DELTA = 8 / 2**0.5, 1e-5  # FIRST: noise of a release of all examples before the first step
@@ -184,6 +185,40 @@ def test_small_rates_keep_their_digits() -> None:
     assert sampled_gaussian(rate, 1.0, ORDERS[:4]) == pytest.approx(expected[:4], rel=1e-4)
 
 
+@pytest.mark.parametrize(("rate", "noise"), [(0.01, 1e7), (0.5, 1e9), (1e-12, 1e9), (1e-6, 1e5)])
+def test_tiny_divergences_keep_their_digits(rate: float, noise: float) -> None:
+    """With much noise a step's divergence is order / 2 (q / z)^2; dp-accounting's may be negative."""
+    whole = np.array([2.0, 3.0, 11.0, 46.0, 300.0])
+    tiny = (rate / noise) ** 2 / 2
+    assert sampled_gaussian(rate, noise, ORDERS) == pytest.approx(ORDERS * tiny, rel=1e-5)
+    assert sampled_gaussian_whole(rate, noise, whole) == pytest.approx(whole * tiny, rel=1e-5)
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(0.08, 3.0), (0.8, 0.3), (0.005, 0.1), (0.5, 20.0)])
+def test_whole_orders_agree_with_opacus(rate: float, noise: float) -> None:
+    whole = np.array([2.0, 5.0, 63.0, 300.0])
+    theirs = opacus.compute_rdp(q=rate, noise_multiplier=noise, steps=1, orders=whole.tolist())
+    assert sampled_gaussian_whole(rate, noise, whole) == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("noise", "examples", "batch", "steps", "delta"),
+    [
+        (1e7, 1000, 10, 10**12, 1e-5),
+        (1e7, 1000, 10, 10**12, 1e-50),
+        (3e5, 10_000, 1, 10**11, 1e-12),
+    ],
+)
+def test_steps_with_much_noise_spend_more_than_nothing(
+    noise: float, examples: int, batch: int, steps: int, delta: float
+) -> None:
+    mechanism = spending(noise, batch, examples)
+    lower = worst_epsilon(mechanism, steps, delta, 1.0)
+    epsilon = renyi_epsilon(mechanism, steps, delta)
+    assert epsilon is not None
+    assert 0 < lower <= epsilon
+
+
 # Table 5 prints four epsilons; its column N is lost
 PRINTED = (150.3, 13.7, 7.3, 7.1)
 FOUND = (5001, 28_400, 48_800, 49_990)
@@ -235,6 +270,16 @@ def test_steps_that_tell_nothing_leave_the_first_release(sampling: str, steps: i
     least = min(bound.epsilon for bound in actual.values() if bound.epsilon is not None)
     assert due * 0.9999 <= least
     assert spent_epsilon(spending(1e5, sampling=sampling, first=0.8), steps, DELTA) >= due * 0.9999
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffled"])
+def test_renyi_counts_the_first_release_once(sampling: str) -> None:
+    mechanism = spending(1.1, 100, 5000, sampling, first=FIRST)
+    relation = ADD_OR_REMOVE if sampling == "poisson" else NeighboringRelation.REPLACE_ONE
+    orders = (2.0, 5.0, 11.0, 32.0)
+    whole = RdpAccountant(orders, relation).compose(mechanism.event(400)).rdp
+    for order, expected in zip(orders, whole, strict=True):
+        assert renyi_divergence(mechanism, 400, order) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_ledger_has_it_in_its_event_and_its_approximations() -> None:
