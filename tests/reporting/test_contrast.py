@@ -45,6 +45,8 @@ MEAN = "One − Two, mean over σ = 0, σ = 1: +7.00 ± 0.4"
 OWN = "One at σ = 1: 96.00 ± 0.50 (n = 3)"
 CHANGE = "One − 0.5 × Two, change from σ = 0 to σ = 1: +4.00 ± 0.0"
 BOTH = ("sigma=0", "sigma=1")
+FIXED = "One − Two, mean over σ = 0, σ = 1: +1.00 ± "  # 97 - 96
+CHANGES = "One − Two, mean over σ = 0, σ = 1: +5.00 ± "  # of changes by 0, and by -2 and -12
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ BOTH = ("sigma=0", "sigma=1")
         # averages over levels, and changes from one
         (pair(ONE, TWO, *BOTH, mean=True, above=6), "holds", MEAN),
         (pair(ONE, TWO, *BOTH, mean=True, above=9), "fails", MEAN),
+        (pair(ONE, TWO, *BOTH, mean=True, right_at="sigma=0", above=0), "holds", FIXED),
+        (pair(ONE, TWO, *BOTH, mean=True, since="sigma=0", above=4), "holds", CHANGES),
         (pair(ONE, TWO, times=0.5, since="sigma=0", above=3), "holds", CHANGE),
         (pair(ONE, TWO, times=0.5, since="sigma=0", above=5), "fails", CHANGE),
         # what one gets at the level that is best for the other

@@ -152,8 +152,12 @@ class Contrast(Bounded):
         """Weights of cells in a side's mean over ``levels``, minus the cell at ``since``; {} for a number."""
         if not isinstance(side, str):
             return {}
-        since = {(side, self.since): -1.0} if self.since else {}
-        return {(side, level): 1 / len(levels) for level in levels} | since
+        terms: Terms = {}
+        for level in levels:  # `right_at` names the same level several times
+            terms[side, level] = terms.get((side, level), 0.0) + 1 / len(levels)
+        if self.since:  # may be one of the levels
+            terms[side, self.since] = terms.get((side, self.since), 0.0) - 1
+        return terms
 
     def _label(self, reference: str, paper: PrintedTables, rows: Rows) -> str:
         """Label of a line, with the variant of its chosen rows."""
