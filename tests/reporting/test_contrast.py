@@ -155,3 +155,19 @@ def test_a_line_of_a_contrast_has_its_variant_beside_its_label(result: PaperResu
     said = Contrast.model_validate(pair(ONE, TWO, above=0))
     (related,) = said.ours({**lines, ONE: chosen(*varied)}, result.paper)
     assert related.text.startswith("One (another way) − Two at ")
+
+
+def test_means_and_changes_of_unequal_budgets_are_not_judged(result: PaperResult) -> None:
+    longer = {"batch": 100, "epochs": 80, "learning_rate": 0.1}
+    for settings, caveat in ((longer, "unequal budgets"), (longer | {"epochs": 50}, None)):
+        declared = toys.settings(
+            one={"budget": "own"}, two={"line": "two", "budget": "own", "settings": settings}
+        )
+        made = [
+            toys.record(key, declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
+            for key in ("one", "two")
+        ]
+        lines = plain(toys.judged(result.paper, declared, *made), ONE, TWO)
+        for said in (pair(ONE, TWO, *BOTH, mean=True, above=-1), pair(ONE, TWO, since="sigma=0", above=-1)):
+            (related,) = Contrast.model_validate(said).ours(lines, result.paper)
+            assert (related.verdict, related.caveat) == ("holds", caveat)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -60,9 +60,12 @@ class Contrast(Bounded):
 
         def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             cells = [rows[reference].cell(level) for reference, level in places]
-            lines = {reference for reference, _ in places}
-            if len(places) != 2 or len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
+            lines = list(dict.fromkeys(reference for reference, _ in places))
+            if len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
                 return [*cells], None
+            if len(places) != 2:
+                own = any(cell is None or cell.caveat for cell in cells)
+                return [*cells], None if own or _equal(rows, *lines, places) else UNEQUAL
             (left, at), (right, other) = places
             one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
@@ -185,6 +188,18 @@ class Contrast(Bounded):
         if self.since:
             return f"{self._lines(paper, rows)}, change from {level_words(self.since)} to {where}"
         return f"{self._lines(paper, rows)} at {where}"
+
+
+def _equal(rows: Rows, left: str, right: str, places: Sequence[Place]) -> bool:
+    """Return True if the deciding rows of two lines have equal training budgets at the compared levels."""
+    ones, twos = ([level for line, level in places if line == side] for side in (left, right))
+    pairs = zip(ones, twos, strict=True) if len(ones) == len(twos) else product(ones, twos)
+    return all(
+        (one := rows[left].deciding(at))
+        and (two := rows[right].deciding(other))
+        and equal(one, at, two, other)
+        for at, other in pairs
+    )
 
 
 def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:
