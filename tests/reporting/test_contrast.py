@@ -171,3 +171,12 @@ def test_means_and_changes_of_unequal_budgets_are_not_judged(result: PaperResult
         for said in (pair(ONE, TWO, *BOTH, mean=True, above=-1), pair(ONE, TWO, since="sigma=0", above=-1)):
             (related,) = Contrast.model_validate(said).ours(lines, result.paper)
             assert (related.verdict, related.caveat) == ("holds", caveat)
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(2, "undecided"), (3, "holds")])
+def test_two_equal_seeds_decide_nothing(result: PaperResult, seeds: int, verdict: str) -> None:
+    declared = toys.settings(one={}, two={"line": "two"})
+    made = toys.record("one", declared, sigma_0=(98.0,) * seeds, sigma_1=(96.0,) * seeds)
+    judged = toys.judged(result.paper, declared, made)
+    for said in (pair(ONE, 90.0, above=0), pair(ONE, 90.0, kind="ratio", above=1)):
+        assert outcome(judged, Contrast, **said).verdict == verdict

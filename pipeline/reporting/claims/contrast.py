@@ -15,6 +15,7 @@ from pipeline.reporting.judging.claim_test import (
     PrintedCell,
     Reference,
     Rows,
+    Verdict,
     at_least,
     not_run,
 )
@@ -108,10 +109,15 @@ class Contrast(Bounded):
             terms = [(weight, cells[place].row, cells[place]) for place, weight in weights.items()]
             return contrast(terms, times * constant)
 
+        def where(made: Mean, above: float | None, below: float | None) -> Verdict:
+            # two seeds may have equal accuracies by chance; then their interval has no width
+            by_chance = made.n == 2 and made.half == 0 and paper.is_accuracy(self.left)
+            return "undecided" if by_chance else made.where(above, below)
+
         if self.kind == "ratio":
             # for right > 0: left / right is above a where left - a right is above zero
-            verdicts = [] if self.above is None else [less(self.above).where(0, None)]
-            verdicts += [] if self.below is None else [less(self.below).where(None, 0)]
+            verdicts = [] if self.above is None else [where(less(self.above), 0, None)]
+            verdicts += [] if self.below is None else [where(less(self.below), None, 0)]
             verdict = min(verdicts, key=("fails", "undecided", "holds").index)
             above, below = (
                 sum(weight * cells[place].mean.value for place, weight in side.items())
@@ -121,7 +127,7 @@ class Contrast(Bounded):
             shown = number(above / below) if below > 0 else "unknown, as what it is over is not above zero"
             verdict = verdict if below > 0 else "undecided"
         else:
-            verdict = less(self.times).where(self.above, self.below)
+            verdict = where(less(self.times), self.above, self.below)
             # for a line and a number, the line's own value is shown
             alone = not isinstance(self.right, str)
             decimals = paper.decimals_of(self.left)
