@@ -66,7 +66,7 @@ class Contrast(Bounded):
                 return [*cells], None
             if len(places) != 2:
                 own = any(cell is None or cell.caveat for cell in cells)
-                return [*cells], None if own or _equal(rows, *lines, places) else UNEQUAL
+                return [*cells], None if own or _equal(rows, lines[0], lines[1], places) else UNEQUAL
             (left, at), (right, other) = places
             one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
