@@ -30,8 +30,13 @@ def audit(
 ) -> None:
     """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
     from pipeline import params
+    from pipeline.errors import UserError
     from pipeline.results import records
 
+    if level and not model:
+        raise UserError(
+            f"--level {', '.join(level)}: allowed with --model; without it all levels are attacked"
+        )
     settings = params.load()
     if model:
         from pipeline.audits.final_model import audit_model
