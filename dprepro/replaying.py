@@ -325,12 +325,16 @@ class _Comparison:
         # if the batch size changes how many numbers are drawn, as with dropout, neighbours replace an example
         self.replaced = player.run(0, self.half).random_state != self.first.random_state
         self.allowed = 2.0 if self.replaced else 1.0
-        self.rounding = 1e-6 * max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
+        self.rounding = 0.0  # of releases, in clipping bounds
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
 
     def replay(self) -> Replay:
         """Run all comparisons."""
         deviations = self._of_noise()
+        # large numbers without noise, such as a buffer of positions, don't round the noisy ones
+        noisy = (name for name, deviation in deviations.items() if deviation > SILENT * self.noise)
+        lengths = (float(np.linalg.norm(self.first.arrays[name])) for name in noisy)
+        self.rounding = 1e-6 * max(lengths, default=0.0)
         parts, total = self._of_examples()
         return Replay(tuple(self.found), parts, total, self.allowed, deviations, self.noise)
 

@@ -30,8 +30,13 @@ def audit(
 ) -> None:
     """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
     from pipeline import params
+    from pipeline.errors import UserError
     from pipeline.results import records
 
+    if level and not model:
+        raise UserError(
+            f"--level {', '.join(level)}: allowed with --model; without it all levels are attacked"
+        )
     settings = params.load()
     if model:
         from pipeline.audits.final_model import audit_model
@@ -52,12 +57,12 @@ def audit(
 
 def describe(attack: "Attack") -> str:
     """One line about an attack."""
-    from pipeline.reporting.wording import downwards, upwards
+    from pipeline.reporting.wording import downwards, shown_words, upwards
 
     epsilon_upper = (
         "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
     )
     most = max((bound.epsilon for bound in attack.could_show), default=None)
-    could = "" if most is None else f", a perfect attacker {downwards(most)}"
-    shown = f"epsilon >= {downwards(attack.largest)} shown{could}"
-    return f"{attack.level}, {attack.attack} on {attack.noise} noise: {shown}, {epsilon_upper}"
+    could = "" if most is None else f", a perfect attacker's median {downwards(most)}"
+    shown = shown_words(attack).replace("ε ≥", "epsilon >=")
+    return f"{attack.level}, {attack.attack} on {attack.noise} noise: {shown}{could}, {epsilon_upper}"

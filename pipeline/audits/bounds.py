@@ -70,10 +70,12 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
 
 
 def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
-    """Errors of an attacker who guesses "with the record" if the score is above ``threshold``."""
-    return Errors(
-        int((without > threshold).sum()), len(without), int((within <= threshold).sum()), len(within)
-    )
+    """Errors of an attacker who guesses "with the record" if the score is above ``threshold``.
+
+    NaN, as of a training that diverged, is above no threshold. It is the same guess on both sides.
+    """
+    alarms, hits = int((without > threshold).sum()), int((within > threshold).sum())
+    return Errors(alarms, len(without), len(within) - hits, len(within))
 
 
 def by_errors(errors: Errors, alpha: float, delta: float) -> float:

@@ -136,7 +136,7 @@ def _attack(
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
     could_show = membership.attainable(epsilon_upper, delta, count, False, alpha)
-    of = "no bound" if epsilon_upper is None else f"{epsilon_upper:.2f}"
+    of = "no bound" if epsilon_upper is None else f"{up(epsilon_upper):g}"
     takes = "" if seconds is None else f"; one training took {seconds:.0f} s"
     most = membership.largest(could_show, False)
     say(

@@ -207,6 +207,11 @@ class PrintedTables(Strict):
         """Number of decimals of a line's metric in tables; None: three significant digits."""
         return self.table_of(reference).decimals_of(reference.partition(":")[2])
 
+    def is_accuracy(self, reference: str) -> bool:
+        """Return True if the line's metric is a percentage, not a number such as a scale of noise."""
+        table = self.table_of(reference)
+        return table.unit == "percent" and reference.partition(":")[2] not in table.noises
+
     def value(self, reference: str, level: str) -> float | None:
         """Number printed for a line at a level; None if there is none."""
         printed = self.lines[reference].values.get(level)

@@ -307,11 +307,19 @@ def attack_words(attack: Attack | None) -> str:
 
 
 def final_model_words(attack: Attack | None) -> str:
-    """Attack on a final model in words: its bound, and the most that its trials can show; '' for None."""
+    """Attack on a final model in words: its bounds, and a perfect attacker's median bound; '' for None."""
     if attack is None:
         return ""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return f"ε ≥ {downwards(attack.largest)} (this number of trials can show at most {downwards(most)})"
+    return f"{shown_words(attack)} (a perfect attacker's median: {downwards(most)})"
+
+
+def shown_words(attack: Attack) -> str:
+    """Bounds of an attack in words: ``ε ≥ 3.26``, ``ε ≥ 3.26, or 6.1 if the scores are Gaussian``."""
+    text = f"ε ≥ {downwards(attack.epsilon)}"
+    if attack.largest > attack.epsilon:
+        text += f", or {downwards(attack.largest)} if the scores are Gaussian"
+    return text
 
 
 def duration(seconds: float) -> str:

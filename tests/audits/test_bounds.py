@@ -100,6 +100,14 @@ def test_pure_noise_shows_nothing() -> None:
     assert bounds.by_errors(bounds.split(still, still)[0], ALPHA, DELTA) == 0
 
 
+def test_trainings_that_diverge_show_nothing() -> None:
+    """NaN was neither a false alarm nor a miss."""
+    nothing = np.full(200, np.nan)
+    for errors in bounds.split(nothing, nothing):
+        assert bounds.by_errors(errors, ALPHA, DELTA) == bounds.by_gaussian(errors, ALPHA, DELTA) == 0
+    assert bounds.by_one_run(nothing, nothing, ALPHA, DELTA) <= 0.1
+
+
 def test_errors_hold_as_often_as_they_say() -> None:
     # both rates at once, at a significance of 5 %
     generator, outside = np.random.default_rng(1), 0

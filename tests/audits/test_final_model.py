@@ -53,7 +53,7 @@ def test_a_right_row_shows_at_most_the_proven_epsilon(
     assert {bound.by for bound in attack.bounds} == {bound.by for bound in attack.could_show}
     assert attack.largest <= attack.epsilon_upper
     assert max(bound.epsilon for bound in attack.could_show) < 8
-    assert f"examples are canaries: of epsilon {attack.epsilon_upper:.2f} a perfect attacker" in said[0]
+    assert f"examples are canaries: of epsilon {attack.epsilon_upper:g} a perfect attacker" in said[0]
     # and stand beside those on code
     assert records.read_audit("row", tmp_path) is None
     assert records.read_attacks("row", tmp_path) == (attack,)

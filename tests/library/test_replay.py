@@ -391,6 +391,20 @@ def test_a_right_step_has_no_violation(name: str) -> None:
     assert replayed.noise == pytest.approx(dict.fromkeys(replayed.noise, NOISE), rel=0.5)
 
 
+@pytest.mark.parametrize("kept", ["a buffer", "a tensor"])
+def test_large_numbers_without_noise_hide_no_mistake(kept: str) -> None:
+    """1e-6 of such numbers' length was allowed as rounding: here 318 clipping bounds."""
+
+    def with_positions(sums: Sums, inputs: Tensor) -> dict[str, Any]:
+        name = "buffer positions" if kept == "a buffer" else "positions"
+        return {**mean(sums), name: 1e5 * torch.arange(WIDTH)}
+
+    step = by_hand(clip=lambda gradient: clipped(gradient, 2 * CLIP), divide=with_positions)
+    found = dprepro.replay(step, *data(), **CLAIMS)
+    assert found.sensitivity_of_all == pytest.approx(2, rel=0.01)
+    assert "clipping" in {violation.name for violation in found.violations}
+
+
 def test_claims_of_an_opacus_optimizer_are_read_and_its_parameters_have_numbers() -> None:
     replayed = dprepro.replay(with_opacus(alone=True), *data())
     assert replayed.violations == ()

@@ -45,6 +45,8 @@ MEAN = "One − Two, mean over σ = 0, σ = 1: +7.00 ± 0.4"
 OWN = "One at σ = 1: 96.00 ± 0.50 (n = 3)"
 CHANGE = "One − 0.5 × Two, change from σ = 0 to σ = 1: +4.00 ± 0.0"
 BOTH = ("sigma=0", "sigma=1")
+FIXED = "One − Two, mean over σ = 0, σ = 1: +1.00 ± "  # 97 - 96
+CHANGES = "One − Two, mean over σ = 0, σ = 1: +5.00 ± "  # of changes by 0, and by -2 and -12
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,8 @@ BOTH = ("sigma=0", "sigma=1")
         # averages over levels, and changes from one
         (pair(ONE, TWO, *BOTH, mean=True, above=6), "holds", MEAN),
         (pair(ONE, TWO, *BOTH, mean=True, above=9), "fails", MEAN),
+        (pair(ONE, TWO, *BOTH, mean=True, right_at="sigma=0", above=0), "holds", FIXED),
+        (pair(ONE, TWO, *BOTH, mean=True, since="sigma=0", above=4), "holds", CHANGES),
         (pair(ONE, TWO, times=0.5, since="sigma=0", above=3), "holds", CHANGE),
         (pair(ONE, TWO, times=0.5, since="sigma=0", above=5), "fails", CHANGE),
         # what one gets at the level that is best for the other
@@ -151,3 +155,28 @@ def test_a_line_of_a_contrast_has_its_variant_beside_its_label(result: PaperResu
     said = Contrast.model_validate(pair(ONE, TWO, above=0))
     (related,) = said.ours({**lines, ONE: chosen(*varied)}, result.paper)
     assert related.text.startswith("One (another way) − Two at ")
+
+
+def test_means_and_changes_of_unequal_budgets_are_not_judged(result: PaperResult) -> None:
+    longer = {"batch": 100, "epochs": 80, "learning_rate": 0.1}
+    for settings, caveat in ((longer, "unequal budgets"), (longer | {"epochs": 50}, None)):
+        declared = toys.settings(
+            one={"budget": "own"}, two={"line": "two", "budget": "own", "settings": settings}
+        )
+        made = [
+            toys.record(key, declared, sigma_0=(97.8, 98.0, 98.2), sigma_1=(95.8, 96.0, 96.2))
+            for key in ("one", "two")
+        ]
+        lines = plain(toys.judged(result.paper, declared, *made), ONE, TWO)
+        for said in (pair(ONE, TWO, *BOTH, mean=True, above=-1), pair(ONE, TWO, since="sigma=0", above=-1)):
+            (related,) = Contrast.model_validate(said).ours(lines, result.paper)
+            assert (related.verdict, related.caveat) == ("holds", caveat)
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(2, "undecided"), (3, "holds")])
+def test_two_equal_seeds_decide_nothing(result: PaperResult, seeds: int, verdict: str) -> None:
+    declared = toys.settings(one={}, two={"line": "two"})
+    made = toys.record("one", declared, sigma_0=(98.0,) * seeds, sigma_1=(96.0,) * seeds)
+    judged = toys.judged(result.paper, declared, made)
+    for said in (pair(ONE, 90.0, above=0), pair(ONE, 90.0, kind="ratio", above=1)):
+        assert outcome(judged, Contrast, **said).verdict == verdict

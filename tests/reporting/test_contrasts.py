@@ -55,6 +55,14 @@ def test_sign_and_size_are_judged(theirs: float, ours: float, status: str) -> No
     assert status in line
 
 
+@pytest.mark.parametrize(("printed", "status"), [(90, "agrees"), (90.0, "undecided")])
+def test_a_number_without_decimals_hides_the_sign_of_a_small_difference(printed: float, status: str) -> None:
+    lines = [{"key": "two", "label": "Two", "values": {"sigma=0": 90.3}}]
+    paper = toys.paper(values={"sigma=0": printed}, lines=lines, table={"budget": {"epochs": 50}})
+    (made,) = toys.ran({"one": ONE, "two": ONE}, {"one": {}, "two": {"line": "two"}}, paper).contrasts
+    assert made.status == status
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "spread", "status"),
     [

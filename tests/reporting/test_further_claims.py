@@ -9,7 +9,7 @@ import pytest
 from pipeline.params import load
 from pipeline.reporting.caveats import stale_caveats
 from pipeline.reporting.claims.curves import Overtakes, overtaking
-from pipeline.reporting.claims.ledgers import SameGuarantee
+from pipeline.reporting.claims.ledgers import Guaranteed, SameGuarantee
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import Sources, fill
 from pipeline.results import records
@@ -106,6 +106,31 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
     result = toys.judged(toys.paper(lines=TWO), declared, *made)
     said: dict[str, Any] = {"left": "t/one", "right": "t/two", "at": ["sigma=0"]}
     assert outcome(result, SameGuarantee, kind="same_guarantee", **said).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "verdict"),
+    [
+        (7.0, None, "holds"),
+        (9.0, None, "undecided"),
+        (9.0, 8.5, "fails"),
+        # a vacuous upper bound refutes a claim no more than a smaller one
+        (20.0, None, "undecided"),
+        (20.0, 8.5, "fails"),
+        (None, None, "fails"),
+    ],
+)
+def test_only_a_lower_bound_refutes_a_claimed_epsilon(
+    upper: float | None, lower: float | None, verdict: str
+) -> None:
+    declared = toys.settings(one={"reproducible": False})
+    made = dpsgd.altered(
+        toys.record("one", declared, sigma_0=(90.0,) * 3),
+        ledger=dpsgd.ledger(claimed=8.0, epsilon_upper=upper, epsilon_lower=lower),
+    )
+    result = toys.judged(toys.paper(), declared, made)
+    said: dict[str, Any] = {"of": "t/one", "at": ["sigma=0"]}
+    assert outcome(result, Guaranteed, kind="guarantee", **said).verdict == verdict
 
 
 @pytest.mark.parametrize("accuracy", [10.0, 90.0])

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
-from pipeline.reporting.wording import attack_words
-from pipeline.results.schema import FLOATING_POINT, Attack, Ledger
+from pipeline.reporting.wording import attack_words, final_model_words
+from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from stages.audit import describe
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack
 from tests.reporting.made_up.dpsgd import bounds as ledger
@@ -44,7 +45,9 @@ def test_the_verdict_is_computed(spent: Ledger, attacks: list[Attack], name: str
 @pytest.mark.parametrize(
     ("epsilons", "noise", "told"),
     [
-        ({"float32": 3.0}, "float32", "float32: no attack on rounding succeeded"),
+        ({"float32": 0.0}, "float32", "float32: no attack on rounding succeeded"),
+        # thousands of trials without an error show no more than 8, whatever is accounted
+        ({"float32": 3.0}, "float32", "float32: an attack on rounding showed ε ≥ 3, not more than accounted"),
         ({"float32": 60.0, "grid": 0.0}, "float32", "float32: an attack on rounding found a record"),
         ({"float32": 60.0, "grid": 0.0}, "grid", "grid: no attack on rounding succeeded"),
         ({"float32": 60.0}, "grid", "grid: not audited"),
@@ -79,3 +82,14 @@ def test_the_closest_attack_is_named() -> None:
         ": ε ≥ 3 (from counted errors, at 95 % confidence); accounted ε 4"
     )
     assert attack_words(None) == "not audited"
+
+
+def test_a_bound_with_an_assumption_says_so_and_a_median_is_no_maximum() -> None:
+    both = (Bound(by="one_run", epsilon=0.5), Bound(by="one_run_curve", epsilon=2.0, assumes_gaussian=True))
+    made = attack(0.5, 3.0, bounds=both, could_show=(Bound(by="one_run", epsilon=1.0),))
+    assert final_model_words(made) == (
+        "ε ≥ 0.5, or 2 if the scores are Gaussian (a perfect attacker's median: 1)"
+    )
+    assert describe(made).endswith(
+        "epsilon >= 0.5, or 2 if the scores are Gaussian, a perfect attacker's median 1, 3 accounted"
+    )

@@ -48,6 +48,7 @@ def test_every_command_has_help(command: list[str]) -> None:
         (["train", "row"], "params.yaml: can't be read: No such file or directory; run this in the folder"),
         (["predict", "\x1b[2J", "x"], "\\x1b[2J/config.json: can't be read: No such file or directory"),
         (["init", 300 * "a"], f"{300 * 'a'}: File name too long\n"),
+        (["audit", "row", "--level", "epsilon=3"], "--level epsilon=3: allowed with --model"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from pipeline.reporting.judging.claim_test import (
     PrintedCell,
     Reference,
     Rows,
+    Verdict,
     at_least,
     not_run,
 )
@@ -60,9 +61,12 @@ class Contrast(Bounded):
 
         def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             cells = [rows[reference].cell(level) for reference, level in places]
-            lines = {reference for reference, _ in places}
-            if len(places) != 2 or len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
+            lines = list(dict.fromkeys(reference for reference, _ in places))
+            if len(lines) != 2 or len({paper.table_of(line).name for line in lines}) != 1:
                 return [*cells], None
+            if len(places) != 2:
+                own = any(cell is None or cell.caveat for cell in cells)
+                return [*cells], None if own or _equal(rows, lines[0], lines[1], places) else UNEQUAL
             (left, at), (right, other) = places
             one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
@@ -105,10 +109,15 @@ class Contrast(Bounded):
             terms = [(weight, cells[place].row, cells[place]) for place, weight in weights.items()]
             return contrast(terms, times * constant)
 
+        def where(made: Mean, above: float | None, below: float | None) -> Verdict:
+            # two seeds may have equal accuracies by chance; then their interval has no width
+            by_chance = made.n == 2 and made.half == 0 and paper.is_accuracy(self.left)
+            return "undecided" if by_chance else made.where(above, below)
+
         if self.kind == "ratio":
             # for right > 0: left / right is above a where left - a right is above zero
-            verdicts = [] if self.above is None else [less(self.above).where(0, None)]
-            verdicts += [] if self.below is None else [less(self.below).where(None, 0)]
+            verdicts = [] if self.above is None else [where(less(self.above), 0, None)]
+            verdicts += [] if self.below is None else [where(less(self.below), None, 0)]
             verdict = min(verdicts, key=("fails", "undecided", "holds").index)
             above, below = (
                 sum(weight * cells[place].mean.value for place, weight in side.items())
@@ -118,7 +127,7 @@ class Contrast(Bounded):
             shown = number(above / below) if below > 0 else "unknown, as what it is over is not above zero"
             verdict = verdict if below > 0 else "undecided"
         else:
-            verdict = less(self.times).where(self.above, self.below)
+            verdict = where(less(self.times), self.above, self.below)
             # for a line and a number, the line's own value is shown
             alone = not isinstance(self.right, str)
             decimals = paper.decimals_of(self.left)
@@ -152,8 +161,12 @@ class Contrast(Bounded):
         """Weights of cells in a side's mean over ``levels``, minus the cell at ``since``; {} for a number."""
         if not isinstance(side, str):
             return {}
-        since = {(side, self.since): -1.0} if self.since else {}
-        return {(side, level): 1 / len(levels) for level in levels} | since
+        terms: Terms = {}
+        for level in levels:  # `right_at` names the same level several times
+            terms[side, level] = terms.get((side, level), 0.0) + 1 / len(levels)
+        if self.since:  # may be one of the levels
+            terms[side, self.since] = terms.get((side, self.since), 0.0) - 1
+        return terms
 
     def _label(self, reference: str, paper: PrintedTables, rows: Rows) -> str:
         """Label of a line, with the variant of its chosen rows."""
@@ -181,6 +194,18 @@ class Contrast(Bounded):
         if self.since:
             return f"{self._lines(paper, rows)}, change from {level_words(self.since)} to {where}"
         return f"{self._lines(paper, rows)} at {where}"
+
+
+def _equal(rows: Rows, left: str, right: str, places: Sequence[Place]) -> bool:
+    """Return True if the deciding rows of two lines have equal training budgets at the compared levels."""
+    ones, twos = ([level for line, level in places if line == side] for side in (left, right))
+    pairs = zip(ones, twos, strict=True) if len(ones) == len(twos) else product(ones, twos)
+    return all(
+        (one := rows[left].deciding(at))
+        and (two := rows[right].deciding(other))
+        and equal(one, at, two, other)
+        for at, other in pairs
+    )
 
 
 def _paired(cells: Mapping[Place, Compared], rows: Rows) -> str:

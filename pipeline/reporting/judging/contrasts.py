@@ -136,7 +136,9 @@ def _compared(
     test = NORMAL * 100 * sqrt(max(0.0, share * (1 - share)) / table.tested) if table.tested else 0.0
     half = hypot(ours.half, test)
     margin = min(table.judged_margin(side.level, side.line.values[side.level]) for side in sides)
-    sign = 0 if abs(made.theirs) <= max(theirs, 10.0**-table.decimals / 2) else 1 if made.theirs > 0 else -1
+    # numbers that differ by one unit of their last digit have a sign, but 90 and 90.3 have none
+    rounded = sum(side.line.values[side.level].rounding(table.decimals) for side in sides)
+    sign = 0 if abs(made.theirs) <= max(theirs, 0.999 * rounded) else 1 if made.theirs > 0 else -1
     spread = hypot(*(run_spread(cell.values, side.error) for cell, side in zip(cells, sides, strict=True)))
     return replace(
         made,
