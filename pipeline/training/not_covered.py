@@ -59,13 +59,18 @@ def declared_uses(
 
     For relevances, both keys of `RELEVANCES` are included, because params.yaml doesn't decide which applies.
     """
-    text = settings.split(data).text
+    split = settings.split(data)
+    text, source = split.text, settings.own.get(split.raw)
     uses = set()
+    if split.public.count:
+        if split.raw == split.public.raw:
+            uses.add("own_public")
+        elif split.public.raw in settings.own:
+            uses.add("other_public")
     if text is not None:
         uses.add("vocabulary" if text.vectors is None else "public_vectors")
     if data in settings.starts:
         uses.add("public_start")
-    source = settings.own.get(settings.split(data).raw)
     if weights is not None or (source is not None and source.public_network is not None):
         uses.add("public_network")
     if settings.lacks_range(data):

@@ -70,6 +70,17 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     assert costs(settings.rows["row"], settings)[0].operations > 0
 
 
+def test_params_yaml_alone_implies_what_the_data_imply(tmp_path: Path) -> None:
+    """A pack is compared with one of them, depending on whether the data are here."""
+    write(tmp_path, (12,))
+    for public in (0, 3):
+        settings = settings_of(declared(tmp_path, public))
+        method = settings.rows["row"].resolved[0]
+        implied = {use.key for use in data_uses(made(tmp_path, settings), method)}
+        assert implied == {"feature_range", *(["own_public"] if public else [])}
+        assert declared_uses("mine", method, settings, None) == implied
+
+
 def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
 ) -> None:
