@@ -63,10 +63,10 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
             arrays.setdefault(data, set()).update(_trained_on([record.provenance]))
     for gone in sorted(arrays.keys() - settings.own.keys()):
         # an entry that has another name now
-        if data := next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None):
-            for kept in (rows, searches):
-                if gone in kept:
-                    kept[data] = sorted({*kept.get(data, []), *kept.pop(gone)})
+        present = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)
+        for kept in (rows, searches):
+            if present is not None and gone in kept:
+                kept[present] = sorted({*kept.get(present, []), *kept.pop(gone)})
     linked = {row.search for row in settings.rows.values() if row.search}
     return [
         _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
