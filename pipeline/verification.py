@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.data import prepared, raw
+from pipeline.data.declaration import check_declared
 from pipeline.data.own import private
 from pipeline.errors import UserError
 from pipeline.files import Damaged, check_file
@@ -99,7 +100,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
             yield _finding(f"{raw.RAW / name}", partial(_raw, name, settings))
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
-            yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name))
+            yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name, settings))
     from pipeline.tracking.store import STORE
 
     if STORE.exists():
@@ -121,8 +122,9 @@ def _raw(name: str, settings: Settings) -> None:
     raw.load(name, settings)
 
 
-def _prepared(name: str) -> None:
-    """Compare a prepared data set, including arrays that training doesn't read."""
+def _prepared(name: str, settings: Settings) -> None:
+    """Compare a prepared data set with its declaration, and all arrays, even those that no training reads."""
+    check_declared(name, settings)
     data, folder = prepared.load(name), prepared.PREPARED / name
     for array, digest in data.digests.items():
         suffix = "npz" if array in ("start", "relevance") else "npy"

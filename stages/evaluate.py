@@ -20,6 +20,7 @@ def evaluate(
     """
     from pipeline import params
     from pipeline.data import prepared
+    from pipeline.data.declaration import check_declared
     from pipeline.rerun import replaced
     from pipeline.results import records
     from pipeline.training import evaluation
@@ -28,6 +29,7 @@ def evaluate(
 
     loaded = params.load()
     declared = loaded.row(row)
+    check_declared(declared.data, loaded)
     data = prepared.load(declared.data)
     how = execution(device, physical)
     run, before = records.read_run(row), records.read_evaluation(row)

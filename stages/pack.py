@@ -31,9 +31,12 @@ def pack(
     from pipeline.transport import pack as run
     from pipeline.transport.crate import write_crate
 
+    settings = load()
     if crate is not None:
-        write_crate(rows, crate, load())
+        write_crate(rows, crate, settings)
         print(f"{crate}: an RO-Crate of {len(set(rows))} rows")
-        return
-    run(load(), rows, output, weights=not without_weights)
-    print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
+    else:
+        run(settings, rows, output, weights=not without_weights)
+        print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
+    if any(settings.split(settings.row(row).data).raw in settings.own for row in rows):
+        print("It has exact curves and digests of your own data, which no epsilon covers: keep it inside.")

@@ -58,6 +58,7 @@ def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Ite
                 f"encoding of {key}",
                 origin.get("encoding") != (digest_json(encoding) if encoding else None),
             )
+            yield f"declaration of {key}", origin.get("declared") != settings.own_digest(key)
     yield "train", counts.get("train") != data.train
     yield "validation", counts.get("validation") != data.validation
     yield "public", (public["part"], counts.get("public")) != (data.public.part, data.public.count)

@@ -154,4 +154,5 @@ def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
         "licence": "made by this project, Apache-2.0" if synthetic else each.entry.licence,
         "files": each.files,
         **({"encoding": digest_json(encoding)} if encoding else {}),
+        **({"declared": settings.own_digest(each.entry.key)} if declaration else {}),
     }

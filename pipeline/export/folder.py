@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.data import prepared
+from pipeline.data.declaration import check_declared
 from pipeline.data.own import tables, trunk
 from pipeline.data.own.files import check_regular
 from pipeline.errors import UserError, printable, reading
@@ -120,18 +121,21 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     """Write a row's network to a new folder; ``level`` and ``seed`` as for `replica_of`.
 
     Raises:
-        UserError: as `replica_of`; the row's data or weights are missing or damaged; the folder exists; the
-            replica was not measured or accounted for; its outputs are not finite; or its network can't be
-            computed without the data.
+        UserError: as `replica_of`; the row's data or weights are missing or damaged; the data were prepared
+            by another declaration; the folder exists; the replica was not measured or accounted for; the
+            ledger lacks trainings or searches; the replica's outputs are not finite; or its network can't
+            be computed without the data.
     """
-    # imported here, so that predictions don't wait for the report's words
+    # imported here, so that predictions don't wait for accountants and the report's words
     from pipeline.export.model_card import model_card
     from pipeline.export.privacy_statement import html, privacy_statement
+    from pipeline.ledgers.rows import is_current
     from pipeline.reporting.wording import level_words
 
     if folder.exists() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: is there already; allowed: a new folder")
     row = settings.row(key)
+    check_declared(row.data, settings)  # the folder gets the present declaration of new files
     data = prepared.load(row.data)
     trained = replica_of(key, row, data, level, seed)
     record, replica = _recorded(key, trained, settings)
@@ -145,8 +149,14 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         raise UserError(
             f"{key}: can't be exported: its predictions need the data it learned from, not only its weights"
         )
-    ledgers = records.read_ledgers(key)
+    ledgers, run = records.read_ledgers(key), records.read_run(key)
     assert ledgers is not None, "it is part of the record"
+    assert run is not None, "it is part of the record"
+    if not is_current(ledgers, run, row.search, settings):
+        raise UserError(
+            f"{records.ledger_path(key)}: not of the row's present trainings, searches and data; run "
+            f"`dprepro ledger {key}`"
+        )
     weights = safetensors.torch.save(
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
         {"format": "pt"},

@@ -147,13 +147,16 @@ def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
 
 
 def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
-    seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
-    over = wording.with_interval(mean(seeds), 2)
     if isinstance(replica.scores, Errors):
         return f"{replica.scores.words} on {len(data.splits['test']):,} test examples, of this training."
     own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"
     scored = f" {replica.scores.words}." if replica.scores else ""
-    sentence = f"{own}, of this training.{scored} Test accuracy over all seeds of the level, in %: {over}."
+    sentence = f"{own}, of this training.{scored}"
+    if replica.ledger.event is None:
+        # other private trainings used the same examples; the epsilon of this one does not cover their results
+        seeds = [100 * other.metrics[ACCURACY] for other in record.replicas if other.level == replica.level]
+        over = wording.with_interval(mean(seeds), 2)
+        sentence += f" Test accuracy over all seeds of the level, in %: {over}."
     if spread := replica.metrics.get("test_accuracy_draws_std"):
         sentence += (
             f" It is a mean over draws of the noise at test, whose standard deviation is {100 * spread:.2f} "

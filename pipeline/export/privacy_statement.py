@@ -48,7 +48,10 @@ OF_RECORDS = frozenset(
     }
 )
 # Statements about data that the laboratory declares public
-DECLARED_PUBLIC = ("own_public", "public_start", "public_network", "public_vectors", "public_relevance")
+DECLARED_PUBLIC = (
+    *("own_public", "other_public", "public_start", "public_network", "public_vectors"),
+    "public_relevance",
+)
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
 GRADES = (
     f"*{SEVERITIES['critical'].text}*: no ε is proven against an observer of this item; "

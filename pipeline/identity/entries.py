@@ -45,6 +45,8 @@ def entries(settings: Settings) -> dict[str, Any]:
                 data.model_dump(mode="json"),
                 versions.PREPARING_OWN if settings.has_own(name) else versions.PREPARING,
                 *([versions.FEATURES] if settings.has_network(name) else []),
+                # equal raw files may have another test part or range now
+                *(settings.own_digest(raw) for raw in (data.raw, data.public.raw) if raw in settings.own),
             ]
             for name, data in settings.data.items()
         },
@@ -59,7 +61,11 @@ def entries(settings: Settings) -> dict[str, Any]:
         "evaluate": {key: [versions.MEASURING] for key in rows},
         "ledger": {
             # a row's ledger also counts searches over this row that the row doesn't name
-            key: [row.search, searched[key], *unlinked.get(key, ())]
+            # and a feature range that params.yaml no longer declares
+            key: [
+                *(row.search, searched[key], *unlinked.get(key, ())),
+                *(["feature_range"] if settings.lacks_range(row.data) else []),
+            ]
             for key, row in rows.items()
         },
         "audit": {

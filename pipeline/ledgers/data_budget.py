@@ -4,7 +4,7 @@ The budget is computed from the records each time. No ledger stores it, because 
 ledgers of all other rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.params import Settings
 from pipeline.params.own import OWN
 from pipeline.results import records
-from pipeline.results.schema import Composition
+from pipeline.results.schema import Composition, Provenance
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     """Budgets of the laboratory's own data sets that have recorded trainings.
 
     All recorded runs and searches count, even without an entry in params.yaml. Data sets of the catalogue are
-    public and have no budget. Splits and derived forms of the same files count as one data set.
+    public and have no budget. Splits and derived forms of the same files count as one data set. An entry that
+    was renamed since is recognised if one training under each name used equal arrays.
 
     Args:
         settings: params.yaml.
@@ -47,21 +48,34 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
         return []
     rows: dict[str, list[str]] = {}
     searches: dict[str, list[str]] = {}
+    arrays: dict[str, set[str]] = {}  # digests of the training inputs, by data set
     for path in sorted((root / records.RUNS).glob("*.json")):
         if run := records.read_run(path.stem, root):
             editions = [edition for origin in run.origins for edition in origin.edition.items()]
             for data in _own_sets(settings, run.data, editions):
                 rows.setdefault(data, []).append(path.stem)
+                arrays.setdefault(data, set()).update(_trained_on(run.origins))
     for record in records.search_records(root):
         row = settings.rows.get(record.row)
         editions = list(record.provenance.edition.items())
         for data in _own_sets(settings, row.data if row else "", editions):
             searches.setdefault(data, []).append(record.name)
+            arrays.setdefault(data, set()).update(_trained_on([record.provenance]))
+    for gone in sorted(arrays.keys() - settings.own.keys()):
+        # an entry that has another name now
+        present = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)
+        for kept in (rows, searches):
+            if present is not None and gone in kept:
+                kept[present] = sorted({*kept.get(present, []), *kept.pop(gone)})
     linked = {row.search for row in settings.rows.values() if row.search}
     return [
         _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
         for data in sorted(rows.keys() | searches.keys())
     ]
+
+
+def _trained_on(origins: Iterable[Provenance]) -> Iterator[str]:
+    return (origin.data["train.inputs"] for origin in origins if "train.inputs" in origin.data)
 
 
 def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:

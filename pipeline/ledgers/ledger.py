@@ -65,8 +65,7 @@ def ledger_of(
         The ledger, with every accountant's epsilon.
     """
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
-    other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    not_covered = (*other_uses, *trained.not_covered, *_uncovered_uses(trained, uses))
+    not_covered = uses_outside(trained, searched, uses)
     if isinstance(trained.spending, Releases):
         releases, protects = trained.spending, trained.protects
         if reproducible:
@@ -78,6 +77,12 @@ def ledger_of(
         numbers = (trained.spending, trained.steps, trained.delta, trained.claimed_by)
         ledger = make_ledger(*numbers, reasons, not_covered, steps, others)
     return ledger.model_copy(update={"noise": trained.noise, "isolation": trained.isolation})
+
+
+def uses_outside(trained: Trained, searched: str | None, uses: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Uses of private data by a training that its epsilon does not cover; arguments as in `ledger_of`."""
+    other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
+    return (*other_uses, *trained.not_covered, *_uncovered_uses(trained, uses))
 
 
 def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:

@@ -1,6 +1,7 @@
 """Ledgers of a row, from its training records; neither weights nor data are needed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
@@ -9,7 +10,8 @@ from pipeline.files import digest_json
 from pipeline.identity.provenance import versions
 from pipeline.ledgers.composition import row_composition
 from pipeline.ledgers.declared import check_spending
-from pipeline.ledgers.ledger import ledger_of
+from pipeline.ledgers.ledger import ledger_of, uses_outside
+from pipeline.ledgers.precision import MACHINE_TOLERANCE
 from pipeline.params import Settings
 from pipeline.params.own import OWN, OwnTable
 from pipeline.privacy.statements import Statement, statement
@@ -71,11 +73,7 @@ def entries(
     Returns:
         An entry for each replica, in the run's order.
     """
-    unlinked = [
-        statement("unlinked_search", search=name)
-        for name in records.searches_of(root).get(run.row, ())
-        if name != search
-    ]
+    unlinked = _unlinked(run.row, search, root)
     return [
         Entry(
             level=replica.level,
@@ -93,11 +91,49 @@ def entries(
     ]
 
 
+def is_current(ledgers: Ledgers, run: Run, search: str | None, settings: Settings) -> bool:
+    """Return whether a row's ledgers have its present trainings, searches and uses outside epsilon.
+
+    The bounds of each training are not computed again; `dprepro verify` does this.
+    """
+    composition = row_composition(run, search)
+    if (composition is None) != (ledgers.composition is None):
+        return False
+    if composition is not None and ledgers.composition is not None:
+        before = ledgers.composition.model_copy(update={"epsilon": composition.epsilon})
+        close = isclose(ledgers.composition.epsilon, composition.epsilon, rel_tol=MACHINE_TOLERANCE)
+        if before != composition or not close:
+            return False
+    recorded = {entry.key: entry.ledger for entry in ledgers.replicas}
+    if recorded.keys() != {replica.key for replica in run.replicas}:
+        return False
+    unlinked = _unlinked(run.row, search, Path())
+    for replica in run.replicas:
+        if replica.spending is None or replica.delta is None:
+            continue  # a training without privacy has no such list
+        uses = uses_outside(replica, search, [*unlinked, *_uses(run, replica, settings)])
+        if recorded[replica.key].not_covered != uses:
+            return False
+    return True
+
+
+def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
+    """Statements on searches whose records name the row, besides its own search."""
+    return [
+        statement("unlinked_search", search=name)
+        for name in records.searches_of(root).get(row, ())
+        if name != search
+    ]
+
+
 def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
     # replaced trainings used the same examples too
     if len(run.replicas) > 1 or run.replaced:
         yield statement("all_replicas")
+    recorded = {use.key for use in replica.not_covered}
+    if settings.lacks_range(run.data) and "feature_range" not in recorded:  # withdrawn after the training
+        yield statement("feature_range")
     if settings.split(run.data).public.count:
         yield statement("passed_over")
     if OWN in run.origin(replica).edition.values():

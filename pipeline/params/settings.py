@@ -95,17 +95,30 @@ class Settings(Strict):
         return self.relevances[name].data if name in self.relevances else name
 
     def raw_set(self, raw: str) -> str:
-        """Name of the raw data set behind the entry ``raw``; its editions and other forms share this name."""
-        entry = self.raw[raw]
-        if not isinstance(entry, OwnFiles):
-            return entry.of or raw
-        first, twin = next(
-            (name, other)
-            for name, other in self.own.items()
-            if other.path == entry.path or other.digest == entry.digest
-        )
-        other_form = entry.of or twin.of
-        return self.raw_set(other_form) if other_form else first
+        """Name of the raw data set behind the entry ``raw``; its editions and other forms share this name.
+
+        Entries of one data set may be linked through other entries. The name is that of a catalogued set if
+        one is linked, otherwise that of the first entry without ``of``.
+        """
+        entries = self.raw
+        if not isinstance(entries[raw], OwnFiles):
+            return entries[raw].of or raw
+        linked = {raw: entries.pop(raw)}
+        while more := {
+            name: entry
+            for name, entry in entries.items()
+            if any(_is_linked(name, entry, *other) for other in linked.items())
+        }:
+            linked |= more
+            entries = {name: entry for name, entry in entries.items() if name not in more}
+        if catalogued := [name for name in linked if name not in self.own]:
+            return self.raw_set(catalogued[0])
+        return next(name for name, other in self.own.items() if name in linked and not other.of)
+
+    def own_digest(self, name: str) -> str:
+        """Digest of the declaration of own files, without the paths, which decide no example."""
+        paths: Any = {"path": True, "of": True, "network": {"weights"}}
+        return digest_json(self.own[name].model_dump(mode="json", exclude_defaults=True, exclude=paths))
 
     def circumstances(self, row: Row) -> Circumstances:
         """Data and model of ``row``, for checks of its settings."""
@@ -136,6 +149,11 @@ class Settings(Strict):
         networked = source is not None and source.public_network is not None
         features = networked or isinstance(source, OwnFeatures | OwnTable)
         return split.text is None and not features and not self.has_features(data)
+
+    def lacks_range(self, data: str) -> bool:
+        """Return whether prepared data are the user's own features, and params.yaml declares no range."""
+        source = self.own.get(self.split(data).raw)
+        return isinstance(source, OwnFeatures) and source.range is None
 
     def row_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides a row's numbers.
@@ -200,6 +218,15 @@ class Settings(Strict):
         account = self.accounts[key]
         levels = [_essence(level) for level in account.resolved]
         return digest_json({"levels": levels, "axis": account.axis})
+
+
+def _is_linked(name: str, entry: Raw | OwnFiles, other_name: str, other: Raw | OwnFiles) -> bool:
+    """Return whether two raw data sets are one: by `of`, or by the path or digest of own files."""
+    if entry.of == other_name or other.of == name:
+        return True
+    if not (isinstance(entry, OwnFiles) and isinstance(other, OwnFiles)):
+        return False
+    return entry.path == other.path or entry.digest == other.digest
 
 
 def _essence(part: Strict) -> dict[str, Any]:

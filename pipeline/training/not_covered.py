@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pipeline.data.prepared import Prepared
 from pipeline.methods.settings import MethodSettings
 from pipeline.models.public_weights import PublicWeights
-from pipeline.params import Settings
+from pipeline.params import OWN, Settings
 from pipeline.privacy.statements import Statement, statement
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
 # keys of all statements of `data_uses`
 DATA_USES = RELEVANCES | {
     *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance"),
-    "public_network",
+    *("public_network", "other_public"),
 }
 
 
@@ -34,12 +34,12 @@ def data_uses(
         yield statement("public_network", network=network)
     elif "features" in manifest and manifest["features"]["range"] is None:
         yield statement("feature_range")
-    if (
-        len(data.splits["public"])
-        and "public" in manifest
-        and len({raw["title"] for raw in manifest["raw"].values()}) == 1
-    ):
-        yield statement("own_public", count=len(data.splits["public"]))
+    if (count := len(data.splits["public"])) and "public" in manifest:
+        source = manifest["public"]["raw"]
+        if len({raw["title"] for raw in manifest["raw"].values()}) == 1:
+            yield statement("own_public", count=count)
+        elif manifest["raw"][source]["edition"] == OWN:
+            yield statement("other_public", count=count, data=source)
     if data.start is not None:
         start = manifest["start"]
         yield statement("public_start", row=start["row"], data=start["data"])
@@ -59,15 +59,22 @@ def declared_uses(
 
     For relevances, both keys of `RELEVANCES` are included, because params.yaml doesn't decide which applies.
     """
-    text = settings.split(data).text
+    split = settings.split(data)
+    text, source = split.text, settings.own.get(split.raw)
     uses = set()
+    if split.public.count:
+        if split.raw == split.public.raw:
+            uses.add("own_public")
+        elif split.public.raw in settings.own:
+            uses.add("other_public")
     if text is not None:
         uses.add("vocabulary" if text.vectors is None else "public_vectors")
     if data in settings.starts:
         uses.add("public_start")
-    source = settings.own.get(settings.split(data).raw)
     if weights is not None or (source is not None and source.public_network is not None):
         uses.add("public_network")
+    if settings.lacks_range(data):
+        uses.add("feature_range")
     if data in settings.relevances and method.uses_relevances:
         uses |= RELEVANCES
     return uses

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import params
+from pipeline import params, verification
 from pipeline.cluster import tasks
 from pipeline.data.declaration import changed_key
 from pipeline.data.prepared import manifest_here
 from pipeline.files import write_json
+from pipeline.identity.entries import entries
 from pipeline.results import records
 from tests import laboratory
 from tests.laboratory import new_data, refused, run, train
@@ -82,3 +83,27 @@ def test_each_key_that_decides_the_splits_is_compared(trained: Path) -> None:
         declare(**{key: value})
         assert changed_key(manifest, "mine", params.load()) == key
         Path("params.yaml").write_text(before)
+
+
+def test_a_changed_declaration_of_own_files_is_noticed(trained: Path) -> None:
+    """Of the same files: another test part, other names of classes."""
+    before = entries(params.load())["prepare"]["mine"]
+    changes: dict[str, Any] = {"test": 50, "seed": 1, "classes": [f"c{each}" for each in range(10)]}
+    for key in changes:
+        text = Path("params.yaml").read_text()
+        laboratory.declare(lambda it: it["own"]["mine"].update({key: changes[key]}))  # noqa: B023
+        line = (
+            "data/prepared/mine: prepared with another declaration of mine than params.yaml has now; run "
+            "`dprepro prepare mine`"
+        )
+        for command in ("train r", "evaluate r", "export r out"):
+            assert refused(command) == line
+        (wrong,) = [found for found in verification.verify(params.load()) if "prepared" in found.subject]
+        assert wrong.wrong == line
+        assert entries(params.load())["prepare"]["mine"] != before
+        Path("params.yaml").write_text(text)
+    # the place of the files decides nothing
+    shutil.move("mine.npz", "moved.npz")
+    laboratory.declare(lambda it: it["own"]["mine"].update(path="moved.npz"))
+    assert entries(params.load())["prepare"]["mine"] == before
+    assert "0 replicas trained" in run("train r")

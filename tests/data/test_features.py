@@ -10,13 +10,14 @@ from pipeline.audits.rows import audit_row
 from pipeline.cluster.costs import costs
 from pipeline.data.fetch import fetch
 from pipeline.errors import UserError
-from pipeline.ledgers.rows import row_ledgers
+from pipeline.identity.entries import entries
+from pipeline.ledgers.rows import is_current, row_ledgers
 from pipeline.methods.base import Execution
 from pipeline.params import OwnFeatures
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.training import evaluation, rows
-from pipeline.training.not_covered import data_uses
+from pipeline.training.not_covered import data_uses, declared_uses
 from tests.data.own_files import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 from tests.there import there
@@ -67,6 +68,39 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
     assert costs(settings.rows["row"], settings)[0].operations > 0
+
+
+def test_params_yaml_alone_implies_what_the_data_imply(tmp_path: Path) -> None:
+    """A pack is compared with one of them, depending on whether the data are here."""
+    write(tmp_path, (12,))
+    for public in (0, 3):
+        settings = settings_of(declared(tmp_path, public))
+        method = settings.rows["row"].resolved[0]
+        implied = {use.key for use in data_uses(made(tmp_path, settings), method)}
+        assert implied == {"feature_range", *(["own_public"] if public else [])}
+        assert declared_uses("mine", method, settings, None) == implied
+
+
+def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
+) -> None:
+    """The arrays and the weights are the same."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, (12,))
+    content = declared(tmp_path, range=[-9.0, 9.0])
+    settings = settings_of(content)
+    rows.train("row", settings, made(tmp_path, settings), cpu, quiet, 1e9)
+    del content["own"]["mine"]["range"]
+    withdrawn = settings_of(content)
+    run = there(records.read_run("row"))
+    for known, uses in ((settings, 0), (withdrawn, 1)):
+        row_ledgers("row", known)
+        ledgers = there(records.read_ledgers("row"))
+        assert ledgers.replicas[0].ledger.not_covered.count(statement("feature_range")) == uses
+        assert is_current(ledgers, run, None, known)
+    assert not is_current(ledgers, run, None, settings)
+    assert entries(settings)["ledger"] != entries(withdrawn)["ledger"]
+    assert "feature_range" in declared_uses("mine", withdrawn.rows["row"].resolved[0], withdrawn, None)
 
 
 def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_path: Path) -> None:

@@ -145,6 +145,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     ("column", "message"),
     [
         ({"range": [1, 1]}, "the lower end first"),
+        ({"range": [-1e308, 1e308]}, "[-1e+308, 1e+308]; allowed: a difference below 8e307"),
+        ({"range": [0, 1.7e308]}, "allowed: a difference below 8e307"),
         ({"values": ["a", "a"]}, "'a' stands there twice"),
         ({"values": ["a"], "fill": "b"}, "fill: 'b'; allowed: one of `values`"),
         ({"range": [0, 1], "other": True}, "columns.age.other: unknown key"),

@@ -113,6 +113,24 @@ def test_what_git_has_is_refused(project: Path) -> None:
     assert private.private_files(params.load().own) == {"mine": ["data/prepared/mine/train.inputs.npy"]}
 
 
+@pytest.mark.parametrize("later", ["deleted", "changed"])
+def test_a_copy_that_is_only_staged_is_noticed(people: Path, later: str) -> None:
+    """The commit has the content of the index, whatever happened to the file since."""
+    lines = people.read_text().splitlines(keepends=True)
+    Path("notes.txt").write_text("".join(lines[20:26]))
+    shutil.copy(people, "copy.csv")
+    git("add", "-A")
+    for name in ("notes.txt", "copy.csv"):
+        Path(name).unlink()
+        if later == "changed":
+            Path(name).write_text("nothing\n")
+    for staged in (False, True):
+        assert {*private.private_files(params.load().own, staged=staged)["people"]} == {
+            "notes.txt",
+            "copy.csv",
+        }
+
+
 def test_a_copy_of_what_changed_or_was_never_fetched_is_noticed(project: Path) -> None:
     new("--npz", "../scans.npz")
     shutil.rmtree("data/raw")
@@ -163,10 +181,25 @@ def test_a_data_set_is_no_source_of_its_own_public_examples(project: Path, publi
     assert Path("params.yaml").read_bytes() == before
 
 
-def test_a_folder_whose_name_git_takes_for_a_pattern_is_refused(project: Path) -> None:
-    Path("scans [2024]").mkdir()
-    os.link("../scans.npz", "scans [2024]/scans.npz")
-    line = refusal_of(lambda: new("--npz", "scans [2024]/scans.npz"))
+@pytest.mark.parametrize("name", ["scans [2024].npz", "a\\b?*.npz", "#! .npz"])
+def test_a_name_that_git_could_take_for_a_pattern_is_ignored(project: Path, name: str) -> None:
+    """Also if the folder becomes a checkout later."""
+    shutil.rmtree(".git")
+    os.link("../scans.npz", name)
+    new("--npz", name)
+    Path("ends in blanks  ").mkdir()
+    Path("ends in blanks  /scans.npz").touch()
+    private.ignore([Path("ends in blanks  ")])
+    git("init", "--quiet")
+    git("add", "-A")
+    assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
+
+
+def test_a_file_that_a_folder_tells_git_to_keep_is_refused(project: Path) -> None:
+    Path("kept").mkdir()
+    Path("kept/.gitignore").write_text("!*.npz\n")
+    os.link("../scans.npz", "kept/scans.npz")
+    line = refusal_of(lambda: new("--npz", "kept/scans.npz"))
     assert line.endswith(".gitignore can't make git ignore it; move or rename it")
 
 

@@ -249,6 +249,36 @@ def test_the_statement_separates_the_folder_from_the_records(here: Path) -> None
     assert not {"<script", "http:", "https:"} & set(page.split())
 
 
+def test_examples_of_other_own_data_are_no_public_ones_unsaid(here: Path) -> None:
+    told = json.loads(Path(f"out/{IMAGES}/privacy-statement.json").read_text())
+    (said,) = told["declared_public"]
+    assert said.startswith("the public split: 4 examples of the own data 'also-known', taken as public")
+    assert any(said in use for use in told["not_covered"])
+
+
+def test_a_ledger_from_before_another_training_is_not_exported(here: Path) -> None:
+    """The statement would lack what all trainings together spend."""
+    path = records.run_path(IMAGES)
+    kept, ledgers = path.read_bytes(), records.ledger_path(IMAGES).read_bytes()
+    run_here, spent = json.loads(kept), json.loads(ledgers)
+    spending = run_here["replicas"][0]["spending"]
+    steps, delta = run_here["replicas"][0]["steps"], run_here["replicas"][0]["delta"]
+    earlier = {"trainings": 1, "spent": {"spending": spending, "steps": steps, "delta": delta}}
+    try:
+        for content in (run_here | {"replaced": [earlier]}, run_here):
+            path.write_text(json.dumps(content))
+            if content is run_here:
+                spent["replicas"] = spent["replicas"][:1]
+                records.ledger_path(IMAGES).write_text(json.dumps(spent))
+            assert refused(f"export {IMAGES} x") == (
+                f"reports/ledgers/{IMAGES}.json: not of the row's present trainings, searches and data; run "
+                f"`dprepro ledger {IMAGES}`"
+            )
+    finally:
+        path.write_bytes(kept)
+        records.ledger_path(IMAGES).write_bytes(ledgers)
+
+
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
     run(f"audit {IMAGES}")
     run(f"export {IMAGES} out/audited")
@@ -279,7 +309,7 @@ def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:
     assert result["metrics"][0]["value"] == measured.metrics["test_accuracy"]
     assert result["dataset"] == {"name": "own data 'mine'", "type": "mine", "split": "test"}
     assert f"{100 * measured.metrics['test_accuracy']:.2f} % of 100 test examples" in body
-    assert "(n = 2)" in body
+    assert "(n = 2)" not in body  # the other seed's result is outside the epsilon of this one
     assert "learning rate 1.0" in body
     assert "own data 'mine'" in body
     words_of = Path(f"out/{TEXTS}/README.md").read_text()

@@ -109,6 +109,24 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert words.endswith("; no bound is proven for 2 more trainings. No row names these searches: lost.")
 
 
+def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
+    declared = settings({"mine-a": None})
+    same, other = {"train.inputs": "sha256:" + 64 * "a"}, {"train.inputs": "sha256:" + 64 * "b"}
+    for row, data, noise, arrays in (
+        ("mine-a", "mine", 4.0, same),
+        ("before", "former-name", 5.0, same),
+        ("of-others", "gone", 6.0, other),
+    ):
+        run = ran(tmp_path, row, data, noise)
+        origins = tuple(origin.model_copy(update={"data": arrays}) for origin in run.origins)
+        records.write(run.model_copy(update={"origins": origins}), tmp_path)
+    assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
+    budget = budget_of("mine", declared, tmp_path)
+    assert budget is not None
+    assert budget.composition is not None
+    assert budget.composition.epsilon >= theirs(4.0, 5.0)
+
+
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
     declared = settings({"mine-b": None})
     run = ran(tmp_path, "mine-b", "mine", 4.0)

@@ -56,6 +56,25 @@ def test_own_files_in_another_form_are_no_other_data(again: dict[str, Any]) -> N
     params.parse(raw)
 
 
+def test_links_between_own_files_join_all_of_them() -> None:
+    """`a` and `b` are one file, which is another form of `z`; `d` has the path of `b`, and `c` is `d`."""
+    raw = copy.deepcopy(GOOD)
+    digests = {name: f"sha256:{64 * name}" for name in "1234"}
+    raw["own"] = {
+        "z": OWN | {"path": "z.npz", "digest": digests["1"]},
+        "a": OWN | {"path": "a.npz", "digest": digests["2"]},
+        "b": OWN | {"path": "b.npz", "digest": digests["2"], "of": "z"},
+        "d": OWN | {"path": "b.npz", "digest": digests["3"]},
+        "c": OWN | {"path": "c.npz", "digest": digests["3"]},
+        "other": OWN | {"path": "e.npz", "digest": digests["4"]},
+    }
+    settings = params.parse(raw)
+    assert {settings.raw_set(name) for name in "zabdc"} == {"z"}
+    assert settings.raw_set("other") == "other"
+    raw["own"]["c"]["of"] = "mnist"
+    assert {params.parse(raw).raw_set(name) for name in "zabdc"} == {"mnist"}
+
+
 def test_another_form_of_nothing_is_one_line() -> None:
     raw = copy.deepcopy(GOOD)
     raw["own"] = {"scans": OWN, "again": OWN | {"of": "scan"}}

@@ -1,10 +1,12 @@
 """Protection of private files from git: ignored folders, and a search for tracked files."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pipeline.data.own.files import ENDINGS, FOLDER
 from pipeline.data.own.rows import files_with_rows
@@ -91,7 +93,7 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     if place.exists():
         with reading(place):
             text = place.read_bytes()
-    lines = {path: os.fsencode(f"/{path.as_posix()}") for path in paths if not _ignored(path, root)}
+    lines = {path: os.fsencode(_pattern(path)) for path in paths if not _ignored(path, root)}
     if lacking := [line for line in lines.values() if line not in text.splitlines()]:
         ended = text if text.endswith(b"\n") or not text else text + b"\n"
         write_bytes(place, ended + b"\n".join(lacking) + b"\n")
@@ -99,6 +101,13 @@ def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
         for path in lines:
             if not _ignored(path, root):
                 raise UserError(f"{path}: private, and {place} can't make git ignore it; move or rename it")
+
+
+def _pattern(path: Path) -> str:
+    """Line of ``.gitignore`` for exactly this path."""
+    literal = re.sub(r"[\\*?\[]", r"\\\g<0>", path.as_posix())
+    # git drops blanks at the end of a line
+    return "/" + re.sub(r" +$", lambda blanks: "\\ " * len(blanks[0]), literal)
 
 
 def tracked(paths: Iterable[Path], root: Path = Path()) -> list[str]:
@@ -124,37 +133,56 @@ def private_files(
     """Private files that git tracks, for each own data set: original, fetched, prepared or copied files.
 
     The whole checkout is searched, even if ``root`` is a subfolder of it. The search finds copies of original
-    and fetched files, and files with some rows of a private table or CSV of texts. With ``staged``, only
-    files that the next commit changes are searched for rows.
+    and fetched files, and files with some rows of a private table or CSV of texts. It reads the files of the
+    folder, and git's own content of files that have been changed or deleted since they were staged. With
+    ``staged``, only files that the next commit changes are searched for rows.
     """
     listed = _listed(root, ":(top)") if declarations else []
-    sizes = {each: (root / each).stat().st_size for each in listed if (root / each).is_file()}
     tracked_files = {}
-    for name, declared in declarations.items():
-        places = [Path(declared.path), RAW / name]
-        private = {path: path.stat().st_size for place in places for path in _data_files(root / place)}
-        # only files with the size of a private file are read
-        same_size = {*sizes.values()} & {*private.values()} - {0}
-        digests = {digest_file(path) for path, size in private.items() if size in same_size}
-        copies = [
-            each for each, size in sizes.items() if size in same_size and digest_file(root / each) in digests
-        ]
-        found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
-        if isinstance(declared, OwnTable | OwnTexts):
-            others = [each for each in (_staged(root) if staged else sizes) if each in sizes]
-            others = [each for each in others if each not in found]
-            tables = {path.resolve() for path in private}
-            parts = files_with_rows(tables, (root / each for each in others))
-            found += [each for each in others if root / each in parts]
-        tracked_files[name] = found
+    with TemporaryDirectory() as folder:
+        copies_of = [(each, root / each) for each in listed if (root / each).is_file()]
+        copies_of += _indexed(root, Path(folder)) if declarations else []
+        sizes = {path: path.stat().st_size for _, path in copies_of}
+        for name, declared in declarations.items():
+            places = [Path(declared.path), RAW / name]
+            private = {path: path.stat().st_size for place in places for path in _data_files(root / place)}
+            # only files with the size of a private file are read
+            same_size = {*sizes.values()} & {*private.values()} - {0}
+            digests = {digest_file(path) for path, size in private.items() if size in same_size}
+            copies = [
+                each for each, path in copies_of if sizes[path] in same_size and digest_file(path) in digests
+            ]
+            found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
+            if isinstance(declared, OwnTable | OwnTexts):
+                searched = {*(_staged(root) if staged else listed)}
+                others = [(each, path) for each, path in copies_of if each in searched and each not in found]
+                tables = {path.resolve() for path in private}
+                parts = {*files_with_rows(tables, (path for _, path in others))}
+                found += dict.fromkeys(each for each, path in others if path in parts)
+            tracked_files[name] = found
     return {name: files for name, files in tracked_files.items() if files}
+
+
+def _indexed(root: Path, folder: Path) -> list[tuple[str, Path]]:
+    """Files that differ from git's index or are missing, with the index's content as a file in ``folder``."""
+    copies = []
+    for number, (below_top, name) in enumerate(_names(root, "diff-files")):
+        place = folder / f"{number}{Path(name).suffix}"
+        place.write_bytes(os.fsencode(_git(root, "cat-file", "blob", f":{below_top}")))
+        copies.append((name, place))
+    return copies
 
 
 def _staged(root: Path) -> list[str]:
     """Files that the next commit adds or changes, relative to ``root``."""
-    names = _git(root, "diff", "--cached", "--name-only", "--diff-filter=d", "-z").split("\0")
+    return [name for _, name in _names(root, "diff", "--cached", "--diff-filter=d")]
+
+
+def _names(root: Path, *command: str) -> list[tuple[str, str]]:
+    """Files that a comparison of git lists, relative to the top of the checkout and to ``root``."""
+    names = [name for name in _git(root, *command, "--name-only", "-z").split("\0") if name]
     top = _git(root, "rev-parse", "--show-cdup").strip()
-    return [os.path.relpath(f"{top}{name}") if top else name for name in names if name]
+    return [(name, os.path.relpath(root / f"{top}{name}", root)) for name in names]
 
 
 def _data_files(place: Path) -> Iterator[Path]:

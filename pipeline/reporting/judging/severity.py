@@ -24,7 +24,7 @@ USES: dict[Severity, tuple[str, ...]] = {
     ),
     # uses of examples outside the training set, for which no epsilon is claimed
     "weakening": (
-        *("validation", "own_public", "public_start", "public_network", "public_vectors"),
+        *("validation", "own_public", "other_public", "public_start", "public_network", "public_vectors"),
         "public_relevance",
     ),
     # the releases of relevances are accounted, and this row doesn't publish the relevances
