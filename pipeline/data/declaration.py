@@ -58,6 +58,10 @@ def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Ite
                 f"encoding of {key}",
                 origin.get("encoding") != (digest_json(encoding) if encoding else None),
             )
+            # manifests from before this digest existed are compared by the fields above and below alone
+            declared = digest_json(settings.own[key].decisive)
+            yield f"declaration of {key}", origin.get("declaration", declared) != declared
+            yield "classes", key == data.raw and manifest["classes"] != settings.own[key].classes
     yield "train", counts.get("train") != data.train
     yield "validation", counts.get("validation") != data.validation
     yield "public", (public["part"], counts.get("public")) != (data.public.part, data.public.count)

@@ -146,6 +146,7 @@ def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
     """Manifest entry of a raw data set."""
     declaration = settings.own.get(each.entry.key)
     encoding = declaration.encoding if declaration else None
+    declared = {"declaration": digest_json(declaration.decisive)} if declaration else {}
     synthetic = each.edition == SYNTHETIC
     return {
         "title": f"synthetic stand-in for {each.entry.title}" if synthetic else each.entry.title,
@@ -154,4 +155,5 @@ def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
         "licence": "made by this project, Apache-2.0" if synthetic else each.entry.licence,
         "files": each.files,
         **({"encoding": digest_json(encoding)} if encoding else {}),
+        **declared,
     }

@@ -45,6 +45,12 @@ def entries(settings: Settings) -> dict[str, Any]:
                 data.model_dump(mode="json"),
                 versions.PREPARING_OWN if settings.has_own(name) else versions.PREPARING,
                 *([versions.FEATURES] if settings.has_network(name) else []),
+                # raw files are copies of the user's bytes, which the declaration turns into examples
+                *(
+                    settings.own[raw].decisive
+                    for raw in dict.fromkeys((data.raw, data.public.raw))
+                    if raw in settings.own
+                ),
             ]
             for name, data in settings.data.items()
         },

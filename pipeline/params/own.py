@@ -83,6 +83,12 @@ class OwnFiles(Strict):
         """Settings of the function that turns examples into features; None: examples stay unchanged."""
         return None
 
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """Settings that decide the prepared examples and their labels: all but places, licence and `of`."""
+        left_out: Any = {"path": True, "of": True, "licence": True, "network": {"weights"}}
+        return self.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
+
 
 class PublicNetwork(PublicWeights):
     """Public network whose features replace the images."""
