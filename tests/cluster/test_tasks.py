@@ -99,9 +99,15 @@ def test_algorithm_1_is_counted_with_its_joint_batch_for_every_example() -> None
         assert joint.operations == pytest.approx(alone.operations * (256 + 128))
 
 
-def test_hours_of_training_are_asked_about() -> None:
-    """By what rows took before; those that need a GPU don't count."""
+def test_hours_of_training_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what rows took before; those that need a GPU count if they run here."""
+    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: False)
     hour = [task(str(number), 1800) for number in range(4)]
-    work = tasks.Todo((*hour, Task("gpu", (), seconds=1e6, needs="gpu")), ())
+    work = tasks.Todo((*hour, Task("gpu", (), seconds=7200, needs="gpu")), ())
     assert _longer(work, 1) == timedelta(hours=2)
     assert _longer(work, 2) is None
+    # a named row is tried without a GPU too
+    named = tasks.Todo((Task("gpu", (), seconds=7200, needs="gpu", named=True),), ())
+    assert _longer(named, 1) == timedelta(hours=2)
+    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: True)
+    assert _longer(work, 1) == timedelta(hours=4)
