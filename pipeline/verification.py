@@ -3,8 +3,8 @@
 Manifests have digests of prepared arrays, the catalogue has those of raw files, run records have those of
 weights and curves, and `dvc.lock` has those of all results. Further comparisons: candidates of a search with
 params.yaml, its choice with their accuracies, spending with settings, ledgers with spending, plans and their
-rows with the commits that trained the rows, and MLflow's runs with records. Consistent edits of results and all their
-digests go unnoticed, except in ledgers, which are computed anew.
+rows with the commits that trained the rows, and MLflow's runs with records. Consistent edits of results and
+all their digests go unnoticed, except in ledgers, which are computed anew.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -100,7 +100,7 @@ class Model(Strict):
 
     @property
     def essence(self) -> dict[str, Any]:
-        """Settings that differ from their defaults, without the path of public weights: they have a digest."""
+        """Settings that differ from their defaults; public weights by their digest, without their path."""
         left_out: Any = None if self.network is None else {"network": {"weights"}}
         return self.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
 

@@ -55,8 +55,8 @@ def _check_public_forms(settings: Settings) -> None:
         own = {private, public} & settings.own.keys()
         if private != public and own and settings.raw_set(private) == settings.raw_set(public):
             raise ValueError(
-                f"data.{name}.public.raw: {public!r} has the examples of {private!r} in another form; allowed: "
-                f"{private!r} itself, or other examples"
+                f"data.{name}.public.raw: {public!r} has the examples of {private!r} in another form; "
+                f"allowed: {private!r} itself, or other examples"
             )
 
 

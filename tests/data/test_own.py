@@ -218,9 +218,7 @@ def test_a_changed_declaration_is_noticed_though_the_files_are_the_same(
     declared = declare(Path(), kind, WRITERS[kind](Path()))
     settings = settings_of({**declared, "rows": {"row": ROW}})
     made(Path(), settings)
-    other = settings_of(
-        {**declared, "own": {"mine": declared["own"]["mine"] | change}, "rows": {"row": ROW}}
-    )
+    other = settings_of({**declared, "own": {"mine": declared["own"]["mine"] | change}, "rows": {"row": ROW}})
     check_declared("mine", settings)
     assert layout_here("mine", other) is None
     assert "another declaration of mine than params.yaml has" in refusal_of(

@@ -215,7 +215,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     Path("params.yaml").write_text(f"plans:\n  davody2020-t5: {json.dumps(plan)}\n{project.PARAMS}")
     declared = settings()
     committed = Path("params.yaml").read_text()
-    alone = committed.replace("    paper: davody2020\n", "    paper: davody2020\n    plan: davody2020-t5\n", 1)
+    alone = committed.replace("    table: t5\n", "    table: t5\n    plan: davody2020-t5\n", 1)
     texts = {
         40 * "a": alone,
         40 * "b": committed,  # the row has no plan yet

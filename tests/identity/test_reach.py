@@ -103,9 +103,9 @@ def test_a_search_that_no_row_names_moves_the_report(copy: Path, monkeypatch: py
     """Its step sizes count in comparisons of its row's line."""
     monkeypatch.chdir(copy)
     named = {row.search for row in OWN.rows.values()}
-    name = next(path.stem for path in sorted(Path("reports/searches").glob("*.json")) if path.stem not in named)
+    path = next(path for path in sorted(copy.glob("reports/searches/*.json")) if path.stem not in named)
     before = entries.entries(OWN)["report"]
-    edit(copy / f"reports/searches/{name}.json", '"seconds": ', '"seconds": 1')
+    edit(path, '"seconds": ', '"seconds": 1')
     assert entries.entries(OWN)["report"] != before
 
 

@@ -131,7 +131,7 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
 
 
 def test_what_was_seen_before_a_plan_may_have_been_replaced() -> None:
-    """No time of it is recorded: another row may have been trained anew, or the row have got its plan later."""
+    """No time of it is recorded: another row was trained anew, or this one got its plan later."""
     (table,) = planned(5).tables
     (line,) = table.lines
     first, second = line.rows
