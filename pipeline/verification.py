@@ -10,7 +10,7 @@ all their digests go unnoticed, except in ledgers, which are computed anew.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,6 +40,8 @@ from pipeline.transport import dvclock
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
+# most seconds by which the clocks of a commit's and a training's machine may differ
+CLOCKS = 600.0
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,13 @@ def check_plan(key: str, run: Run, settings: Settings) -> None:
             raise UserError(f"{PARAMS}: plans.{name}: not what it was {where}")
         if (differing := _differing(key, (then.get("rows") or {}).get(key), settings)) is not None:
             raise UserError(f"{PARAMS}: rows.{key}{differing}: not what it was {where}")
+        # a training that is stopped and resumed records the commit of its end
+        started = (each.started for each in run.replicas if run.origin(each).revision == revision)
+        begun = min(started, default=inf)
+        if (provenance.committed_at(revision) or 0) > begun + CLOCKS:
+            raise UserError(
+                f"{records.run_path(key)}: began before commit {revision[:8]}, which has plan {name!r}"
+            )
 
 
 @cache

@@ -236,6 +236,13 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     monkeypatch.setattr(provenance, "PIPELINE", workspace / "pipeline")
     monkeypatch.setattr(provenance, "committed_text", lambda path, commit: texts[commit])
     verification.check_plan(ROW, run, declared)
+    # nor may the plan be committed while the row is trained
+    begun = run.replicas[0].started
+    monkeypatch.setattr(provenance, "committed_at", lambda revision: int(begun) + 1000)
+    with pytest.raises(UserError, match=r"small\.json: began before commit aaaaaaaa, which has plan 'davody"):
+        verification.check_plan(ROW, run, declared)
+    monkeypatch.setattr(provenance, "committed_at", lambda revision: int(begun) - 1000)
+    verification.check_plan(ROW, run, declared)
     # nor may the row come under its plan later, or with other settings
     for commit, where in (("b", ".plan"), ("c", ""), ("d", ".model"), ("e", "")):
         later = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * commit})
