@@ -2,16 +2,15 @@
 
 Manifests have digests of prepared arrays, the catalogue has those of raw files, run records have those of
 weights and curves, and `dvc.lock` has those of all results. Further comparisons: candidates of a search with
-params.yaml, its choice with their accuracies, spending with settings, ledgers with spending, plans with the
-commits that trained their rows, and MLflow's runs with records. Consistent edits of results and all their
-digests go unnoticed, except in ledgers, which are computed anew.
+params.yaml, its choice with their accuracies, spending with settings, ledgers with spending, plans and their
+rows with the commits that trained the rows, and MLflow's runs with records. Consistent edits of results and
+all their digests go unnoticed, except in ledgers, which are computed anew.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import isclose
+from math import inf, isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,9 +30,9 @@ from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guara
 from pipeline.ledgers.precision import MACHINE_TOLERANCE
 from pipeline.ledgers.rows import entries
 from pipeline.methods.spending import TRIED
-from pipeline.params import PARAMS, Settings, pick
+from pipeline.params import PARAMS, Row, Settings, pick
 from pipeline.params.documents import parse_yaml
-from pipeline.params.searched import candidates
+from pipeline.params.searched import candidates, read_choices, with_choices
 from pipeline.results import records
 from pipeline.results.histories import curve_difference, read_history
 from pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
@@ -42,6 +41,8 @@ from pipeline.transport import dvclock
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
+# most seconds by which the clocks of a commit's and a training's machine may differ
+CLOCKS = 600.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
 
     ``ledgers``: present digests of ledger stages by row, which cover the records of the rows' searches.
     """
-    from pipeline.training.search import candidate_spent
+    from pipeline.training.search import candidate_spent, definitions
 
     record = records.read_search(name)
     if record is None or name not in settings.searches:
@@ -193,7 +194,10 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
             f"not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
             f"`dvc repro ledger@{wrong}`"
         )
-    return None if signed else f"signature: {dvclock.LOCK} has no ledger of its row"
+    unchecked = [] if signed else [f"signature: {dvclock.LOCK} has no ledger of its row"]
+    if record.definition is None or record.definition not in definitions(name, settings, record.provenance):
+        unchecked.append("settings outside the grid: others than now, or recorded in another way")
+    return "; ".join(unchecked) or None
 
 
 def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | None) -> bool:
@@ -213,8 +217,10 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
 def check_plan(key: str, run: Run, settings: Settings) -> None:
     """Compare a row's recorded plan with the plan in params.yaml, now and in the commits that trained it.
 
+    The row must have been in these commits too, with this plan and with the settings that decide its numbers.
+
     Raises:
-        UserError: the plans differ.
+        UserError: the plans or the rows differ.
     """
     name, planned = settings.rows[key].plan, settings.plan_digest(key)
     if name is None:
@@ -227,19 +233,51 @@ def check_plan(key: str, run: Run, settings: Settings) -> None:
         return  # recorded commits are of another checkout
     now = settings.plans[name].model_dump(mode="json")
     for revision in sorted({origin.revision for origin in run.origins if origin.revision}):
-        then = _plans_at(revision)
-        if then is not None and (then.get(name) or {}) != now:
+        then = _params_at(revision)
+        if then is None:
+            continue
+        where = f"in commit {revision[:8]}, which trained {key}"
+        if ((then.get("plans") or {}).get(name) or {}) != now:
+            raise UserError(f"{PARAMS}: plans.{name}: not what it was {where}")
+        if (differing := _differing(key, (then.get("rows") or {}).get(key), settings)) is not None:
+            raise UserError(f"{PARAMS}: rows.{key}{differing}: not what it was {where}")
+        # a training that is stopped and resumed records the commit of its end
+        started = (each.started for each in run.replicas if run.origin(each).revision == revision)
+        begun = min(started, default=inf)
+        if (provenance.committed_at(revision) or 0) > begun + CLOCKS:
             raise UserError(
-                f"{PARAMS}: plans.{name}: not what it was in commit {revision[:8]}, which trained {key}"
+                f"{records.run_path(key)}: began before commit {revision[:8]}, which has plan {name!r}"
             )
 
 
 @cache
-def _plans_at(revision: str) -> dict[str, Any] | None:
-    """Plans in params.yaml at a commit; None if git doesn't have the commit."""
+def _params_at(revision: str) -> dict[str, Any] | None:
+    """Content of params.yaml at a commit; None if git doesn't have the commit."""
     text = provenance.committed_text(PARAMS, revision)
-    block = None if text is None else re.search(r"^plans:\n(?:[ #].*\n|\n)*", text, re.MULTILINE)
-    return None if text is None else parse_yaml(block[0], PARAMS)["plans"] if block else {}
+    return None if text is None else parse_yaml(text, PARAMS) or {}
+
+
+def _differing(key: str, then: dict[str, Any] | None, settings: Settings) -> str | None:
+    """First field that decides a planned row's trainings and differs from the row ``then``; None: none does.
+
+    The result is '' if there was no such row, and '.FIELD' otherwise. A row in a form that is no longer read
+    is compared by its plan alone. Values chosen by the row's search are not compared: they are in its record.
+    """
+    if then is None:
+        return ""
+    row = settings.rows[key]
+    if then.get("plan") != row.plan:
+        return ".plan"
+    try:
+        before = with_choices(
+            settings.model_copy(update={"rows": {key: Row.model_validate(then)}}), read_choices(Path())
+        ).rows[key]
+    except ValueError:
+        return None
+    for name in ("data", "model", "method", "reproducible", "trainings"):
+        if getattr(before, name) != getattr(row, name):
+            return "" if name == "trainings" else f".{name}"
+    return None
 
 
 def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
@@ -285,10 +323,12 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
                 f"{PARAMS} has; `dprepro train {key}`"
             )
     check_spending(run, settings)
-    if ledgers is not None:
+    unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
+    if ledgers is None:
+        unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
+    else:
         computed = entries(run, row.search, settings, others=others)
         _compare(key, ledgers, computed, row_composition(run, row.search))
-    unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         unchecked.append(

@@ -84,8 +84,14 @@ def repro(
 
 
 def _longer(work: "Todo", jobs: int) -> timedelta | None:
-    """Estimated duration, without tasks that need a GPU; None if it is at most `ASKED_FROM`."""
-    known = sum(task.seconds for task in work.tasks if task.needs == "cpu") / jobs
+    """Estimated duration; None if it is at most `ASKED_FROM`.
+
+    Tasks that need a GPU count if they run: if they were named, or if this machine has a GPU.
+    """
+    from pipeline.identity.plan import gpu_here
+
+    gpu = any(task.needs == "gpu" for task in work.tasks) and gpu_here()
+    known = sum(task.seconds for task in work.tasks if task.needs == "cpu" or task.named or gpu) / jobs
     return timedelta(seconds=round(known, -2)) if known > ASKED_FROM else None
 
 

@@ -166,7 +166,12 @@ class _Work:
 
     def _stale(self, name: str) -> bool:
         """Return whether weights or relevances in prepared data are outdated, or will be after a training."""
-        if self.settings.derived[name].row in self.planned:
+        stage, row = self._stage(name), self.settings.derived[name].row
+        # the code's version has changed since it was written, or the network was trained again
+        digest = self.digests[self.settings.stage_of(name)][name]
+        if self.signed.digests.get(stage, digest) != digest:
+            return True
+        if row in self.planned or self.signed.read_another(stage, records.run_path(row)):
             return True
         try:
             check_joined(prepared.load(name), self.settings)

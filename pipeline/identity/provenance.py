@@ -57,6 +57,12 @@ def committed_text(path: Path, commit: str) -> str | None:
     return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())
 
 
+def committed_at(revision: str) -> int | None:
+    """Unix time of a commit; None if this checkout lacks it."""
+    time = _git("show", "-s", "--format=%ct", revision)
+    return int(time) if time and time.strip().isdigit() else None
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that compute results.
 

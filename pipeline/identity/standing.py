@@ -58,14 +58,21 @@ class Standing:
             self.misdeclared(run, replica) or self.other_data(run, replica) or self.other_frozen(run, replica)
         )
 
+    def other_network(self, run: Run) -> bool:
+        """Return whether params.yaml now declares another model or method for the row."""
+        try:
+            model = Model.model_validate(run.model)
+        except ValidationError:
+            return True
+        return run.method != self.row.method or model.essence != self.row.model.essence
+
     def misdeclared(self, run: Run, replica: Trained) -> str | None:
         """'settings' if params.yaml now declares the replica differently or not at all; otherwise None."""
         try:
-            model = Model.model_validate(run.model)
             settings = type(self.row.resolved[0]).recorded(replica.settings)
         except ValidationError:
             return "settings"
-        if (run.method, run.data) != (self.row.method, self.row.data) or model != self.row.model:
+        if self.other_network(run) or run.data != self.row.data:
             return "settings"
         if run.origin(replica).reproducible != self.row.reproducible:
             return "settings"

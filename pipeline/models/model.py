@@ -2,7 +2,7 @@
 
 import ast
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -97,6 +97,12 @@ class Model(Strict):
         if pretrained and self.normalization != "none":
             raise ValueError(f"normalization: {self.normalization!r}; allowed for pretrained: 'none'")
         return self
+
+    @property
+    def essence(self) -> dict[str, Any]:
+        """Settings that differ from their defaults; public weights by their digest, without their path."""
+        left_out: Any = None if self.network is None else {"network": {"weights"}}
+        return self.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
 
     def differing(self, other: "Model") -> str | None:
         """First setting that makes outputs of two models with the same weights differ; None without one.

@@ -26,6 +26,7 @@ def check_all(settings: Settings) -> None:
     for name, data in settings.data.items():
         for key, raw in (("raw", data.raw), ("public.raw", data.public.raw)):
             _exists(f"data.{name}.{key}", raw, settings.raw)
+    _check_public_forms(settings)
     for name, start in settings.starts.items():
         _check_start(settings, name, start)
     for name, relevance in settings.relevances.items():
@@ -42,6 +43,21 @@ def check_all(settings: Settings) -> None:
     for key in settings.accounts:
         if key in settings.rows:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")
+
+
+def _check_public_forms(settings: Settings) -> None:
+    """Check that public examples are no other form of own files with the private ones.
+
+    Contents tell public from private examples, and two forms of one example have different contents.
+    """
+    for name, data in settings.data.items():
+        private, public = data.raw, data.public.raw
+        own = {private, public} & settings.own.keys()
+        if private != public and own and settings.raw_set(private) == settings.raw_set(public):
+            raise ValueError(
+                f"data.{name}.public.raw: {public!r} has the examples of {private!r} in another form; "
+                f"allowed: {private!r} itself, or other examples"
+            )
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
@@ -164,9 +180,15 @@ def _check_unscaled(settings: Settings, where: str, row: str) -> None:
 
 
 def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
-    """Check that the network's row was not trained on the data set that is private in ``joined``."""
-    seen, private = settings.split(settings.rows[joined.row].data), settings.data[joined.data].raw
-    for theirs in (seen.raw, seen.public.raw):
+    """Check that the network's row was not trained on the data set that is private in ``joined``.
+
+    Nor may the row that gave the network its initial weights.
+    """
+    before, private = settings.rows[joined.row].data, settings.data[joined.data].raw
+    start = settings.starts.get(before)
+    behind = [settings.rows[start.row].data] if start and start.row in settings.rows else []
+    seen = [settings.split(data) for data in (before, *(each for each in behind if each in settings.data))]
+    for theirs in (raw for data in seen for raw in (data.raw, data.public.raw)):
         # two entries of 'raw' may be editions of one set
         if settings.raw_set(theirs) == settings.raw_set(private):
             raise ValueError(

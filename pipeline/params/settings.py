@@ -231,9 +231,9 @@ def _is_linked(name: str, entry: Raw | OwnFiles, other_name: str, other: Raw | O
 
 def _essence(part: Strict) -> dict[str, Any]:
     """Fields of an entry that differ from their defaults. Paths are left out: digests identify files."""
+    if isinstance(part, Model):
+        return part.essence
     place: Any = {"path", "of"} if isinstance(part, OwnFiles) else None
-    if isinstance(part, Model) and part.network is not None:
-        place = {"network": {"weights"}}
     return part.model_dump(mode="json", exclude_defaults=True, exclude=place)
 
 

@@ -63,8 +63,9 @@ def make_relevance(
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
         raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
-    shared = joined.shared_examples(_read_by(before, settings, root), source)
-    informed = shared["train"] + shared["validation"] > 0
+    seen = _read_by(before, settings, root)
+    shared = joined.shared_examples(seen, source)
+    informed = shared["train"] + shared["validation"] > 0 or _other_form(seen, wanted.data, settings)
     about = {
         **before.about(settings.relevance_digest(name)),
         "of": wanted.of,
@@ -119,6 +120,17 @@ def _read_by(before: TrainedRow, settings: Settings, root: Path) -> list[Prepare
     """Data of the row, and of the row that gave its public initial weights, if there is one."""
     start = settings.starts.get(before.data.name)
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
+
+
+def _other_form(seen: list[Prepared], private: str, settings: Settings) -> bool:
+    """Return whether data that the network has seen have the private examples in another form or edition.
+
+    Then a comparison of contents doesn't find them.
+    """
+    raw = settings.split(private).raw
+    splits = [settings.split(data.name) for data in seen]
+    others = {each for split in splits for each in (split.raw, split.public.raw)} - {raw}
+    return any(settings.raw_set(other) == settings.raw_set(raw) for other in others)
 
 
 def read_relevance(data: Prepared, device: torch.device | None = None) -> Relevances | None:

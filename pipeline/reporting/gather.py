@@ -146,6 +146,7 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         planned_seeds=seeds,
         start=start.row if start else None,
         raw=settings.raw_set(settings.split(row.data).raw) if row else None,
+        replaced=row is not None and (run := records.read_run(key, root)) is not None and bool(run.replaced),
     )
 
 

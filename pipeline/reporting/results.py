@@ -100,6 +100,7 @@ class RowResult:
     planned_seeds: int  # per level, by its plan; 0: it has no plan
     raw: str | None  # raw data set of its training; None: accounting only
     start: str | None  # row whose first network is the start of all seeds; None: no such row
+    replaced: bool = False  # whether earlier trainings of the row, whose results were seen, were replaced
 
     def measured(self, metric: str) -> "RowResult":
         """Copy of the row whose cells are those of ``metric``, a further metric of its table."""

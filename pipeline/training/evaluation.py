@@ -15,7 +15,7 @@ from pipeline.identity.standing import Standing, measured_otherwise
 from pipeline.methods.base import Execution, Method, shares
 from pipeline.methods.registry import build_method
 from pipeline.methods.rooms import method_settings
-from pipeline.params import Model, Settings
+from pipeline.params import PARAMS, Model, Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -58,6 +58,11 @@ def evaluate(
         else:
             show(f"{trained.level}/seed={trained.seed}")
     stands = Standing(row, data.layout)
+    # the weights of `none` fit `response` too, and would be measured as another network's
+    if pending and stands.other_network(run):
+        raise UserError(
+            f"{path}: trained with another model or method than {PARAMS} has now; run `dprepro train {key}`"
+        )
     if any(stands.other_data(run, trained) for trained in pending):
         raise UserError(
             f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"

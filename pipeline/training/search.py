@@ -21,7 +21,7 @@ from pipeline.params.searched import best, candidates
 from pipeline.pretrained.joining import check_joined
 from pipeline.privacy.laplace import Releases
 from pipeline.results import records
-from pipeline.results.schema import Candidate, ReplicaKey, SearchRecord, TrainingSpent
+from pipeline.results.schema import Candidate, Provenance, ReplicaKey, SearchRecord, TrainingSpent
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.loop import Context, Replica, Show
 from pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
@@ -52,11 +52,7 @@ def search(
     check_inputs(data, row.method)
     source = provenance_of(definition.row, settings, data, execution)
     choices = list(candidates(name, settings))
-    # the row's settings are left out, because they include this search's own choice once it is recorded
-    decisive: list[Any] = [definition.row, definition.seeds, row.model.model_dump(mode="json"), row.method]
-    decisive += [row.reproducible, source.made_by, source.data]
-    tried = [[row.level(configured), configured.model_dump(mode="json")] for _, configured in choices]
-    identity = digest_json([decisive, tried])
+    identity, *formerly = definitions(name, settings, source)
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
     # not the seeds of the row, whose results stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
@@ -80,7 +76,7 @@ def search(
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
     with checkpoint_lock(checkpoint):
         earlier = records.read_search(name, root)
-        if earlier is None or earlier.definition != identity:
+        if earlier is None or earlier.definition not in (identity, *formerly):
             try:
                 for group in train_replicas(replicas, context, workers):
                     accuracies = {
@@ -128,6 +124,34 @@ def search(
             stopped_path(kept, root).unlink(missing_ok=True)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return target
+
+
+def definitions(name: str, settings: Settings, source: Provenance) -> tuple[str, str]:
+    """Digests of everything that decides the candidates' results: as recorded now, and as recorded formerly.
+
+    Settings at their default don't count, so that a new setting invalidates no search, whose candidates would
+    be trained and spent again. They did count formerly.
+
+    Args:
+        name: name of the search.
+        settings: all settings.
+        source: provenance of the trainings: versions of code, and digests of data.
+    """
+    definition, row = settings.searches[name], settings.row(settings.searches[name].row)
+
+    def digest(defaults: bool) -> str:
+        dumped: dict[str, Any] = {"mode": "json", "exclude_defaults": not defaults}
+        network = row.model.model_dump(mode="json") if defaults else row.model.essence
+        # the row's settings are left out, because they include this search's own choice once it is recorded
+        decisive: list[Any] = [definition.row, definition.seeds, network, row.method]
+        decisive += [row.reproducible, source.made_by, source.data]
+        tried = [
+            [row.level(configured), configured.model_dump(**dumped)]
+            for _, configured in candidates(name, settings)
+        ]
+        return digest_json([decisive, tried])
+
+    return digest(defaults=False), digest(defaults=True)
 
 
 class _Outcome(NamedTuple):

@@ -134,6 +134,12 @@ class Lock:
         signed = {out.path: out.md5 for out in self.stages[stage].outs}
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
+    def read_another(self, stage: str, path: Path) -> bool:
+        """Return whether ``stage`` is in the lock and read another file than the present one at ``path``."""
+        read = {dep.path: dep.md5 for dep in self.stages[stage].deps} if stage in self.stages else {}
+        md5 = read.get(path.as_posix())
+        return md5 is not None and path.exists() and _md5(path) != md5
+
     def changed(self, keys: Collection[str] = ()) -> Iterator[tuple[Path, str]]:
         """Outputs that differ from the lock, as pairs of path and stage.
 
@@ -152,7 +158,7 @@ class Lock:
 
 
 class _Output(BaseModel):
-    """Output of a stage in the lock."""
+    """Output or dependency of a stage in the lock."""
 
     path: str
     md5: str | None = None
@@ -162,6 +168,7 @@ class _Stage(BaseModel):
     """Stage in the lock."""
 
     params: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    deps: list[_Output] = Field(default_factory=list)
     outs: list[_Output] = Field(default_factory=list)
 
 

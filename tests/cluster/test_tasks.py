@@ -1,5 +1,6 @@
 """What there is to do, and in which order."""
 
+import hashlib
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,10 @@ from pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
 from pipeline.cluster.tasks import longest_path_first
 from pipeline.cluster.worker import Task
 from pipeline.errors import UserError
+from pipeline.files import write_text
+from pipeline.identity import versions
+from pipeline.identity.entries import entries
+from pipeline.results import records
 from pipeline.results.records import GPU_HOURS
 from stages.app import app
 from stages.repro import _longer
@@ -85,6 +90,34 @@ def test_a_network_that_stands_needs_its_own_data_to_be_joined(
     assert "prepare@apart" in todo["relevance@mnist-relevance"].after
 
 
+@pytest.mark.parametrize("changed", ["nothing", "version", "network"])
+def test_data_of_another_network_or_version_are_joined_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """Though their settings are the same, and the network stands."""
+    project.make(tmp_path, project.CHAIN)
+    monkeypatch.chdir(tmp_path)
+    settings = params.load()
+    monkeypatch.setattr(tasks, "plan", lambda settings, gpu: [])
+    monkeypatch.setattr(tasks, "lacks_measuring", lambda key: False)
+    monkeypatch.setattr(tasks.prepared, "load", lambda name: None)
+    monkeypatch.setattr(tasks, "check_joined", lambda data, settings: None)
+    run = records.run_path("relevant")
+    write_text(run, "of now")
+    name, stage = "mnist-relevance", "relevance@mnist-relevance"
+    read = hashlib.md5(b"before" if changed == "network" else b"of now").hexdigest()
+    signed = {
+        "deps": [{"path": run.as_posix(), "md5": read}],
+        "params": {"reports/identity.json": {f"relevance.{name}": entries(settings)["relevance"][name]}},
+    }
+    Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {stage: signed}}))
+    if changed == "version":
+        monkeypatch.setattr(versions, "AVERAGING", versions.AVERAGING + 1)
+    todo = {task.name: task for task in tasks.todo(settings, ["adlm"]).tasks}
+    assert (stage in todo) is (changed != "nothing")
+    assert (todo["adlm"].commands[0][0] == "train") is (changed != "nothing")
+
+
 def test_operations_and_gpu_hours_are_those_of_the_rows_as_they_are_now() -> None:
     """Else `python -m pipeline.cluster.costs` writes them anew."""
     assert operations(params.load(ROOT / "params.yaml")) == json.loads((ROOT / OPERATIONS).read_text())
@@ -99,9 +132,15 @@ def test_algorithm_1_is_counted_with_its_joint_batch_for_every_example() -> None
         assert joint.operations == pytest.approx(alone.operations * (256 + 128))
 
 
-def test_hours_of_training_are_asked_about() -> None:
-    """By what rows took before; those that need a GPU don't count."""
+def test_hours_of_training_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what rows took before; those that need a GPU count if they run here."""
+    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: False)
     hour = [task(str(number), 1800) for number in range(4)]
-    work = tasks.Todo((*hour, Task("gpu", (), seconds=1e6, needs="gpu")), ())
+    work = tasks.Todo((*hour, Task("gpu", (), seconds=7200, needs="gpu")), ())
     assert _longer(work, 1) == timedelta(hours=2)
     assert _longer(work, 2) is None
+    # a named row is tried without a GPU too
+    named = tasks.Todo((Task("gpu", (), seconds=7200, needs="gpu", named=True),), ())
+    assert _longer(named, 1) == timedelta(hours=2)
+    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: True)
+    assert _longer(work, 1) == timedelta(hours=4)

@@ -213,8 +213,16 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     """By the digest in the run, and, where that is forged too, by the commit that it names."""
     plan = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}
     Path("params.yaml").write_text(f"plans:\n  davody2020-t5: {json.dumps(plan)}\n{project.PARAMS}")
-    committed = Path("params.yaml").read_text()
     declared = settings()
+    committed = Path("params.yaml").read_text()
+    alone = committed.replace("    table: t5\n", "    table: t5\n    plan: davody2020-t5\n", 1)
+    texts = {
+        40 * "a": alone,
+        40 * "b": committed,  # the row has no plan yet
+        40 * "c": alone.replace("epochs: 1, learning", "epochs: 2, learning", 1),
+        40 * "d": alone.replace("normalization: layer", "normalization: none", 1),
+        40 * "e": alone.replace(f"  {ROW}:\n", "  earlier:\n", 1),
+    }
     declared = declared.model_copy(
         update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
     )
@@ -226,8 +234,21 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
         }
     )
     monkeypatch.setattr(provenance, "PIPELINE", workspace / "pipeline")
-    monkeypatch.setattr(provenance, "committed_text", lambda path, commit: committed)
+    monkeypatch.setattr(provenance, "committed_text", lambda path, commit: texts[commit])
     verification.check_plan(ROW, run, declared)
+    # nor may the plan be committed while the row is trained
+    begun = run.replicas[0].started
+    monkeypatch.setattr(provenance, "committed_at", lambda revision: int(begun) + 1000)
+    with pytest.raises(UserError, match=r"small\.json: began before commit aaaaaaaa, which has plan 'davody"):
+        verification.check_plan(ROW, run, declared)
+    monkeypatch.setattr(provenance, "committed_at", lambda revision: int(begun) - 1000)
+    verification.check_plan(ROW, run, declared)
+    # nor may the row come under its plan later, or with other settings
+    for commit, where in (("b", ".plan"), ("c", ""), ("d", ".model"), ("e", "")):
+        later = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * commit})
+        line = re.escape(f"rows.{ROW}{where}: not what it was in commit {8 * commit}")
+        with pytest.raises(UserError, match=line):
+            verification.check_plan(ROW, run.model_copy(update={"origins": (later,)}), declared)
     wider = declared.plans["davody2020-t5"].model_copy(update={"margin": 3.0})
     changed = declared.model_copy(update={"plans": {"davody2020-t5": wider}})
     with pytest.raises(

@@ -99,6 +99,16 @@ def test_a_search_that_is_run_again_moves_the_ledgers_of_its_rows(
     assert "report" in changed
 
 
+def test_a_search_that_no_row_names_moves_the_report(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its step sizes count in comparisons of its row's line."""
+    monkeypatch.chdir(copy)
+    named = {row.search for row in OWN.rows.values()}
+    path = next(path for path in sorted(copy.glob("reports/searches/*.json")) if path.stem not in named)
+    before = entries.entries(OWN)["report"]
+    edit(path, '"seconds": ', '"seconds": 1')
+    assert entries.entries(OWN)["report"] != before
+
+
 def test_another_plan_is_drawn_and_trains_nothing(copy: Path, moved_in: Callable[[], set[str]]) -> None:
     """The report tells what was trained as planned."""
     edit(

@@ -7,8 +7,11 @@ import pytest
 
 from pipeline import params
 from pipeline.identity.plan import plan
+from pipeline.identity.standing import Standing
 from pipeline.identity.status import lines, status
+from pipeline.params import Model
 from pipeline.results import records
+from pipeline.results.schema import Run
 from tests.reporting.made_up import dpsgd
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +70,17 @@ def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyP
     }
     assert todo == {each.row for each in plan(declared, gpu=False)}
     assert todo | {*overview.stand, *overview.unmeasured, *overview.unaccounted} == declared.rows.keys()
+
+
+def test_a_run_stands_wherever_the_files_of_its_public_weights_lie() -> None:
+    """They have a digest; another training would spend again what the first one spent."""
+    network = {
+        **{"architecture": "resnet18", "weights": "net.pth", "digest": "sha256:" + 64 * "0"},
+        **{"source": "example.org", "licence": "BSD-3-Clause", "trained_on": "ImageNet"},
+    }
+    row = dpsgd.settings().rows[dpsgd.PLAIN]
+    row = row.model_copy(update={"model": Model.model_validate({"name": "pretrained", "network": network})})
+    ran = Run.model_construct(method=row.method, model=row.model.model_dump(mode="json"))
+    for changes, other in (({"weights": "elsewhere/net.pth"}, False), ({"size": 64}, True)):
+        moved = Model.model_validate({"name": "pretrained", "network": network | changes})
+        assert Standing(row.model_copy(update={"model": moved}), None).other_network(ran) is other

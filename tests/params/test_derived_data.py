@@ -75,6 +75,31 @@ def test_links_between_own_files_join_all_of_them() -> None:
     assert {params.parse(raw).raw_set(name) for name in "zabdc"} == {"mnist"}
 
 
+def test_public_examples_are_no_other_form_of_the_private_ones() -> None:
+    """Their contents differ, so that nothing else would tell."""
+    raw = copy.deepcopy(GOOD)
+    again = OWN | {"path": "b.npz", "digest": f"sha256:{64 * '1'}"}
+    raw["own"] = {"scans": OWN, "again": again | {"of": "scans"}}
+    raw["data"]["mnist"] |= {"raw": "scans", "public": {"raw": "again", "count": 8}}
+    assert refusal_of(lambda: params.parse(raw)) == (
+        "params.yaml: data.mnist.public.raw: 'again' has the examples of 'scans' in another form; allowed: "
+        "'scans' itself, or other examples"
+    )
+    raw["own"]["again"] = again
+    params.parse(raw)
+
+
+def test_the_network_behind_public_relevances_began_with_no_private_data() -> None:
+    raw = with_relevance({"row": "other", "of": "public", "examples": 8}, relevance_share=0)
+    params.parse(raw)
+    raw["raw"]["cifar100"] = {}
+    raw["data"]["apart"] = {**raw["data"]["mnist"], "public": {"raw": "cifar100", "count": 8}}
+    raw["rows"]["seen"] = {**raw["rows"]["other"], "data": "apart"}
+    raw["starts"] = {"begun": {"data": "other", "row": "seen"}}
+    raw["rows"]["other"] = {**raw["rows"]["other"], "data": "begun"}
+    assert "'other' was trained with 'mnist', which is private in" in refusal_of(lambda: params.parse(raw))
+
+
 def test_another_form_of_nothing_is_one_line() -> None:
     raw = copy.deepcopy(GOOD)
     raw["own"] = {"scans": OWN, "again": OWN | {"of": "scan"}}

@@ -82,6 +82,16 @@ def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
     }
 
 
+def test_a_network_that_saw_another_form_of_the_private_images_is_informed(world: Path) -> None:
+    """A comparison of contents can't find them; the declaration says what they are."""
+    train("of-letters", world)
+    settings = parsed()
+    edition = {"catalogued": {**settings.catalogued, "kmnist": params.Raw(of="mnist")}}
+    make_relevance("strange", settings.model_copy(update=edition), world)
+    about = prepared.load("strange", world).manifest["relevance"]
+    assert (about["informed"], about["note"]) == (True, INFORMED)
+
+
 def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     digits = prepared.load("digits", world)
     train("of-letters", world)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.facts import PaperResult
@@ -180,3 +181,10 @@ def test_two_equal_seeds_decide_nothing(result: PaperResult, seeds: int, verdict
     judged = toys.judged(result.paper, declared, made)
     for said in (pair(ONE, 90.0, above=0), pair(ONE, 90.0, kind="ratio", above=1)):
         assert outcome(judged, Contrast, **said).verdict == verdict
+
+
+def test_a_ratio_takes_no_factor() -> None:
+    """It would be ignored: the bounds are those of left / right."""
+    line = "times: 0.5; allowed with 'kind: ratio': 1, and another bound"
+    with pytest.raises(ValidationError, match=line):
+        Contrast.model_validate(pair(ONE, TWO, kind="ratio", times=0.5, above=1))

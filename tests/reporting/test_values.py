@@ -130,6 +130,26 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
     return toys.judged(toys.paper(values=PRINTED), declared, exploratory, made)
 
 
+def test_what_was_seen_before_a_plan_may_have_been_replaced() -> None:
+    """No time of it is recorded: another row was trained anew, or this one got its plan later."""
+    (table,) = planned(5).tables
+    (line,) = table.lines
+    first, second = line.rows
+    (cell,) = second.cells.values()
+    (earlier,) = first.cells.values()
+    later = replace(
+        earlier,
+        replicas=tuple(each.model_copy(update={"started": 2e9}) for each in earlier.replicas),
+    )
+    first = replace(first, cells={later.level: later})
+    for one, two, expected in (
+        (first, second, "blind"),
+        (replace(first, replaced=True), second, "after earlier results"),
+        (first, replace(second, replaced=True), "after earlier results"),
+    ):
+        assert values.evidence(replace(line, rows=(one, two)), two, cell) == expected
+
+
 def test_a_planned_row_decides_once_all_its_seeds_are_there() -> None:
     (value,) = planned(5).values
     assert value.row

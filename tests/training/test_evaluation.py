@@ -109,6 +109,18 @@ def test_other_data_are_no_test_of_what_was_trained(measured: Path, tiny: Prepar
     assert "row.json: trained on other data than data/prepared/tiny" in line
 
 
+def test_weights_are_not_measured_as_another_networks(measured: Path, tiny: Prepared, cpu: Execution) -> None:
+    """Normalisation without parameters fits the weights of a network that has none."""
+    kept = declared().rows["row"]
+    model = kept.model.model_copy(update={"normalization": "response"})
+    other = declared().model_copy(update={"rows": {"row": kept.model_copy(update={"model": model})}})
+    evaluation.evaluate("row", other, tiny, cpu, measured)  # nothing is to be measured
+    records.evaluation_path("row", measured).unlink()
+    line = refusal_of(lambda: evaluation.evaluate("row", other, tiny, cpu, measured))
+    assert "row.json: trained with another model or method than params.yaml has now" in line
+    assert not records.evaluation_path("row", measured).exists()
+
+
 # -- what no epsilon counts ------------------------------------------------------------------------------
 
 

@@ -511,6 +511,12 @@ def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -
         training.train("quick", settings, data, cpu, second, 1e9, project)
 
 
+class Later(Model):
+    """Settings of a model with one that these records don't have."""
+
+    later: int = 0
+
+
 def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
     settings, data = loaded(project)
     del data.splits["test"]  # a search that looks at test data can't run
@@ -528,6 +534,16 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     # it stands, also where its row has taken in the choice
     again = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
     assert again == results
+    # and where a setting came later, which is at its default; and where its digest counts defaults
+    row = settings.rows["quick"]
+    model = Later.model_validate(row.model.model_dump())
+    later = {"rows": {**settings.rows, "quick": row.model_copy(update={"model": model})}}
+    record = there(records.read_search("quick", project))
+    formerly = search.definitions("quick", settings, record.provenance)[1]
+    for update, definition in ((later, record.definition), ({}, formerly)):
+        records.write_search(record.model_copy(update={"definition": definition}), project)
+        search.search("quick", settings.model_copy(update=update), data, cpu, quiet, project)
+        assert there(records.read_search("quick", project)).replaced == ()
     # another search of the same name: the first one's trainings were seen, and were seeded
     twice = settings.searches["quick"].model_copy(update={"seeds": 2})
     other = settings.model_copy(update={"searches": {"quick": twice}})

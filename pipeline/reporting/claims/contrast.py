@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.reporting.judging.claim_test import (
     Bounded,
@@ -49,6 +49,12 @@ class Contrast(Bounded):
     times: Annotated[float, Field(gt=0)] = 1.0
     since: str | None = None  # a level: both sides are the changes from it
     mean: bool = False  # whether the mean over the levels is judged, not each level
+
+    @model_validator(mode="after")
+    def _times_of_a_difference(self) -> "Contrast":
+        if self.kind == "ratio" and self.times != 1:
+            raise ValueError(f"times: {self.times:g}; allowed with 'kind: ratio': 1, and another bound")
+        return self
 
     @property
     def references(self) -> tuple[str, ...]:

@@ -132,15 +132,18 @@ def _informative(table: Table, line: Line, level: str, printed: Printed, margin:
 
 
 def evidence(result: LineResult, row: RowResult, cell: Cell) -> Evidence:
-    """Knowledge of a cell's earlier results when its row was planned; 'exploratory' without a plan."""
+    """Knowledge of a cell's earlier results when its row was planned; 'exploratory' without a plan.
+
+    Replaced trainings of the row, or of another row of the cell, count as earlier results.
+    """
     if not cell.planned or not row.trained:
         return "exploratory"
     if row.trained.informed:
         return "informed"
-    earlier = [
-        other.cells[cell.level] for other in result.rows if other is not row and cell.level in other.cells
-    ]
-    return "after earlier results" if any(_began(other) <= _began(cell) for other in earlier) else "blind"
+    others = [other for other in result.rows if other is not row and cell.level in other.cells]
+    earlier = any(other.replaced or _began(other.cells[cell.level]) <= _began(cell) for other in others)
+    # of replaced trainings, such as those before the row had its plan, no time is recorded
+    return "after earlier results" if row.replaced or earlier else "blind"
 
 
 def _began(cell: Cell) -> float:
