@@ -43,8 +43,6 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     Raises:
         UserError: a record is damaged.
     """
-    if not settings.own:
-        return []
     rows: dict[str, list[str]] = {}
     searches: dict[str, list[str]] = {}
     for path in sorted((root / records.RUNS).glob("*.json")):
@@ -66,7 +64,8 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
 
 def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
     """Budget of the own data set of prepared ``data``; None for public data, or without recorded training."""
-    sets = set(_own_sets(settings, data, []))
+    if not (sets := set(_own_sets(settings, data, []))):
+        return None
     return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
 
 

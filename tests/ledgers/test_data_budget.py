@@ -109,6 +109,14 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert words.endswith("; no bound is proven for 2 more trainings. No row names these searches: lost.")
 
 
+def test_without_any_entry_records_still_count(tmp_path: Path) -> None:
+    declared = settings({"digits": None}).model_copy(update={"own": {}})
+    ran(tmp_path, "deleted", "no-entry", 4.0)
+    (budget,) = data_budgets(declared, tmp_path)
+    assert (budget.data, budget.rows) == ("no-entry", ("deleted",))
+    assert budget_of("digits", declared, tmp_path) is None
+
+
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
     declared = settings({"mine-b": None})
     run = ran(tmp_path, "mine-b", "mine", 4.0)
