@@ -107,7 +107,12 @@ def audit_model(
         UserError: there are too few examples, classes or weights for the canaries; ``train`` returns no
             network, or yields no steps for gradient canaries.
     """
-    own_labels = floats("labels", labels).astype(int)
+    given_labels = floats("labels", labels)
+    if given_labels.ndim != 1 or not (given_labels >= 0).all() or (given_labels % 1).any():
+        raise UserError(
+            f"labels: of shape {given_labels.shape}; needed: (N,) classes, which are whole numbers from 0"
+        )
+    own_labels = given_labels.astype(int)
     classes = int(own_labels.max(initial=0)) + 1
     if len(own_labels) != len(inputs) or not canaries <= len(own_labels) or classes < 2:
         counts = f"inputs: {len(inputs)}, labels: {len(own_labels)} of {classes} classes"
@@ -281,6 +286,8 @@ class _Steps:
         bare, optimizer = nn.Module(), None
         for yielded in steps:
             network, optimizer = yielded if isinstance(yielded, tuple) else (yielded, None)
+            if optimizer is not None and getattr(optimizer, "_is_last_step_skipped", False):
+                continue  # Opacus's BatchMemoryManager: it released nothing
             if not isinstance(network, nn.Module):
                 raise UserError(f"train: yielded {type(network).__name__}; needed: a torch.nn.Module")
             if before is None:
@@ -306,7 +313,8 @@ class _Steps:
             examples=max(self.examples, batch),
             batch=batch,
         )
-        return ratios(np.stack(moved) * (batch / optimizer.max_grad_norm), spending)
+        divisor = 1 if optimizer.loss_reduction == "sum" else batch
+        return ratios(np.stack(moved) * (divisor / optimizer.max_grad_norm), spending)
 
     def _projections(self, network: nn.Module, bare: nn.Module, before: Mapping[str, Tensor]) -> np.ndarray:
         """(m,) projections of a step's release on the canaries' gradients at the weights ``before`` it."""

@@ -27,6 +27,7 @@ LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
 SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
 ERROR = 1e-5  # p-value below which noise isn't as declared
 SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
+MIXED = 0.1  # share of dropout in the variance of noise above which the noise's distribution isn't tested
 VALUES = 200_000  # largest number of values in a test of the distribution
 RANDOM = {
     "randn",
@@ -162,7 +163,8 @@ def replay(
         labels: (B, ...) labels of the inputs.
         clip: clipping bound C of each example's gradient; None: that of the Opacus optimizer.
         noise_multiplier: standard deviation of a sum's noise, divided by C; None: as for ``clip``.
-        expected_batch_size: divisor of the noisy sum, 1 if sums are released; None: as for ``clip``.
+        expected_batch_size: divisor of the noisy sum, 1 if sums are released; None: as for ``clip``, and 1
+            if the optimizer has ``loss_reduction="sum"``.
         seed: seed of the random numbers.
 
     Returns:
@@ -204,10 +206,11 @@ class _Player:
         optimizer = next((part for part in _parts(returned) if hasattr(part, "expected_batch_size")), None)
         if optimizer is None:
             return {}
+        summed = getattr(optimizer, "loss_reduction", "mean") == "sum"
         return {
             "clip": float(optimizer.max_grad_norm),
             "noise_multiplier": float(optimizer.noise_multiplier),
-            "expected_batch_size": float(optimizer.expected_batch_size),
+            "expected_batch_size": 1.0 if summed else float(optimizer.expected_batch_size),
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
@@ -327,6 +330,12 @@ class _Comparison:
         self.allowed = 2.0 if self.replaced else 1.0
         self.rounding = 0.0  # of releases, in clipping bounds
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
+        # rows whose noise is measured; few if dropout varies their gradients too
+        self.noisy_rows = self.every[: 2 * SMALL + 2] if self.replaced else self.every
+
+    def _varied(self, rows: int) -> float:
+        """Largest variance, over all entries, that dropout adds to a sum of ``rows`` clipped gradients."""
+        return float(rows) if self.replaced else 0.0
 
     def replay(self) -> Replay:
         """Run all comparisons."""
@@ -361,10 +370,10 @@ class _Comparison:
 
     def _of_noise(self) -> dict[str, float]:
         """Standard deviation of each tensor's noise; records violations of the declared noise."""
-        runs = [self.player.run(1 + draw, self.every, later=True) for draw in range(DRAWS)]
+        runs = [self.player.run(1 + draw, self.noisy_rows, later=True) for draw in range(DRAWS)]
         names = [name for name in self.first.arrays if name not in self.buffers]
         for name in names:
-            if any(run.arrays[name].shape != self.first.arrays[name].shape for run in runs):
+            if any(run.arrays[name].shape != runs[0].arrays[name].shape for run in runs):
                 raise UserError(f"released {name}: of other shapes with other noise; needed: the same")
         centred = {name: _centred(run.arrays[name] for run in runs) for name in names}
         freedom = DRAWS - 1
@@ -381,11 +390,12 @@ class _Comparison:
         ratios = {name: deviations[name] / self.noise for name in noisy}
         squares = sum(ratios[name] ** 2 * freedoms[name] for name in noisy)
         factor = sqrt(squares / max(1, sum(freedoms.values())))
-        alike = not any(_off(ratios[name] / factor, freedoms[name]) for name in noisy)
+        alike = not (self.replaced or any(_off(ratios[name] / factor, freedoms[name]) for name in noisy))
         if noisy and alike and _off(factor, sum(freedoms.values())):
             self._of_factor(factor, self._drawn_at(names[0]))
         for name in () if alike else noisy:
-            if _off(ratios[name], freedoms[name]):
+            declared = centred[name].shape[1] * self.noise**2  # variance of all entries together
+            if _off(ratios[name], freedoms[name], sqrt(1 + self._varied(len(self.noisy_rows)) / declared)):
                 text = f"noise of {deviations[name]:.3g} clipping bounds, declared {self.noise:.3g}"
                 self._note("noise", name, text, deviations[name], self.noise, self._drawn_at(name))
         for name in noisy:
@@ -419,20 +429,24 @@ class _Comparison:
         freedom, entries = len(scaled) - 1, scaled.shape[1]
         squares = np.square(scaled).sum(0)
         silent = squares < SILENT**2
-        least, most = squares[~silent].min(), squares.max()
+        # largest variance by dropout, in units of the noise's, if it is all in one direction
+        one = self._varied(len(self.noisy_rows)) / self.noise**2
+        least, most = squares[~silent].min() * (1 + one / entries), squares.max() / (1 + one)
         p = entries * min(stats.chi2.cdf(least, freedom), stats.chi2.sf(most, freedom))
         if p < ERROR and not silent.any():
             low, high = sqrt(least / freedom), sqrt(most / freedom)
             text = f"noise is {low:.2g} of the usual on some entries, and {high:.2g} on others"
             self._note("uneven", name, text, low, 1.0, self._drawn_at(name))
             return
-        means = float(np.square(scaled.sum(1)).sum() / entries)  # chi-square if entries are independent
+        # chi-square if entries are independent
+        means = float(np.square(scaled.sum(1)).sum() / entries) / (1 + one)
         if entries > 1 and stats.chi2.sf(means, freedom) < ERROR:
             text = "its entries share their noise, so that their differences have less"
             self._note("shared", name, text, sqrt(means / freedom), 1.0, self._drawn_at(name))
             return
         values = scaled[:, : max(1, VALUES // len(scaled))].ravel() * sqrt(len(scaled) / freedom)
-        if not silent.any() and stats.kstest(values, "norm").pvalue < ERROR:
+        mixed = one / entries > MIXED  # with gradients that need not be Gaussian
+        if not (silent.any() or mixed) and stats.kstest(values, "norm").pvalue < ERROR:
             kurtosis = float(stats.kurtosis(values))
             text = f"noise that isn't Gaussian: excess kurtosis {kurtosis:.2g} (uniform -1.2, Laplace 3)"
             self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
@@ -444,6 +458,8 @@ class _Comparison:
                 size = min(noise[name].shape[1], noise[other].shape[1])
                 for ends in (slice(size), slice(-size, None)):
                     alike = _correlation(noise[name][:, ends], noise[other][:, ends])
+                    of_dropout = self._varied(len(self.noisy_rows)) / (2 * size * self.noise**2)
+                    alike = float(np.sign(alike)) * max(0.0, abs(alike) - of_dropout)
                     if 2 * stats.norm.sf(abs(alike) * sqrt(size * (DRAWS - 1))) < ERROR / len(names) ** 2:
                         text = f"its noise correlates with that of {other} by {alike:.2f}"
                         self._note("shared", name, text, alike, place=self._drawn_at(name))
@@ -452,7 +468,9 @@ class _Comparison:
         """Record noise whose scale depends on the batch's size or values."""
         draws = DRAWS if self.replaced else REDRAWS
         of_size = "a divisor that follows the batch size, which is private"
-        for kind, rows, factor in (("divisor", self.half, 1.0), ("scale", self.every, self.factors[-1])):
+        all_rows = self.noisy_rows
+        half = all_rows[: len(all_rows) // 2]
+        for kind, rows, factor in (("divisor", half, 1.0), ("scale", all_rows, self.factors[-1])):
             if kind == "scale" and not self.player.scalable:
                 continue
             runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
@@ -463,7 +481,9 @@ class _Comparison:
                 ratio = float(np.linalg.norm(others) / np.linalg.norm(usual))
                 # the random numbers are the same, unless dropout draws some before the noise
                 error = 5 / sqrt(noise[name].size) + 0.01 if self.replaced else 0.01
-                if abs(ratio - 1) > error:
+                squares = float(np.square(usual).sum()) / (draws - 1)
+                fewer, more = (self._varied(len(part)) / squares for part in (all_rows, rows))
+                if not sqrt(max(0.0, 1 - fewer)) - error < ratio < sqrt(1 + more) + error:
                     text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
                     if kind == "divisor":
                         text = f"the noise of half the batch is {ratio:.3g} times that of all: {of_size}"
@@ -586,11 +606,14 @@ class _Comparison:
         return None
 
 
-def _off(factor: float, freedom: float) -> bool:
-    """Return True if chance can't explain a standard deviation ``factor`` times the declared one."""
+def _off(factor: float, freedom: float, most: float = 1.0) -> bool:
+    """Return True if chance can't explain a standard deviation ``factor`` times the declared one.
+
+    ``most``: largest such factor without chance.
+    """
     squares = factor**2 * freedom
-    p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares, freedom))
-    return bool(p < ERROR and abs(factor - 1) > SLACK)
+    p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares / most**2, freedom))
+    return bool(p < ERROR and not 1 - SLACK <= factor <= most * (1 + SLACK))
 
 
 def _centred(draws: Iterable[Array]) -> Array:

@@ -28,6 +28,7 @@ SHARES = 10**6  # sampling rates are accounted for as multiples of 1 / SHARES
 FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
 TESTS = 12
 SPREAD = 16  # weights with a gradient, of an example with many of them
+WHOLE = 1.001  # largest ratio of a clipped sum to that of a whole batch's gradients, because of rounding
 MORE = 0.05  # share of further examples in the second run
 
 Train = Callable[[np.ndarray], Iterable[Any]]
@@ -88,7 +89,8 @@ def audit_training(
             function yields the release of each step. A release is an Opacus ``DPOptimizer``, whose
             parameters' ``grad``, settings and batch are read; or (W,) numbers on a constant scale, such as
             the noisy mean gradient; or a pair of such numbers and the (B, W) examples of the step, for tests
-            of the sampler.
+            of the sampler. Steps that Opacus's ``BatchMemoryManager`` skips release nothing, but show parts
+            of the batch.
         delta: delta of the guarantee.
         noise_multiplier: claimed noise multiplier; None: that of the Opacus optimizer.
         sample_rate: claimed sampling probability; None: that of the Opacus engine's accountant in the last
@@ -231,17 +233,21 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
     released, claims, width = [], dict[str, float](), examples.shape[1]
     divisors: list[int] = []
     batch_lengths: list[np.ndarray | None] = []
+    earlier: list[np.ndarray | None] = []  # parts of the batch that `BatchMemoryManager` has split
     steps = train(examples.copy())
     if not isinstance(steps, Iterable):
         raise UserError(f"train: returned {type(steps).__name__}; needed: to yield what each step released")
     for number, step in enumerate(steps):
         value, batch = step if isinstance(step, tuple) and len(step) == 2 else (step, None)
         if isinstance(step, DPOptimizer):
+            if step._is_last_step_skipped:  # it released nothing; the gradient is that of a part of the batch
+                earlier.append(_per_example(step))
+                continue
             if any(parameter.grad is None for parameter in step.params):
                 raise UserError(f"step {number}: no gradient; needed: a yield before zero_grad()")
             value = torch.cat([parameter.grad.flatten() for parameter in step.params])
-            batch = _per_example(step)
-            divisors.append(step.expected_batch_size or 1)
+            batch, earlier = _whole_batch(step, earlier), []
+            divisors.append(1 if step.loss_reduction == "sum" else step.expected_batch_size or 1)
             claims |= {"noise_multiplier": float(step.noise_multiplier), **_accounted(step)}
         if batch is not None:
             batch = floats(f"step {number}: batch", batch)
@@ -277,6 +283,27 @@ def _per_example(optimizer: Any) -> np.ndarray | None:
     if any(sample is None for sample in samples):
         return None
     return torch.cat([sample.flatten(1) for sample in optimizer.grad_samples], 1).detach().cpu().numpy()
+
+
+def _whole_batch(optimizer: Any, earlier: list[np.ndarray | None]) -> np.ndarray | None:
+    """`_per_example` of a step with the ``earlier`` parts of its batch.
+
+    If a training yields no optimizer after skipped steps, the clipped sum is larger than that of the known
+    gradients.
+
+    Returns:
+        (B, W) gradients; None if a part is unknown.
+    """
+    parts = [*earlier, _per_example(optimizer)]
+    known = [part for part in parts if part is not None]
+    sums = [parameter.summed_grad for parameter in optimizer.params]
+    if len(known) < len(parts) or any(value is None for value in sums):
+        return None
+    batch = np.concatenate(known)
+    norms = np.linalg.norm(batch.astype(float), axis=1, keepdims=True)
+    clipped = (batch * np.minimum(1, optimizer.max_grad_norm / (norms + 1e-6))).sum(0)
+    summed = torch.cat([value.flatten() for value in sums]).detach().cpu().numpy()
+    return batch if np.linalg.norm(summed) <= WHOLE * np.linalg.norm(clipped) else None
 
 
 def _positions(batch_lengths: list[np.ndarray | None], lengths: np.ndarray) -> list[np.ndarray] | None:

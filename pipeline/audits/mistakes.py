@@ -89,7 +89,7 @@ def recognise(
             return answers
     if spoilt:
         return answers
-    return answers + _of_sums(crowd, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes)
+    return answers + _of_sums(crowd, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes, epoch)
 
 
 def _of_sums(
@@ -100,8 +100,9 @@ def _of_sums(
     rate: float,
     noise_multiplier: float,
     sizes: np.ndarray | None,
+    epoch: int | None,
 ) -> list[Mistake]:
-    """Test whether the mean and the variance of the sums are those of Poisson samples.
+    """Test whether the mean and the variance of the sums are those of the claimed samples.
 
     Args:
         crowd: (T, 3) releases, as in `recognise`.
@@ -111,6 +112,7 @@ def _of_sums(
         rate: claimed sampling probability.
         noise_multiplier: claimed noise multiplier.
         sizes: (T,) batch sizes; None: not known.
+        epoch: as in `recognise`.
     """
     total, summed = crowd.sum(1) * noise_multiplier, crowd.shape[1]
     steps, expected = len(total), examples * rate
@@ -134,11 +136,12 @@ def _of_sums(
         return answers
     scale = total.mean() / batch
     of_noise = summed * (noise_multiplier / scale) ** 2 + of_scale
-    p, varies = _dispersion(total / scale, coins + of_noise)
-    text = f"sums have a variance of {varies - of_noise:.3g} examples, those of Poisson samples {coins:.3g}"
+    claimed, other = ("Poisson samples", "Poisson") if epoch is None else (("random allocation",) * 2)
+    p, varies = _dispersion(total / scale, coins, of_noise, epoch)
+    text = f"sums have a variance of {varies - of_noise:.3g} examples, those of {claimed} {coins:.3g}"
     if sizes is None:
-        answers.append(Mistake("sampler", f"{text}: a sampler that isn't Poisson, or {TRUE_SIZE}", p))
-    elif _dispersion(sizes, coins)[0] > LIKE:
+        answers.append(Mistake("sampler", f"{text}: a sampler that isn't {other}, or {TRUE_SIZE}", p))
+    elif _dispersion(sizes, coins, epoch=epoch)[0] > LIKE:
         answers.append(Mistake("divisor", f"{text}, though batches are such: {TRUE_SIZE}", p))
     return answers
 
@@ -209,7 +212,7 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
         return [Mistake("sampler", f"{text}, claimed one: no random allocation", 0.0)]
     sizes = np.array([len(batch) for batch in batches])
     rate = 1 / epoch
-    p, spread = _dispersion(sizes, examples * rate * (1 - rate))
+    p, spread = _dispersion(sizes, examples * rate * (1 - rate), epoch=epoch)
     text = f"batch sizes have a variance of {spread:.3g}, allocated ones {examples * rate * (1 - rate):.3g}"
     answers = [Mistake("sampler", f"{text}: a sampler that isn't random allocation", p)]
     if epochs > 1:
@@ -223,10 +226,32 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
     return answers
 
 
-def _dispersion(sizes: np.ndarray, variance: float) -> tuple[float, float]:
-    """p-value of the test that the variance of ``sizes`` is ``variance``; and the variance of ``sizes``."""
-    freedom, spread = len(sizes) - 1, float(sizes.var(ddof=1))
-    ratio = freedom * spread / variance
+def _dispersion(
+    sums: np.ndarray, coins: float, noise: float = 0.0, epoch: int | None = None
+) -> tuple[float, float]:
+    """Test the variance of sums of batches.
+
+    The sizes of an epoch's allocated batches add up to the number of examples, so their deviations do not
+    depend on each other as those of Poisson samples. The weighted sum of chi-square variables is replaced by
+    one with the same mean and variance (Satterthwaite 1946).
+
+    Args:
+        sums: (T,) batch sizes, or sums with noise.
+        coins: claimed variance of a batch size.
+        noise: variance of the noise.
+        epoch: as in `recognise`.
+
+    Returns:
+        p-value of the test that the variance of ``sums`` is ``coins + noise``; and the variance of ``sums``.
+    """
+    freedom, spread = float(len(sums) - 1), float(sums.var(ddof=1))
+    ratio = freedom * spread / (coins + noise)
+    if epoch is not None:
+        epochs = len(sums) / epoch
+        parts = np.array([len(sums) - epochs, max(0.0, epochs - 1)])
+        variances = np.array([coins * epoch / (epoch - 1) + noise, noise])
+        mean, square = float(parts @ variances), float(parts @ variances**2)
+        ratio, freedom = freedom * spread * mean / square, mean**2 / square
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 

@@ -44,8 +44,6 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     Raises:
         UserError: a record is damaged.
     """
-    if not settings.own:
-        return []
     rows: dict[str, list[str]] = {}
     searches: dict[str, list[str]] = {}
     arrays: dict[str, set[str]] = {}  # digests of the training inputs, by data set
@@ -80,7 +78,8 @@ def _trained_on(origins: Iterable[Provenance]) -> Iterator[str]:
 
 def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
     """Budget of the own data set of prepared ``data``; None for public data, or without recorded training."""
-    sets = set(_own_sets(settings, data, []))
+    if not (sets := set(_own_sets(settings, data, []))):
+        return None
     return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
 
 

@@ -30,6 +30,7 @@ ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the conv
 IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
 NO_RENYI_ALLOCATION = "not computed for random allocation"
 NO_RENYI = "this accountant has no bound for sampling with replacement"
+NO_RENYI_SO_SMALL = "not computed: the divergence of a step is too small or too large for this accountant"
 NO_GRID = f"not computed for an epsilon above {LARGEST_EPSILON:g}, where other accountants are as tight"
 NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
 NO_SUCH_DELTA = "not computed: the rounding error of all steps is larger than delta"
@@ -307,7 +308,8 @@ def bounds_of(
         pld = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=reason)
     note = INTEGRAL if spending.sampling == "poisson" else None
     if renyi is None:
-        note = NO_RENYI_ALLOCATION if spending.sampling == "allocation" else NO_RENYI
+        reasons = {"allocation": NO_RENYI_ALLOCATION, "replacement": NO_RENYI}
+        note = reasons.get(spending.sampling, NO_RENYI_SO_SMALL)
     rdp = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
 

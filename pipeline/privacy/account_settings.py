@@ -41,6 +41,8 @@ class AccountSettings(Strict):
             raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
         if (self.sets is None) == (self.sampling == "replacement"):
             raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
+        if self.sampling == "replacement" and self.examples < 2:
+            raise ValueError("examples: 1; allowed with 'sampling: replacement': 2 or more")
         if self.participations > 1 and self.sampling != "allocation":
             raise ValueError(
                 f"participations: {self.participations}; allowed above 1 with 'sampling: allocation' only"

@@ -182,8 +182,11 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
         )
     if not fractional.all():
         steps_alone = spending.model_copy(update={"first_release": None})
-        accountant = RdpAccountant(all_orders[~fractional], relation).compose(steps_alone.event(1))
-        divergences[~fractional] = accountant.rdp
+        accountant = RdpAccountant(all_orders[~fractional], relation)
+        try:
+            divergences[~fractional] = accountant.compose(steps_alone.event(1)).rdp
+        except ValueError:  # a logarithm of 0, for samples without replacement and noise of 1e8 or more
+            divergences[~fractional] = inf
     if poisson and spending.rate < 1 and (whole := all_orders % 1 == 0).any():
         exact = sampled_gaussian_whole(spending.rate, spending.noise_multiplier, all_orders[whole])
         divergences[whole] = np.maximum(divergences[whole], exact)

@@ -36,6 +36,10 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
         ({"batch": 2000}, "batch: 2000 is larger than examples; allowed: 1 to 1000"),
         ({"part": 8}, "settings.part: unknown key"),
         ({"sampling": "replacement"}, "sets: None; it goes with 'sampling: replacement', and only with it"),
+        (
+            {"sampling": "replacement", "sets": 1, "examples": 1, "batch": 1},
+            "examples: 1; allowed with 'sampling: replacement': 2 or more",
+        ),
         ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
         ({"steps": 7}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),
         ({"epochs": None}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),

@@ -127,6 +127,14 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
 
 
+def test_without_any_entry_records_still_count(tmp_path: Path) -> None:
+    declared = settings({"digits": None}).model_copy(update={"own": {}})
+    ran(tmp_path, "deleted", "no-entry", 4.0)
+    (budget,) = data_budgets(declared, tmp_path)
+    assert (budget.data, budget.rows) == ("no-entry", ("deleted",))
+    assert budget_of("digits", declared, tmp_path) is None
+
+
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
     declared = settings({"mine-b": None})
     run = ran(tmp_path, "mine-b", "mine", 4.0)

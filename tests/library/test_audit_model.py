@@ -102,6 +102,60 @@ def test_right_noise_is_not_shown_to_be_above_the_proven_epsilon() -> None:
     assert np.median([audit.attack.if_gaussian for audit in audits]) > 0.5
 
 
+def test_steps_that_opacus_skips_release_nothing() -> None:
+    """The raw gradient of a batch's part was taken for a release."""
+
+    def train(every: bool) -> Callable[..., Iterator[Any]]:
+        def steps(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+            torch.manual_seed(0)
+            wrapped = GradSampleModule(network())
+            sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+            claims = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 120}
+            optimizer = DPOptimizer(sgd, **claims)
+            yield wrapped, optimizer
+            for part in range(10):
+                optimizer.signal_skip_step(part < 9)
+                optimizer.zero_grad()
+                F.cross_entropy(wrapped(inputs[part::10]), labels[part::10]).backward()
+                optimizer.step()
+                if every or part == 9:
+                    yield wrapped, optimizer
+
+        return steps
+
+    each, whole = (audited(train(every), 120, canaries=50).within for every in (True, False))
+    np.testing.assert_array_equal(each, whole)
+
+
+def test_scores_from_sums_are_those_from_means() -> None:
+    def train(reduction: str) -> Callable[..., Iterator[Any]]:
+        def steps(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+            torch.manual_seed(0)
+            wrapped = GradSampleModule(network(), loss_reduction=reduction)
+            sgd = torch.optim.SGD(wrapped.parameters(), lr=0.0)
+            claims = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 128}
+            optimizer = DPOptimizer(sgd, **claims, loss_reduction=reduction)
+            yield wrapped, optimizer
+            optimizer.zero_grad()
+            F.cross_entropy(wrapped(inputs), labels, reduction=reduction).backward()
+            optimizer.step()
+            yield wrapped, optimizer
+
+        return steps
+
+    sums, means = (audited(train(kind), 128, canaries=50, kind="gradient").within for kind in ("sum", "mean"))
+    np.testing.assert_allclose(sums, means, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [torch.eye(CLASSES)[data(100)[1]], data(100)[1] - 1, data(100)[1] + 0.5, data(100)[1] * torch.nan],
+)
+def test_what_are_no_classes_is_a_line(labels: Tensor) -> None:
+    with pytest.raises(dprepro.UserError, match=r"labels: of shape .* needed: .* whole numbers from 0"):
+        dprepro.audit_model(learning_by_heart, data(100)[0], labels, delta=DELTA, canaries=10)
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 def test_power_is_what_was_said_before_training_to_a_fifth(steps: int) -> None:
     torch.manual_seed(0)

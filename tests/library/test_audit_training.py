@@ -11,11 +11,12 @@ import pytest
 import torch
 from opacus import PrivacyEngine
 from opacus.optimizers import DPOptimizer
+from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import dprepro
-from pipeline.audits.mistakes import Mistake, of_batches, recognise
+from pipeline.audits.mistakes import Mistake, _dispersion, of_allocation, of_batches, recognise
 from tests.docs.blocks import blocks
 
 NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5
@@ -79,6 +80,55 @@ def test_a_right_training_is_sound_and_its_claims_are_read() -> None:
     assert audit.epsilon_upper == spent.epsilon_upper
     assert not audit.broken
     assert audit.looks_like == ()
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_batches_that_opacus_splits_are_one_step(every: bool) -> None:
+    """Yielded after each part or after the last part; the parts' raw gradients were taken for releases."""
+
+    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
+        network, optimizer, loader = private_linear(examples)
+        for _ in range(2):
+            with BatchMemoryManager(
+                data_loader=loader, max_physical_batch_size=20, optimizer=optimizer
+            ) as parts:
+                for (rows,) in parts:
+                    optimizer.zero_grad()
+                    network(rows).mean().backward()
+                    optimizer.step()
+                    if every or not optimizer._is_last_step_skipped:
+                        yield optimizer
+
+    audit = audited(train)
+    assert audit.claimed.steps == 40
+    assert not audit.broken
+    assert audit.looks_like == ()
+
+
+def test_the_batches_of_a_split_step_are_whole() -> None:
+    def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
+        network, optimizer, _ = private_linear(examples)
+        for rows in torch.from_numpy(examples).split(50):  # in order
+            for number, part in enumerate(rows.split(20)):
+                optimizer.signal_skip_step(number < 2)
+                optimizer.zero_grad()
+                network(part).mean().backward()
+                optimizer.step()
+                yield optimizer
+
+    assert "sampler" in names(audited(train))
+
+
+def private_linear(examples: np.ndarray) -> tuple[Any, Any, Any]:
+    """Linear network, optimizer and loader of an Opacus engine."""
+    network: Any = nn.Linear(examples.shape[1], 1, bias=False)
+    return PrivacyEngine().make_private(
+        module=network,
+        optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
+        data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=BATCH),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
 
 
 def test_more_than_is_claimed_or_accounted_is_broken() -> None:
@@ -467,6 +517,24 @@ def test_random_allocation_is_told_from_poisson_samples(
         examples=1000, batch=50, noise_multiplier=NOISE, delta=DELTA, steps=STEPS, sampling=claimed
     )
     assert audit.epsilon_upper == steps.epsilon_upper
+
+
+@pytest.mark.parametrize(("epoch", "steps"), [(2, 20), (3, 20), (20, 100)])
+@pytest.mark.parametrize("noise", [0.0, 100.0])
+def test_sizes_of_allocated_batches_have_small_p_values_as_seldom_as_said(
+    epoch: int, steps: int, noise: float
+) -> None:
+    """As Poisson samples, 7 % of right trainings with two batches had p < .01."""
+    random, small = np.random.default_rng(0), 0
+    for _ in range(1000):
+        places = [random.integers(epoch, size=1000) for _ in range(math.ceil(steps / epoch))]
+        batches = [np.flatnonzero(place == batch) for place in places for batch in range(epoch)][:steps]
+        if noise:
+            sums = np.array(list(map(len, batches))) + noise**0.5 * random.normal(size=steps)
+            small += _dispersion(sums, 1000 / epoch * (1 - 1 / epoch), noise, epoch)[0] < 0.01
+        else:
+            small += of_allocation(batches, 1000, epoch)[0].p < 0.01
+    assert small <= 20
 
 
 def test_allocated_batches_of_an_epoch_are_a_whole_number() -> None:

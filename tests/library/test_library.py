@@ -37,6 +37,16 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
     assert dprepro.epsilon(**TRAINING, **numbers) == spent
 
 
+def test_a_fixed_batch_with_much_noise_has_a_bound() -> None:
+    """Renyi's divergences of dp-accounting fail there, by a logarithm of 0."""
+    spent = dprepro.epsilon(
+        examples=1000, batch=100, steps=10, noise_multiplier=1e9, delta=1e-5, sampling="fixed"
+    )
+    assert spent.epsilon_upper is not None
+    assert spent.epsilon_upper < 1e-6
+    assert spent.proven_by == "unamplified (closed form)"
+
+
 def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> None:
     settings = {**TRAINING, "epochs": 1, "noise_multiplier": 1.1}
     spent = dprepro.epsilon(**settings, best_of=10)

@@ -391,6 +391,52 @@ def test_a_right_step_has_no_violation(name: str) -> None:
     assert replayed.noise == pytest.approx(dict.fromkeys(replayed.noise, NOISE), rel=0.5)
 
 
+@pytest.mark.parametrize("noise", [0.3, NOISE])
+def test_dropout_of_a_large_batch_is_not_taken_for_noise(noise: float) -> None:
+    """Its variance counted as noise, and grew with the batch as if by a wrong divisor."""
+    assert dprepro.replay(with_opacus(net=with_dropout, noise_multiplier=noise), *data(128)).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "mistaken"),
+    [
+        ("noise", by_hand(net=with_dropout, noise=lambda sums: noisy_by(sums, 0.5))),
+        ("divisor", by_hand(net=with_dropout, divide=lambda sums, inputs: mean(sums, len(inputs)))),
+        ("shared", by_hand(net=with_dropout, noise=lambda sums: noisy_by(sums, 1.0, shared=True))),
+    ],
+)
+def test_beside_dropout_a_mistake_is_seen(name: str, mistaken: Make) -> None:
+    found = dprepro.replay(mistaken, *data(64), **CLAIMS).violations
+    assert name in {violation.name for violation in found}
+
+
+def noisy_by(sums: Sums, factor: float, shared: bool = False) -> Sums:
+    """Noise of another size, or one number for all entries of a tensor."""
+    scale = factor * NOISE * CLIP
+    drawn = {name: torch.randn(() if shared else value.shape) for name, value in sums.items()}
+    return {name: value + scale * drawn[name] for name, value in sums.items()}
+
+
+def test_an_opacus_optimizer_of_sums_has_no_divisor() -> None:
+    """`expected_batch_size` is ignored with it, so one example seemed to move the sum by 64 bounds."""
+
+    def train_step() -> Callable[[Tensor, Tensor], Any]:
+        wrapped = GradSampleModule(network(), loss_reduction="sum")
+        sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+        claims = {"noise_multiplier": NOISE, "max_grad_norm": CLIP, "expected_batch_size": EXPECTED}
+        optimizer = DPOptimizer(sgd, **claims, loss_reduction="sum")
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            optimizer.zero_grad()
+            F.cross_entropy(wrapped(inputs), labels, reduction="sum").backward()
+            optimizer.step()
+            return wrapped, optimizer
+
+        return step
+
+    assert dprepro.replay(train_step, *data()).violations == ()
+
+
 @pytest.mark.parametrize("kept", ["a buffer", "a tensor"])
 def test_large_numbers_without_noise_hide_no_mistake(kept: str) -> None:
     """1e-6 of such numbers' length was allowed as rounding: here 318 clipping bounds."""
