@@ -357,7 +357,7 @@ class _Comparison:
         place: str | None = None,
         pair: Pair | None = None,
     ) -> None:
-        """Record a violation, unless the tensor has a violation ``name``. Default place: the step's line."""
+        """Record a violation ``name``, unless the tensor has one already; ``place`` None: the step's line."""
         if not any((each.name, each.tensor) == (name, tensor) for each in self.found):
             place = place or self.places.step
             self.found.append(Violation(name, tensor, message, float(measured), allowed, place, pair))
@@ -452,7 +452,7 @@ class _Comparison:
             self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record pairs of tensors whose first or last entries have correlated noise."""
+        """Record pairs of tensors with correlated noise, in entries counted from the start or from the end."""
         for place, name in enumerate(names):
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
@@ -565,7 +565,7 @@ class _Comparison:
                 return
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:
-        """Record the reason why one example moves a sum too far."""
+        """Record why the example at ``index`` moves the sum too far, by ``farthest``; ``moved``: by tensor."""
         if any(each.name == "divisor" and each.tensor == "all" for each in self.found):
             return  # the divisor already changes all contributions
         tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
@@ -623,6 +623,6 @@ def _centred(draws: Iterable[Array]) -> Array:
 
 
 def _correlation(ours: Array, theirs: Array) -> float:
-    """Correlation of centred values; 0 if all values of one side are 0."""
+    """Correlation of two arrays whose means are already subtracted; 0 if one array is all zeros."""
     size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
     return float((ours * theirs).sum()) / size if size else 0.0

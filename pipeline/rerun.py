@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """'same' if every seed's two accuracies are equal; 'differs' if the interval of `mean` excludes 0."""
+        """'same' if each seed's accuracies are equal; otherwise by whether the interval of `mean` has 0."""
         if self.before.by_seed == self.after.by_seed:
             return "same"
         if self.mean.half is None:

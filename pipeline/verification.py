@@ -260,8 +260,9 @@ def _params_at(revision: str) -> dict[str, Any] | None:
 def _differing(key: str, then: dict[str, Any] | None, settings: Settings) -> str | None:
     """First field that decides a planned row's trainings and differs from the row ``then``; None: none does.
 
-    The result is '' if there was no such row, and '.FIELD' otherwise. A row in a form that is no longer read
-    is compared by its plan alone. Values chosen by the row's search are not compared: they are in its record.
+    The result is '.FIELD', or '' if there was no such row, or if settings or seeds of replicas differ. If
+    today's code can't read ``then``, only the plan is compared. Values that the row's search chose are in the
+    search's record, and are not compared.
     """
     if then is None:
         return ""

@@ -43,9 +43,9 @@ def _spent(state: "State") -> str:
 
 @contextmanager
 def _line_shower(every: float) -> Iterator[Callable[[str, bool], None]]:
-    """Yield a function that shows a line live on a terminal.
+    """Yield a function that shows a line on a terminal, in place of the line before.
 
-    Elsewhere it prints the line if its second argument is True, or ``every`` seconds after the last line.
+    Without a terminal it prints the line if its second argument is True, or ``every`` seconds after the last.
     """
     console = Console(stderr=True)
     if console.is_terminal:

@@ -72,7 +72,7 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
 def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
     """Errors of an attacker who guesses "with the record" if the score is above ``threshold``.
 
-    NaN, as of a training that diverged, is above no threshold. It is the same guess on both sides.
+    A score of NaN, as of a training that diverged, counts as the guess "without the record".
     """
     alarms, hits = int((without > threshold).sum()), int((within > threshold).sum())
     return Errors(alarms, len(without), len(within) - hits, len(within))
@@ -133,7 +133,7 @@ def by_one_run(
 
 
 def one_run(correct: int, guesses: int, canaries: int, alpha: float, delta: float) -> float:
-    """Largest epsilon rejected by ``correct`` right guesses of ``guesses`` (Steinke et al., Theorem 5.2)."""
+    """Largest epsilon rejected if ``correct`` of ``guesses`` guesses are right (Steinke et al., Thm. 5.2)."""
 
     def rejected(epsilon: float) -> bool:
         right = 1 / (1 + exp(-epsilon))

@@ -2,21 +2,22 @@
 
 The row's method runs with its own settings: sampling, clipping, sums and noise. Only the network and the data
 are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The attacker knows every
-example but the record, and scores each step by the log likelihood ratio of the release in the record's
-direction, under the row's sampling. Gradients of the layers alternate in sign, so noise that layers
-share cancels out. For single canaries the attacker has further scores, which prove nothing against a correct
-mechanism:
+example but one, the record (a canary). Each step is scored by the log likelihood ratio of the release in the
+record's direction, under the row's sampling. The score is a mean over layers whose gradients alternate in
+sign, so noise that layers share cancels out. For single canaries the attacker has further scores, which prove
+nothing against a correct mechanism:
 
-* Reused noise: how much the releases of the steps with the most similar noise differ in a canary's direction.
-* Ordered pass over the data: sum of releases in that direction, over the batches that the canary would be in.
+* Reused noise: difference, in a canary's direction, of each release from the one with the most similar noise.
+* Ordered pass over the data: sum of releases in that direction, over the batches that would have the canary
+  if examples were taken in order.
 * Random allocation with the same batches in every epoch: log likelihood ratio for such batches.
 
 Two kinds of methods are attacked differently:
 
-* Methods that clip each example: a thousand canaries in one run. Each is in by a fair coin and has a
-  direction of its own.
-* Methods that clip means: independent runs with and without a record that reverses the means. These runs have
-  fewer examples and steps than the row; the accounted epsilon beside the bound is that of these runs.
+* Methods that clip each example: a thousand canaries in one run. Each is in the data with probability 1/2 and
+  has a direction of its own.
+* Methods that clip means: independent runs with and without a record that reverses each mean with it. The
+  runs have fewer examples and steps than the row; the accounted epsilon beside the bound is that of the runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -236,7 +237,7 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 
 
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios, arguments as in `ratios`, if each epoch has the same allocated batches."""
+    """(R,) log likelihood ratios as in `ratios`, if random allocation gives each epoch the same batches."""
     epochs = len(moved) // spending.batches
     whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
     return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))

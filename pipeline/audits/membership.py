@@ -103,7 +103,8 @@ def attainable(
     """Lower bounds of a perfect attacker with ``trials`` trials, by name: medians of `REPEATS` simulations.
 
     The attacker sees the release of the Gaussian mechanism with ``epsilon`` at ``delta``, or of randomised
-    response if ``delta`` is 0. If ``epsilon`` is None, the release has no noise and no guess is wrong.
+    response if ``delta`` is 0. If ``epsilon`` is None, the release has no noise and no guess is wrong. Names,
+    ``independent`` and ``alpha`` are as in `shown`.
     """
     seen = []
     for repeat in range(REPEATS):

@@ -63,7 +63,7 @@ def recognise(
         others: M, the number of examples of the second run.
         rate: claimed sampling probability of an example.
         noise_multiplier: claimed noise multiplier.
-        batches: positions of the examples in each of the crowd's batches; None: not known.
+        batches: for each of the crowd's batches, the indices of its examples; None: not known.
         epoch: claimed number of batches of an epoch, each example in one of them; None: Poisson samples.
     """
     if not blanks.std(1).min() > 0:
@@ -150,7 +150,7 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
     """Test whether the batches are Poisson samples with the same probability for all examples.
 
     Args:
-        batches: positions of the examples in each batch.
+        batches: for each batch, the indices of its examples in the training set.
         examples: number of examples in the training set.
     """
     rows = np.array([len(batch) for batch in batches])
@@ -195,7 +195,7 @@ def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> l
     """Test whether the batches are a random allocation (balls and bins).
 
     Args:
-        batches: positions of the examples in each batch.
+        batches: for each batch, the indices of its examples in the training set.
         examples: number of examples in the training set.
         epoch: number of batches in an epoch; each example should be in one of them.
 
@@ -308,7 +308,7 @@ def _divisor(blanks: np.ndarray) -> Mistake:
 
 
 def _uneven(noise: np.ndarray) -> Mistake:
-    """Test whether ``noise`` (T, W), in units of T steps' deviations, has one scale on all W weights."""
+    """Test whether ``noise`` (T, W), divided by each step's deviation, has one scale on all W weights."""
     steps, weights = noise.shape
     squares = np.square(noise).sum(0)
     extreme = (

@@ -91,7 +91,7 @@ def gpu_hours(settings: Settings) -> dict[str, float]:
 
 
 def seconds(settings: Settings, planned: Planned) -> float | None:
-    """Estimated training time of a row in seconds: that in ``planned``, or else from the row's operations.
+    """Estimated training time of a row in seconds, from its operations if ``planned`` has no time.
 
     None if the network can't be built; the training then reports the error.
     """

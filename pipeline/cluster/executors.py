@@ -1,4 +1,4 @@
-"""Parsl executors that run tasks: threads with processes on this machine, or workers elsewhere."""
+"""Parsl executors that run tasks: threads that start processes on this machine, or workers elsewhere."""
 
 import logging
 import os
@@ -83,7 +83,7 @@ class Slots:
 
 
 def slots(on: str, jobs: int) -> Slots:
-    """Slots for ``--on`` and ``--jobs``.
+    """Configured executors for the options ``--on`` and ``--jobs``.
 
     Raises:
         UserError: the file that ``--on`` names can't be used, or ``--jobs`` is given with a file.

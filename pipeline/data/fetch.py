@@ -65,8 +65,8 @@ def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> Non
     """Copy the user's files into ``target`` after a comparison with their declaration.
 
     Raises:
-        UserError: the files differ from it, git tracks them, the catalogue has data of that name, or the
-            files can't be copied.
+        UserError: the files differ from the declaration, git tracks them, the catalogue has data of that
+            name, or the files can't be copied.
     """
     if name in catalog():
         raise UserError(f"{PARAMS}: own.{name}: the catalogue has data of that name; allowed: another name")

@@ -168,7 +168,7 @@ class _Text(BaseModel):
 
 
 class _Features(BaseModel):
-    """Features in a manifest."""
+    """Range of the features in a manifest, and whether values were clipped to it."""
 
     range: tuple[float, float] | None
     clip: bool

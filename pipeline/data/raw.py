@@ -33,7 +33,7 @@ class RawSet:
 
 
 def asked_edition(name: str, settings: Settings) -> str:
-    """Edition of the raw data set ``name`` that params.yaml declares."""
+    """Edition that params.yaml declares for the raw data set ``name``."""
     made_up = settings.source.kind == SYNTHETIC and name not in settings.own
     return SYNTHETIC if made_up else settings.raw[name].edition
 

@@ -56,7 +56,7 @@ def content_keys(inputs: np.ndarray) -> list[bytes]:
 
 
 def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int]:
-    """Choose the examples of each split by the rule.
+    """Choose the examples of each split by the rule of this module.
 
     Args:
         name: name of the data set, for messages.
@@ -67,8 +67,8 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
         The splits, and the number of public candidates that were passed over.
 
     Raises:
-        UserError: a declared size is too large, and the message has the available number; or the public
-            part is the test split.
+        UserError: a declared size is too large (the message has the available number), or the public part
+            is the test split.
     """
     public = data.public
     same_set = data.raw == public.raw

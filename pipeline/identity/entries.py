@@ -25,7 +25,7 @@ def write(settings: Settings) -> Path:
 
 
 def entries(settings: Settings) -> dict[str, Any]:
-    """Digest of each stage; for a stage that runs once per key, such as a row, its digests by key."""
+    """Digests by stage; a stage that runs once for each key, such as each row, has a digest for each key."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
     unlinked = {

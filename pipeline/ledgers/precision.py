@@ -12,12 +12,12 @@ MACHINE_TOLERANCE = 10.0 ** (1 - DIGITS)
 
 
 def up(epsilon: float) -> float:
-    """Round an upper bound up to `DIGITS` significant digits, without the digits of numerical noise."""
+    """Round an upper bound upwards to `DIGITS` digits; digits after the first `NOISE` are ignored."""
     return float(rounded_up(_without_noise_digits(epsilon), DIGITS))
 
 
 def down(epsilon: float) -> float:
-    """Round a lower bound down to `DIGITS` significant digits, without the digits of numerical noise."""
+    """Round a lower bound downwards to `DIGITS` digits; digits after the first `NOISE` are ignored."""
     return float(rounded_down(_without_noise_digits(epsilon), DIGITS))
 
 
@@ -48,7 +48,7 @@ def stated(ledger: Ledger) -> Ledger:
 
 
 def _stated_risk(risk: Risk) -> Risk:
-    """Attack risk with bounds rounded up, as is the cut-off ``least_rate``, to two digits."""
+    """Attack risk with its bounds rounded up, and its cut-off ``least_rate`` rounded up to two digits."""
     changes = {
         name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
     }
@@ -56,5 +56,5 @@ def _stated_risk(risk: Risk) -> Risk:
 
 
 def _without_noise_digits(value: float) -> float:
-    """Round to `NOISE` digits, without the digits of numerical noise: 0.1 + 0.15 becomes exactly 0.25."""
+    """Round to `NOISE` digits; all further digits are numerical noise. 0.1 + 0.15 becomes exactly 0.25."""
     return float(f"{value:.{NOISE}g}")

@@ -92,7 +92,7 @@ def entries(
 
 
 def is_current(ledgers: Ledgers, run: Run, search: str | None, settings: Settings) -> bool:
-    """Return whether a row's ledgers have its present trainings, searches and uses outside epsilon.
+    """Return whether a row's ledgers have its present trainings, searches and uncovered uses of private data.
 
     The bounds of each training are not computed again; `dprepro verify` does this.
     """

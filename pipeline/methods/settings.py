@@ -1,6 +1,6 @@
-"""Common settings of all methods: `settings` and `levels` of a row.
+"""Settings that all methods share; they are under `settings` and `levels` of a row.
 
-A method's own settings are in its room, `pipeline/methods/ROOM/settings.py`. None of these modules imports
+A method's own settings are in its folder, `pipeline/methods/ROOM/settings.py`. None of these modules imports
 torch, so params.yaml can be read without it.
 """
 

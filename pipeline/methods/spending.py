@@ -1,4 +1,4 @@
-"""Guarantee of a training, and the sizes that it needs besides the settings. Imports no torch."""
+"""Guarantee of a training, and the sizes that decide it besides the settings. Imports no torch."""
 
 from dataclasses import dataclass
 

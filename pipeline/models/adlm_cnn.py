@@ -1,4 +1,4 @@
-"""Networks of Phan et al. 2017 (section IV): for MNIST, with one channel, and CIFAR-10, with three."""
+"""Networks of Phan et al. 2017 (section IV): one for MNIST (1 channel), one for CIFAR-10 (3 channels)."""
 
 from torch import nn
 

@@ -1,7 +1,8 @@
 """Weight files that a model's `build` reads, and a way to run `build` without these files.
 
-An exported network contains all its tensors. To build it again, `build` needs only names, shapes and types.
-So an export records those of each file that `build` read, and later gives `build` zeros in their place.
+An exported network contains all its tensors. To build it again, `build` needs only the names, shapes and
+types in the weight files. So an export records these for each file that `build` reads. Later `build` gets
+zeros in place of the files.
 """
 
 import sys

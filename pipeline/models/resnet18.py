@@ -37,7 +37,7 @@ class Block(nn.Module):
     """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if shapes differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):
-        """``from_end``: number of trainable layers after the first convolution, without shortcuts."""
+        """``from_end``: number of trainable layers after the first convolution; shortcuts don't count."""
         super().__init__()
         self.first = _convolution(model, inputs, outputs, 3, stride, from_end)
         self.second = _convolution(model, outputs, outputs, 3, 1, from_end - 1)

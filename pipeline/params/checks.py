@@ -61,7 +61,7 @@ def _check_public_forms(settings: Settings) -> None:
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """Check that a repetition has a first plan, and that a plan's seeds stay within their reserved range."""
+    """Check that a plan that ``plan`` repeats exists, and that its seeds stay within their reserved range."""
     repeats = REPEATED in plan
     if repeats:
         _exists(f"plans.{plan}", _first(plan), settings.plans)

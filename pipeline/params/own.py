@@ -1,7 +1,7 @@
 """Declarations of the user's own files in params.yaml: path, digest and content.
 
-Like an entry of the catalogue, a declaration has everything that a model must know of the data, and is
-compared with the files. `dprepro new data` writes the declaration from the files.
+A declaration has everything that a model must know of the data, as an entry of the catalogue has. The files
+are compared with it. `dprepro new data` writes the declaration from the files.
 """
 
 from collections import Counter

@@ -57,7 +57,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
 
 def _short(message: str) -> str:
-    """``message`` of pydantic, with its small limits as in 1e-100."""
+    """``message`` of pydantic; in it, numbers such as 0.00000000001 are written as 1e-11."""
     return re.sub(r"0\.0{9,}\d+", lambda digits: f"{float(digits[0]):g}", message)
 
 

@@ -83,7 +83,7 @@ class Text(Strict):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of a network's input, as `Prepared.input_shape`; padding and unknown words are tokens too."""
+        """`Prepared.input_shape`; the number of tokens counts padding and the unknown word, too."""
         return self.stored_shape if self.vocabulary is None else (*self.stored_shape, self.vocabulary + 2)
 
 
@@ -234,7 +234,7 @@ class Plan(Strict):
 
 
 class Account(Line):
-    """Line with accounting only: epsilon of its settings without training."""
+    """Entry under `accounts` in params.yaml: epsilon of its settings, without training."""
 
     @property
     def own_settings(self) -> type[AccountSettings]:

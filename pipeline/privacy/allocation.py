@@ -73,7 +73,7 @@ class Rounded(NamedTuple):
 
 
 def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -> float:
-    """Spacing of an epoch's grid of losses, times ``coarseness``."""
+    """Spacing of the grid of an epoch's privacy losses (log W); within limits, ``coarseness`` scales it."""
     exponent = noise_multiplier**-2
     variance = min(exponent, log1p(expm1(min(exponent, 50.0)) / batches))
     spacing = min(coarseness * FINENESS * sqrt(variance), LARGEST_SPACING)

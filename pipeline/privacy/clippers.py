@@ -96,7 +96,7 @@ def clipper_factory(
         The factory of clippers.
 
     Raises:
-        UserError: as `Trial`, or no clipper is correct.
+        UserError: an error of `Trial`, or no clipper is correct.
     """
     trial = Trial.of(net, example, copies)
     ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
@@ -123,7 +123,7 @@ class Called(NamedTuple):
 
 
 class KeptState(NamedTuple):
-    """Kinds of state that a network keeps between calls, without an effect on results."""
+    """Kinds of state that a network keeps between calls; no result depends on the state."""
 
     resets: bool  # whether attributes, buffers or parameters change; calls then need copies of them
     tried: bool  # whether variables outside the network change; calls get no copies of them
@@ -142,7 +142,7 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
         True if the network keeps state between calls.
 
     Raises:
-        UserError: as `kept_state`; or the network changes variables outside itself.
+        UserError: an error of `kept_state`, or the network changes variables outside itself.
     """
     with fixed_randomness(example.device), NoDropout():
         state = kept_state(net, random_inputs(net, example, 4).split(2))
@@ -253,7 +253,7 @@ class Trial:
         """Try a copy of ``net`` in precision ``dtype``; other arguments as in `clipper_factory`.
 
         Raises:
-            UserError: an example's logits or gradients depend on its batch, or as `kept_state`.
+            UserError: an example's logits or gradients depend on its batch, or an error of `kept_state`.
         """
         _refuse_unsupported(net)
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies

@@ -58,10 +58,10 @@ class Laplace(Strict):
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
     def coarse_event(self) -> "DpEvent":
-        """`event` of a private release with its scales rounded down to a few hundred values: an upper bound.
+        """`event` of a private release with at most a few hundred different scales: an upper bound.
 
-        With less noise an attacker learns no less, because the attacker could add the missing noise. A single
-        scale stays unchanged.
+        The scales are rounded down. With less noise an attacker learns at least as much, because the attacker
+        could add the missing noise. A single scale stays unchanged.
 
         Returns:
             The event.

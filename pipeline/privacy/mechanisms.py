@@ -87,7 +87,7 @@ class GaussianMechanism:
         return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
 
     def bits(self, size: int) -> list[int]:
-        """Bits b of each replica, r = 2^-b in the class: rounding ``size`` numbers adds up to `FINENESS`."""
+        """Smallest b >= 0, by replica, with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
         return [
             max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
             for spending in self.spendings
@@ -132,8 +132,8 @@ def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: t
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, D) float32 sum of ``values``, rounded to ``spacings``, and integer ``noise`` (overwritten)."""
-    # converted first, because a division of float32 by float64 takes twice as long
+    """(R, D) float32 ``values``, rounded to multiples of ``spacings``, plus ``noise`` times ``spacings``."""
+    # overwrites `noise`; converts first, because a division of float32 by float64 takes twice as long
     return noise.add_(values.double().div_(spacings).round_()).mul_(spacings).float()
 
 

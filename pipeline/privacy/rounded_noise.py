@@ -57,7 +57,7 @@ class Cells(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table of normal numbers; a word of random bits has an index of the table, then a fraction of a cell."""
+    """Table of normal numbers. A word of random bits gives an entry's index, then a position in its cell."""
 
     # (2^INDEX_BITS,) start of each entry's cell in units of the fraction's last bit, plus half an integer
     numbers: np.ndarray

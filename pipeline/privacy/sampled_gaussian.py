@@ -109,14 +109,15 @@ class SampledGaussian(Strict):
         return relation_of(self.sampling)
 
     def replacing(self) -> "SampledGaussian":
-        """Mechanism that bounds the same training for neighbours that replace one example.
+        """Mechanism whose epsilons also hold for the same training if neighbours replace one example.
 
         In a Poisson sample, the new example is in the batch exactly when the replaced example was. Replacing
-        moves the sum twice as far as adding (`sensitivity`), so the multipliers are halved. As for a sample
-        of fixed size, a step is a mixture of releases with and without the example. The bounds for fixed size
-        only need the largest distance among three releases: without the example, with the old one, with the
-        new one (joint convexity: Balle, Barthe and Gaboardi 2018, Theorem 2). If batches are allocated, the
-        new example takes the old one's place in the same batch. The attacker is assumed to know this batch.
+        moves the sum twice as far as adding (`sensitivity`), so the multipliers are halved. A step is a
+        mixture of releases with and without the example, as it is for a sample of fixed size. So the bounds
+        for fixed size apply: they depend only on the largest distance among three releases, without the
+        example, with the old one and with the new one (joint convexity: Balle, Barthe and Gaboardi 2018,
+        Theorem 2). If batches are allocated, the new example takes the old one's place in the same batch. The
+        attacker is assumed to know this batch.
 
         Returns:
             A mechanism that spends at least as much for such neighbours.

@@ -1,7 +1,7 @@
 """Total amount of noise, TAN = 1 / eta (Sander et al. 2022, section 3), for Poisson samples.
 
-With much noise, epsilon depends on eta alone. This is an approximation and no bound: below a noise multiplier
-of about `WALL`, the paper's 'privacy wall', Renyi divergences are far larger.
+With much noise, epsilon depends on eta (`signal_to_noise`) alone. This is an approximation and no bound:
+below a noise multiplier of about `WALL`, the paper's 'privacy wall', Renyi divergences are far larger.
 """
 
 from math import log, sqrt

@@ -127,7 +127,7 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
 
 
 def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
-    """Rounded likelihood ratios of whole epochs of 'allocation', or of the only, incomplete epoch.
+    """Pair of a whole epoch of 'allocation', by rounded likelihood ratios; if there is none, of all steps.
 
     Returns:
         The pair; None for more than one participation in an epoch, or if exponentials overflow.

@@ -104,7 +104,7 @@ def has_converged(replica: Replica, above: float | None) -> bool:
 
 
 def _untried(search: SearchRecord | None, level: str) -> str | None:
-    """Why failed training is no finding: too few step sizes were tried; None after a wide enough search."""
+    """Note that too few step sizes were tried for failed training to be a finding; None if enough were."""
     if not search:
         return "no convergence (step sizes were not searched)"
     rates = {

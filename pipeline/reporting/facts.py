@@ -60,7 +60,7 @@ class Fact:
 
     @property
     def evidence(self) -> str:
-        """Kind of evidence: accounting, blind, exploratory, ..."""
+        """Kind of evidence: 'accounting', an `Evidence` or 'planned'; '' if the row has not been run."""
         if self.cell is None:
             return ""
         if self.cell.mean.exact:

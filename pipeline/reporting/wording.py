@@ -87,7 +87,7 @@ def _spelled(name: str) -> str:
 
 
 def columns_words(result: TableResult) -> str:
-    """Meaning of the table's columns; if the table has no axis, the setting that names the levels."""
+    """Meaning of the table's columns: its `axis`; without one, the settings that name the levels."""
     return result.table.axis or ", ".join(
         dict.fromkeys(_spelled(level.partition("=")[0]) for level in result.levels)
     )

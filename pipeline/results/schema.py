@@ -348,7 +348,7 @@ class Run(RecordFile):
         return self.origins[replica.origin]
 
     def seconds_of(self, replica: Trained) -> float:
-        """Processor seconds of a replica; if unknown, its share of the time of replicas trained with it."""
+        """Processor seconds of a replica; if unknown, an equal share of its group's duration in seconds."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]

@@ -66,8 +66,8 @@ def train(
     `train_replicas` for ``workers``.
 
     Raises:
-        UserError: another process trains this row; the disk can't be written; the data, or their initial
-            weights or relevances, don't fit.
+        UserError: another process trains this row; the disk can't be written; the data, initial weights or
+            relevances don't fit the settings.
         Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced runs in
             the row's next record.
     """

@@ -47,7 +47,7 @@ class Adopted:
 def adopt(settings: Settings, source: Path) -> list[Adopted]:
     """Check all rows of a pack against this checkout, place their files, and sign complete rows in dvc.lock.
 
-    A row with missing replicas is not signed (`dvclock.sign`), because DVC would treat it as complete.
+    A row with missing replicas is not signed (`dvclock.sign`): DVC would treat a signed row as complete.
 
     Raises:
         UserError: a file is damaged, or settings, data or versions differ. Then no file has been placed.

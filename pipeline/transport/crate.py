@@ -141,7 +141,7 @@ def _files(key: str) -> Iterator[Path]:
 
 
 def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[dict[str, Any]]:
-    """Printed and measured value, tolerance, privacy, command and time of each level of a row."""
+    """Printed value, its margin, measured values and privacy of each level; the row's command and time."""
     row = settings.rows[key]
     paper = papers.load(row.paper)
     table = paper.tables.get(row.table)
@@ -171,7 +171,7 @@ def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[
 
 
 def _printed(table: Table | None, line: str, level: str) -> dict[str, Any]:
-    """Printed value and tolerance of a line at a level, in the unit of the metric."""
+    """Printed value of a line at a level, and its margin as `tolerance`, in the unit of the metric."""
     lines = {each.key: each for each in table.lines} if table else {}
     printed = lines[line].values.get(level) if line in lines else None
     if table is None or printed is None or printed.value is None:

@@ -135,7 +135,7 @@ class Lock:
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
     def read_another(self, stage: str, path: Path) -> bool:
-        """Return whether ``stage`` is in the lock and read another file than the present one at ``path``."""
+        """Return whether, by the lock, ``stage`` read another content of ``path`` than the present one."""
         read = {dep.path: dep.md5 for dep in self.stages[stage].deps} if stage in self.stages else {}
         md5 = read.get(path.as_posix())
         return md5 is not None and path.exists() and _md5(path) != md5

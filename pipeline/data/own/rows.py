@@ -3,7 +3,7 @@
 A private row counts if it has at least `LENGTH` characters and occurs once in its table. So headers,
 constants and common rows raise no alarm. The order of columns and the notation of numbers don't matter, and
 the private row may be the first or last part of a longer row. At most `ROWS` rows of each private table are
-read, and at most about as many rows of all other files together.
+read. The search ends after about `ROWS` rows of the other files together; shorter rows don't count.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Schema of a table: a YAML file with its classes and the declared columns that become features."""
+"""Schema of a user's table: a YAML file with the label's classes and the columns that become features."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,10 @@ PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
-    """Epsilons by Renyi DP and by PRV (Gopi et al. 2021); no PRV if ``least``, a proven epsilon, is large."""
+    """Yield Opacus's epsilons for Poisson samples: by Renyi DP, and by PRV (Gopi et al. 2021).
+
+    PRV takes too long if ``least`` (a proven epsilon) is large; then it has a note and no epsilon.
+    """
     if spending.sampling != "poisson":
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)

@@ -139,7 +139,8 @@ class _BehindConvolution(NamedTuple):
     def pushed(self, tangents: Tensor, kernel: Tensor) -> Tensor:
         """(C, N, J, Q) tangents of the block's outputs, from ``tangents`` (N, J, I, H, W) of its inputs.
 
-        Tangents are derivatives with respect to N parameters. ``kernel`` (C, I, ...) is the convolution's.
+        Tangents are derivatives with respect to N parameters. The convolution has I input channels and the
+        weights ``kernel`` (C, I, ...).
         """
         stride, padding = self.conv.stride, self.conv.padding
         flat = F.conv2d(tangents.flatten(0, 1), kernel, None, stride, padding).flatten(2)

@@ -46,7 +46,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         return math.isfinite(self.epsilon)
 
     def for_audit(self, images: bool) -> Self:
-        """Settings without class weights and `nominal_examples`; plain SGD if the row's network trains."""
+        """Settings without class weights and `nominal_examples`; on images also with plain SGD."""
         plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0} if images else {}
         return self.changed({"class_weights": (), "nominal_examples": None, **plain})
 

@@ -92,7 +92,7 @@ class NoisyWeights(Method):
         return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
-        """Tensors with noisy weights and their biases times ``scale``, and statistics for these tensors."""
+        """Tensors with noise number ``draw``; ``scale`` multiplies noisy weights and their layers' biases."""
         noise = self.test_streams.normal(draw, self._size, "test")
         noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
         tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}

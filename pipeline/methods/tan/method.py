@@ -112,7 +112,7 @@ class Tan(PrivateSteps):
         }
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
-        """(R, B) most frequent class, by replica, of K augmented copies of an image; the lowest in a tie."""
+        """(R, B) most frequent class of K augmented copies of each of B images; in a tie the lowest."""
         shape = (position + len(inputs), self.copies, 3)
         numbers = self.test_streams.uniform(0, math.prod(shape), "test")
         draws = numbers.reshape(self.task.replicas, *shape)[:, position:]

@@ -54,8 +54,8 @@ def _of_release(quantity: str, guarantee: Guarantee, title: str) -> tuple[Verdic
 class SameGuarantee(AtLevels):
     """``left`` and ``right`` have the same proven epsilon, at each level of ``at``.
 
-    Different upper bounds alone don't show different guarantees. The test fails if a computed lower bound is
-    above the other line's upper bound.
+    The test fails only if a computed lower bound is above the other line's upper bound. Different upper
+    bounds alone don't show different guarantees, so they leave the test undecided.
     """
 
     kind: Literal["same_guarantee"]

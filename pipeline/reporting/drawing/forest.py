@@ -1,4 +1,4 @@
-"""Forest plot of ours minus the paper's values and contrasts, divided by the margins; 95 % intervals.
+"""Forest plot with 95 % intervals: our values and contrasts minus the paper's, divided by the margins.
 
 `pages/forest.svg` draws the panels, which have a fixed width. A page places them side by side or below one
 another, so text stays legible on a phone and on a wide screen. Colours are the page's tones; shapes, fillings

@@ -20,7 +20,7 @@ class Figure(NamedTuple):
 
 
 def table_figures(result: TableResult) -> Iterator[Figure]:
-    """Yield the figures that the table's entry names, except those with nothing to draw."""
+    """Yield the figures that the paper's file names for the table, except those with nothing to draw."""
     for kind in result.table.figures:
         module = extensions("figures")[kind].load()
         if svg := module.draw(result):

@@ -10,8 +10,9 @@ def paired_rows(
 ) -> tuple[RowResult | None, RowResult | None]:
     """The two rows to compare, of line ``left`` at level ``at`` and of line ``right`` at level ``other``.
 
-    If the deciding rows have unequal training budgets, a pair with equal budgets replaces them. If there is
-    no such pair, or a line is a variant, the deciding rows stay.
+    They are the rows that decide the lines' printed values. But if the difference of these rows decides
+    nothing (`why_not`), for example because training budgets are unequal, another pair of the lines' rows
+    whose difference decides replaces them. If there is none, or a line is a variant, nothing is replaced.
     """
     deciding = left.deciding(at), right.deciding(other)
     if None in deciding or left.variant or right.variant:

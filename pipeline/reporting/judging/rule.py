@@ -108,7 +108,7 @@ def convergence_verdict(converged: int, n: int, theirs: bool) -> Verdict | None:
 
 
 def _enough(n: int, verdict: Callable[[int], Name]) -> int | None:
-    """Smallest number of seeds above ``n`` that would decide; None if it is above `MOST_SEEDS`."""
+    """Smallest number of seeds above ``n`` with a decided ``verdict``; None if it is above `MOST_SEEDS`."""
     return next((seeds for seeds in range(n + 1, MOST_SEEDS + 1) if verdict(seeds) != "inconclusive"), None)
 
 

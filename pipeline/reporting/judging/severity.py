@@ -86,7 +86,7 @@ def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
 
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:
-    """Uses that are neither in `COMMON` nor in `ACCOUNTED`. For own data, uses in `COMMON` stay."""
+    """Uses without those in `ACCOUNTED` and, unless the data are the user's own, those in `COMMON`."""
     common = frozenset() if any(use.key in OWN_DATA for use in uses) else COMMON
     return [use for use in uses if use.key not in common | ACCOUNTED]
 

@@ -106,7 +106,7 @@ def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
 
 
 def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
-    """Return True if an attack on the rounding of this kind of noise exceeded its accounted epsilon."""
+    """Return True if an attack on the rounding of ``noise`` has a bound above the accounted epsilon."""
     return any(
         (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
         for attack in attacks

@@ -269,7 +269,7 @@ def _strengths(agreeing: Sequence[Value]) -> str:
 
 
 def _grounds(values: Sequence[Value]) -> str:
-    """Counts of values by training budget, by evidence, and with less data."""
+    """Counts of values by training budget and by evidence, and the count of those with less data."""
     grounds = [(value.row, value.evidence) for value in values if value.row]
     parts = []
     for strength, words in WORDS.strengths.items():

@@ -91,7 +91,7 @@ class Differences:
 
 @dataclass(frozen=True)
 class Sentence:
-    """Finding with its numbers."""
+    """Sentence that states a finding, with the cell that it quotes first."""
 
     text: str
     quote: Quote | None  # of its first cell; None without cells
