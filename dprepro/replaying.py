@@ -363,7 +363,7 @@ class _Comparison:
             self.found.append(Violation(name, tensor, message, float(measured), allowed, place, pair))
 
     def _drawn_at(self, name: str) -> str | None:
-        """Line that draws numbers in a tensor's shape; otherwise one that draws as many or any numbers."""
+        """Line that draws numbers in a tensor's shape, or else in its size, or else any numbers."""
         value, draws = self.first.arrays[name], self.places.draws
         as_many = (at for shape, at in draws.items() if np.prod(shape) == value.size)
         return draws.get(value.shape) or next(as_many, None) or next(iter(draws.values()), None)
@@ -411,7 +411,7 @@ class _Comparison:
         return deviations
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
-        """Record that all noise is ``factor`` times the declared one, or a wrong divisor if sums are, too."""
+        """Record that all noise is ``factor`` times the declared one; if sums are, too, a wrong divisor."""
         shifted = max(  # some examples have almost no gradient
             hypot(*self._distances(self._moved(self._without(self.half, index, self.factors[-1]))).values())
             for index in range(len(self.half))
@@ -452,7 +452,7 @@ class _Comparison:
             self._note("distribution", name, text, kurtosis, place=self._drawn_at(name))
 
     def _of_pairs(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record pairs of tensors with correlated noise, in entries counted from the start or from the end."""
+        """Record tensors with correlated noise; entries are paired from the start, or from the end."""
         for place, name in enumerate(names):
             for other in names[:place]:
                 size = min(noise[name].shape[1], noise[other].shape[1])
@@ -542,7 +542,7 @@ class _Comparison:
         return most, farthest
 
     def _depends(self, index: int, factor: float) -> tuple[float, Pair]:
-        """Difference of an example's contributions to a small and the whole batch; the small one's `Pair`."""
+        """Distance of an example's contributions to a small and the whole batch; the small batch's `Pair`."""
         batches = [
             (index, *(row for row in company if row != index))
             for company in (self.every[-SMALL:], self.every)
@@ -565,7 +565,7 @@ class _Comparison:
                 return
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:
-        """Record why the example at ``index`` moves the sum too far, by ``farthest``; ``moved``: by tensor."""
+        """Record why the example at ``index`` moves the sum by ``farthest``, its tensors by ``moved``."""
         if any(each.name == "divisor" and each.tensor == "all" for each in self.found):
             return  # the divisor already changes all contributions
         tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))

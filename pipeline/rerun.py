@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """'same' if each seed's accuracies are equal; otherwise by whether the interval of `mean` has 0."""
+        """'same' if each seed's accuracies are equal; otherwise by whether 0 is in the interval of `mean`."""
         if self.before.by_seed == self.after.by_seed:
             return "same"
         if self.mean.half is None:

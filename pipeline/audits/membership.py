@@ -77,8 +77,8 @@ def shown(
     also hold together at ``alpha``.
 
     Args:
-        without: scores of canaries that were not in.
-        within: scores of canaries that were in; a good attacker's are larger than those in ``without``.
+        without: scores of left-out canaries.
+        within: scores of included canaries; a good attacker's are larger than those in ``without``.
         independent: whether each score is of a separate run.
         alpha: significance of all bounds with the same assumption.
         delta: delta of the guarantee; at 0 no bound assumes a Gaussian.

@@ -75,7 +75,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     """Read ``data/raw/NAME`` after comparing its bytes with the declared edition.
 
     Raises:
-        UserError: the bytes differ from it; the message has the command to run.
+        UserError: the bytes differ from the edition; the message has the command to run.
     """
     entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
     edition, files = read_source(folder, again)

@@ -46,7 +46,7 @@ def check_all(settings: Settings) -> None:
 
 
 def _check_public_forms(settings: Settings) -> None:
-    """Check that public examples are no other form of own files with the private ones.
+    """Check that public examples are not the private ones in another form, if either are own files.
 
     Contents tell public from private examples, and two forms of one example have different contents.
     """
@@ -61,7 +61,7 @@ def _check_public_forms(settings: Settings) -> None:
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
-    """Check that a plan that ``plan`` repeats exists, and that its seeds stay within their reserved range."""
+    """Check that a plan repeated by ``plan`` exists, and that ``plan``'s seeds are in their own range."""
     repeats = REPEATED in plan
     if repeats:
         _exists(f"plans.{plan}", _first(plan), settings.plans)

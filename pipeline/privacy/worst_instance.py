@@ -182,7 +182,7 @@ def _log_masses(logarithms: np.ndarray) -> np.ndarray:
 
 
 def _epsilon(losses: np.ndarray, probabilities: np.ndarray, times: int, delta: float, bound: float) -> float:
-    """Lower bound on epsilon at ``delta`` for ``times`` equal steps or epochs, by K losses (K,) of one."""
+    """Lower bound on epsilon at ``delta`` for ``times`` equal steps or epochs, each with ``losses`` (K,)."""
     possible = np.isfinite(losses) & (probabilities > 0)
     losses, probabilities = losses[possible], probabilities[possible]
     if times == 0 or not len(losses):

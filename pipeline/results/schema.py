@@ -348,7 +348,7 @@ class Run(RecordFile):
         return self.origins[replica.origin]
 
     def seconds_of(self, replica: Trained) -> float:
-        """Processor seconds of a replica; if unknown, an equal share of its group's duration in seconds."""
+        """Processor seconds of a replica; if unknown, an equal share of its shared training's duration."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]

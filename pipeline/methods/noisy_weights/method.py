@@ -121,7 +121,7 @@ class NoisyWeights(Method):
         return loss, (loss, statistics)
 
     def _measure_statistics(self, tensors: Tensors) -> Tensors:
-        """Statistics of the first `MEASURED` training examples under these weights."""
+        """Statistics of the first `MEASURED` training examples in the network with ``tensors``."""
         inputs = as_input(self.task.inputs[:MEASURED])
         measure = partial(measured, self.task.net)
         return over_replicas(measure, self.task.execution.holding(len(inputs)), shared=1)(tensors, inputs)

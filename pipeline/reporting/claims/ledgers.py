@@ -15,7 +15,7 @@ from pipeline.reporting.wording import bound, claim, number, upwards
 class Guaranteed(AtLevels):
     """There is a proven epsilon, and it is at most the claimed one, at each level of ``at``.
 
-    An upper bound above the claimed epsilon without such a lower bound leaves the claim undecided.
+    An upper bound above the claimed epsilon leaves the claim undecided, unless a lower bound is above it too.
     ``release`` may name a quantity that the mechanism releases once. Then the proven epsilon of this release
     is compared with the epsilon that the paper claims for this release.
     """

@@ -29,7 +29,7 @@ def paired_rows(
 
 
 def _usable(line: LineResult, level: str, deciding: RowResult | None, other: LineResult) -> list[RowResult]:
-    """Rows of a line that ran: the deciding row, then rows trained at the other line's budget."""
+    """Rows of a line that ran: the deciding row, then rows whose `budget_of` names one of the two lines."""
     names = {named.line.key for named in (line, other) if named.line}
     further = (
         row for row in line.rows if level in row.cells and row.trained and row.trained.budget_of in names

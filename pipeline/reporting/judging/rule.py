@@ -147,7 +147,7 @@ def judge(
 def place(away: float, half: float, margin: float, spread: float = 0.0) -> Name:
     """Verdict on a difference ``away`` with interval ± ``half``, by the margin around zero.
 
-    ``spread`` (`run_spread`) is also covered by the interval of a difference outside the margin.
+    For 'above' and 'below', the interval also covers ``spread`` (`run_spread`).
     """
     if abs(away) + half <= margin:
         return "agrees"

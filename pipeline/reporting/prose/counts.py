@@ -261,7 +261,7 @@ def _undecided(open_values: Sequence[Value]) -> str:
 
 
 def _strengths(agreeing: Sequence[Value]) -> str:
-    """Counts of agreements by strength, by training budget and by evidence."""
+    """Counts of agreements: equal within error, informative; then by training budget and evidence."""
     equal = sum(value.equal for value in agreeing)
     informative = sum(bool(value.informative) for value in agreeing)
     strong = f"{equal} equal within error, {len(agreeing) - equal} only within the margin"
