@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline import params, verification
 from pipeline.data import prepared
-from pipeline.data.own import private
+from pipeline.data.own import private, rows
 from pipeline.data.own.files import FOLDER
 from stages.app import app
 from tests.laboratory import NOTHING, run
@@ -274,6 +274,21 @@ def test_a_part_of_a_private_table_is_found(people: Path, form: str) -> None:
     git("add", "-A")
     (found,) = private.private_files(params.load().own)["people"]
     assert found == ("notes.parquet" if form == "parquet" else "notes.txt")
+
+
+def test_a_file_of_many_rows_hides_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of more columns is compared twice."""
+    monkeypatch.setattr(rows, "ROWS", 10)
+    secret = [f"{row},person number {row}" for row in range(4)]
+    contents = {
+        "private": secret,
+        "wide": [f"{row},public number,{row}" for row in range(40)],
+        "copy": secret,
+    }
+    paths = {name: tmp_path / f"{name}.csv" for name in contents}
+    for name, path in paths.items():
+        path.write_text("\n".join(["age,name", *contents[name], ""]))
+    assert rows.files_with_rows([paths["private"]], [paths["wide"], paths["copy"]]) == [paths["copy"]]
 
 
 def test_common_rows_and_other_tables_raise_no_alarm(people: Path) -> None:

@@ -2,8 +2,7 @@
 
 A private row counts if it has at least `LENGTH` characters and occurs once in its table. So headers,
 constants and common rows raise no alarm. The order of columns and the notation of numbers don't matter, and
-the private row may be the first or last part of a longer row. At most `ROWS` rows of each private table are
-read. The search ends after about `ROWS` rows of the other files together; shorter rows don't count.
+the private row may be the first or last part of a longer row. At most `ROWS` rows of each file are read.
 """
 
 import csv
@@ -41,10 +40,9 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
         secret = np.union1d(secret, found[counts == 1])
     if not len(secret):
         return []
-    fewest, left, hits = min(FEWEST, len(secret)), ROWS, []
+    fewest, hits = min(FEWEST, len(secret)), []
     for path in others:
-        candidates = _digests(islice(_rows(path, width), left), width)
-        left -= len(candidates)
+        candidates = _digests(islice(_rows(path, width), ROWS), width)
         if np.isin(np.unique(candidates), secret).sum() >= fewest:
             hits.append(path)
     return hits

@@ -17,7 +17,9 @@ class Guaranteed(AtLevels):
 
     An upper bound above the claimed epsilon leaves the claim undecided, unless a lower bound is above it too.
     ``release`` may name a quantity that the mechanism releases once. Then the proven epsilon of this release
-    is compared with the epsilon that the paper claims for this release.
+    is compared with the epsilon that the paper claims for this release. Epsilons of Laplace noise on single
+    examples are exact, so a larger one refutes the claim. So does a release without a bound: one draw for all
+    examples leaves the differences between examples unchanged.
     """
 
     kind: Literal["guarantee"]
