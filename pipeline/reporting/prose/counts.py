@@ -197,9 +197,9 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
         f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
-        f"at most ε = {VACUOUS:.1f}. A larger bound does not rule out an attack with both error rates "
-        f"below one in a million.{trials} Each ε is for its row's δ and kind of neighbours. It assumes "
-        "exact arithmetic; float32 noise is inexact."
+        f"at most ε = {VACUOUS:.1f}. A bound above {VACUOUS:.1f} does not rule out an attack with both "
+        f"error rates below one in a million.{trials} Each ε is for its row's δ and kind of neighbours, and "
+        "for exact arithmetic, which float32 noise lacks."
     )
 
 
@@ -240,7 +240,7 @@ def _argued(some: Sequence[PrintedContrast], more: str) -> str:
         more,
         f"{argued} discussed in the paper" if argued else "",
         f"{planned} planned" if planned else "",
-        f"{unfair} with a side that fails a condition of fairness" if unfair else "",
+        f"{unfair} counted as unfair" if unfair else "",
     )
     return "; ".join(filter(None, parts))
 
