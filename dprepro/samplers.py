@@ -56,15 +56,18 @@ class BallsAndBinsSampler(Sampler[list[int]]):
         return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Batches of a new epoch, as positions of examples in rising order; some may be empty.
+        """Batches of a new epoch.
+
+        Yields:
+            Positions of a batch's examples in rising order; some batches may be empty.
 
         Raises:
             UserError: the sampler was made in another process, whose batches would come again.
         """
         if os.getpid() != self._process:
             raise UserError(
-                "BallsAndBinsSampler: was made in another process, and a copy draws the same batches; needed: "
-                "a sampler made in each process, for examples that no other process has"
+                "BallsAndBinsSampler: was made in another process, and a copy draws the same batches; "
+                "needed: a sampler made in each process, for examples that no other process has"
             )
         chosen = allocation(self._generator, self.examples, self.batches, self.participations)
         for batch in range(self.batches):
