@@ -51,8 +51,8 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     A row with missing replicas is not signed (`dvclock.sign`), because DVC would treat it as complete.
 
     Raises:
-        UserError: a file is damaged, settings, data or versions differ, or a row is being trained here. Then no
-            file has been placed.
+        UserError: a file is damaged, settings, data or versions differ, or a row is being trained here. Then
+            no file has been placed.
     """
     with _staging() as staged, ExitStack() as locks:
         packed = archive.read(source, staged).rows
