@@ -84,7 +84,8 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
 def test_a_forged_architecture_takes_no_memory(key: str, changes: dict[str, Any]) -> None:
     row = BROAD.rows[key]
     settings = row.resolved[0].model_dump(mode="json") | {k: v for k, v in changes.items() if k == "side"}
-    given: dict[str, Any] = {"model": row.model, "shape": (3, 32, 32)} | {k: v for k, v in changes.items() if k != "side"}
+    given: dict[str, Any] = {"model": row.model, "shape": (3, 32, 32)}
+    given |= {k: v for k, v in changes.items() if k != "side"}
     architecture = Architecture(
         method=row.method, settings=settings, examples=10, classes=("a", "b"), **given
     )
