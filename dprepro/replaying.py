@@ -27,6 +27,7 @@ LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
 SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
 ERROR = 1e-5  # p-value below which noise isn't as declared
 SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
+COMPANY = 0.02  # difference of contributions, in clipping bounds, that isn't rounding
 MIXED = 0.1  # share of dropout in the variance of noise above which the noise's distribution isn't tested
 VALUES = 200_000  # largest number of values in a test of the distribution
 RANDOM = {
@@ -325,13 +326,32 @@ class _Comparison:
                 "numpy's or Python's generators, or of one that is seeded with a third argument, seed"
             )
         self.places = player.places(self.every)
-        # if the batch size changes how many numbers are drawn, as with dropout, neighbours replace an example
-        self.replaced = player.run(0, self.half).random_state != self.first.random_state
+        # if an example's random numbers depend on the batch size or its position, as with dropout, neighbours
+        # replace an example
+        drawn = player.run(0, self.half).random_state
+        self.replaced = drawn != self.first.random_state or self._of_positions()
         self.allowed = 2.0 if self.replaced else 1.0
         self.rounding = 0.0  # of releases, in clipping bounds
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
         # rows whose noise is measured; few if dropout varies their gradients too
         self.noisy_rows = self.every[: 2 * SMALL + 2] if self.replaced else self.every
+
+    def _of_positions(self) -> bool:
+        """Return whether gradients have random numbers that follow the positions of examples in a batch.
+
+        A step may draw them from a generator of its own, such as a jax key that is split for examples. The
+        order of a batch changes no sum otherwise, except if examples are mixed by position, which is the same
+        with all random numbers.
+        """
+        changes = []
+        for draw in (0, 1):
+            ours, theirs = (self.player.run(draw, rows).arrays for rows in (self.every, self.every[::-1]))
+            changes.append({name: ours[name] - theirs[name] for name in ours if _alike(ours, theirs, name)})
+        largest = max((float(np.linalg.norm(value)) for value in self.first.arrays.values()), default=0.0)
+        names = changes[0].keys() & changes[1].keys()
+        names = {name for name in names if changes[0][name].shape == changes[1][name].shape}
+        apart = hypot(*(float(np.linalg.norm(changes[0][name] - changes[1][name])) for name in names))
+        return apart > COMPANY + 4e-6 * largest
 
     def _varied(self, rows: int) -> float:
         """Largest variance, over all entries, that dropout adds to a sum of ``rows`` clipped gradients."""
@@ -556,7 +576,7 @@ class _Comparison:
         """Record that an example's contribution depends on other examples, though its size is allowed."""
         for factor in self.factors:
             apart, pair = self._depends(0, factor)
-            if apart > 0.02 and not any(each.name in ("divisor", "scale") for each in self.found):
+            if apart > COMPANY and not any(each.name in ("divisor", "scale") for each in self.found):
                 text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
                 if module := self._mixing_module(pair):
                     text = f"{text}: this layer's outputs depend on them"
@@ -604,6 +624,11 @@ class _Comparison:
             if left.shape != right.shape or (left - right).norm() > 1e-3 * left.norm():
                 return f"{name} (layer {place + 1} of the pass)"
         return None
+
+
+def _alike(ours: Mapping[str, Array], theirs: Mapping[str, Array], name: str) -> bool:
+    """Return whether both releases have an array of this name, of one shape."""
+    return name in theirs and ours[name].shape == theirs[name].shape
 
 
 def _off(factor: float, freedom: float, most: float = 1.0) -> bool:

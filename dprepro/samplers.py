@@ -1,5 +1,6 @@
 """Samplers for a torch `DataLoader` with known privacy amplification."""
 
+import os
 import secrets
 from collections.abc import Iterator
 
@@ -19,6 +20,10 @@ class BallsAndBinsSampler(Sampler[list[int]]):
     Use it as `batch_sampler` of `torch.utils.data.DataLoader`. Every epoch has the same number of batches, of
     random sizes. With Opacus, use ``make_private(..., poisson_sampling=False)`` and
     `dprepro.epsilon(sampling="allocation")`; Opacus's ``get_epsilon`` doesn't know such batches.
+
+    Make the sampler in the process that iterates over the loader. A copy in another process would draw the
+    same batches, so it is refused. Worker processes of the `DataLoader` get no copy. In distributed training
+    each process needs a sampler of its own, for a part of the examples that no other process has.
 
     Attributes:
         examples: N, number of examples of the data set.
@@ -44,13 +49,26 @@ class BallsAndBinsSampler(Sampler[list[int]]):
             )
         self.examples, self.batches, self.participations = examples, batches, participations
         self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
+        self._process = os.getpid()
 
     def __len__(self) -> int:
         """Number of batches of an epoch."""
         return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Batches of a new epoch, as positions of examples in rising order; some may be empty."""
+        """Batches of a new epoch.
+
+        Yields:
+            Positions of a batch's examples in rising order; some batches may be empty.
+
+        Raises:
+            UserError: the sampler was made in another process, whose batches would come again.
+        """
+        if os.getpid() != self._process:
+            raise UserError(
+                "BallsAndBinsSampler: was made in another process, and a copy draws the same batches; "
+                "needed: a sampler made in each process, for examples that no other process has"
+            )
         chosen = allocation(self._generator, self.examples, self.batches, self.participations)
         for batch in range(self.batches):
             yield np.flatnonzero((chosen == batch).any(1)).tolist()

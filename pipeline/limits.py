@@ -12,8 +12,10 @@ RECORD_BYTES = 64 * MB
 OWN_BYTES, OWN_PIXELS, OWN_FILES, OWN_CLASSES = 8192 * MB, 50_000_000, 2_000_000, 10_000
 # columns of the user's CSV file
 OWN_COLUMNS = 1000
-# bytes of an exported network's weights
+# bytes of an exported network's weights; also of the constants (buffers) that its architecture comes to
 WEIGHTS_BYTES = 4096 * MB
+# numbers of one input of an exported network: an image of 4096 x 4096 pixels in colour
+INPUT_NUMBERS = 3 * 4096 * 4096
 # unpacked size of a pack: the larger of PACK_TIMES its own size and PACK_LEAST; weights hardly shrink
 PACK_TIMES, PACK_LEAST = 4, 64 * MB
 # bytes of a pack's first member

@@ -214,23 +214,27 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
     return recorded.model_copy(update={"spending": spending}) == expected
 
 
-def check_plan(key: str, run: Run, settings: Settings) -> None:
+def check_plan(key: str, run: Run, settings: Settings) -> str | None:
     """Compare a row's recorded plan with the plan in params.yaml, now and in the commits that trained it.
 
     The row must have been in these commits too, with this plan and with the settings that decide its numbers.
+
+    Returns:
+        What could not be compared, because no commit of params.yaml is recorded; otherwise None.
 
     Raises:
         UserError: the plans or the rows differ.
     """
     name, planned = settings.rows[key].plan, settings.plan_digest(key)
     if name is None:
-        return
+        return None
     if any(origin.plan != planned for origin in run.origins):
         raise UserError(
             f"{records.run_path(key)}: plan {name!r}: not the one of {PARAMS} that it was trained under"
         )
-    if Path().resolve() != provenance.PIPELINE.parent.resolve():
-        return  # recorded commits are of another checkout
+    unchecked = f"order of plan {name!r} and training: no commit of this {PARAMS} is recorded"
+    if not provenance.is_checkout_here():
+        return unchecked
     now = settings.plans[name].model_dump(mode="json")
     for revision in sorted({origin.revision for origin in run.origins if origin.revision}):
         then = _params_at(revision)
@@ -248,6 +252,7 @@ def check_plan(key: str, run: Run, settings: Settings) -> None:
             raise UserError(
                 f"{records.run_path(key)}: began before commit {revision[:8]}, which has plan {name!r}"
             )
+    return unchecked if any(origin.revision is None for origin in run.origins) else None
 
 
 @cache
@@ -308,7 +313,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
             f"has it; `dprepro train {key}`"
         )
-    check_plan(key, run, settings)
+    unplanned = check_plan(key, run, settings)
     curves = read_history(records.history_path(key))
     evaluation = records.read_evaluation(key)
     for measured in evaluation.replicas if evaluation else ():
@@ -330,6 +335,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     else:
         computed = entries(run, row.search, settings, others=others)
         _compare(key, ledgers, computed, row_composition(run, row.search))
+    if unplanned is not None:
+        unchecked.append(unplanned)
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         unchecked.append(

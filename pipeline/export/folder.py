@@ -28,11 +28,11 @@ from pipeline.export.networks import (
     Architecture,
     Network,
     architecture_of,
+    fits,
     probe,
     rebuilt,
     replica_of,
     same,
-    size_of,
     tensors_of,
     trained_network,
 )
@@ -238,8 +238,7 @@ def folder_predictor(folder: Path) -> Predictor:
         raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
     parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
     try:
-        # a forged config could describe a network larger than the weights, and take any amount of memory
-        if size_of(exported.architecture) > len(parts[WEIGHTS]):
+        if not fits(exported.architecture, len(parts[WEIGHTS])):
             raise _other_outputs(folder, exported)
         network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
         alike = same(exported.probe, probe(exported.architecture, network))
@@ -250,6 +249,11 @@ def folder_predictor(folder: Path) -> Predictor:
         raise _other_outputs(folder, exported) from problem
     if not alike:
         raise _other_outputs(folder, exported)
+    tokens, shape = exported.preparation.tokens, exported.architecture.shape
+    if tokens is not None and (tokens,) != shape[-2:-1]:  # (T, V) token numbers, or (1, T, E) word vectors
+        raise UserError(
+            f"{folder / CONFIG}: preparation.tokens: {tokens}: not the length of the network's texts"
+        )
     if exported.preparation.network is not None and TRUNK not in parts:
         raise UserError(f"{folder / CONFIG}: files: lacks {TRUNK}")
     return Predictor(

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipeline.errors import UserError, shown
 from pipeline.extensions import extensions
 from pipeline.fields import Count, Strict
 from pipeline.identity.standing import Standing
+from pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from pipeline.methods.base import Execution, Method, Relevances, Task, shares
 from pipeline.methods.registry import build_method, build_net
 from pipeline.methods.rooms import method_settings
@@ -211,15 +213,27 @@ def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool
         return build_net(architecture.model, shape, classes, tried)
 
 
-def size_of(architecture: Architecture) -> int:
-    """Size of a network's parameters in bytes, without allocating memory.
+def fits(architecture: Architecture, weights: int) -> bool:
+    """Return whether a network can have its tensors in a file of ``weights`` bytes, and inputs of usual size.
+
+    No memory is allocated. A forged architecture could take any amount of memory.
 
     Raises:
         UserError: the method has no such settings.
     """
+    settings = _settings_of(architecture)
+    shapes = [architecture.stored[0]]
+    if len(architecture.shape) == 3:
+        shapes.append(settings.input_shape(architecture.shape))
+    if any(prod(shape) > INPUT_NUMBERS for shape in shapes):
+        return False
     with torch.device("meta"):
-        net = _untrained(architecture, _settings_of(architecture), tried=False)
-    return sum(value.numel() * value.element_size() for value in net.parameters())
+        net = _untrained(architecture, settings, tried=False)
+    parameters, constants = (
+        sum(value.numel() * value.element_size() for value in values)
+        for values in (net.parameters(), net.buffers())
+    )
+    return parameters <= weights and constants <= WEIGHTS_BYTES
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:

@@ -30,6 +30,14 @@ def revision() -> tuple[str | None, bool | None]:
     return commit.strip(), None if changes is None else bool(changes)
 
 
+def is_checkout_here() -> bool:
+    """Return whether the working folder is the checkout of the code, whose commits runs record.
+
+    In a laboratory it isn't: no run records a commit of the laboratory's params.yaml.
+    """
+    return Path().resolve() == PIPELINE.parent.resolve()
+
+
 def is_lost(revision: str) -> bool:
     """Return whether this checkout has its full history but lacks a commit; False if git doesn't answer."""
     if _git("cat-file", "-e", f"{revision}^{{commit}}") is not None:

@@ -104,6 +104,25 @@ class Model(Strict):
         left_out: Any = None if self.network is None else {"network": {"weights"}}
         return self.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
 
+    @property
+    def ignored(self) -> str | None:
+        """First setting of the normalisation that is not at its default and has no effect; None without one.
+
+        Rows of params.yaml can't have such a setting.
+        """
+        without = {"groups": self.normalization != "group"}
+        without["epsilon"] = self.normalization in ("none", "response")
+        without |= dict.fromkeys(("unnormalized", "order"), self.normalization == "none")
+        fields = type(self).model_fields
+        return next(
+            (
+                name
+                for name, ignored in without.items()
+                if ignored and getattr(self, name) != fields[name].default
+            ),
+            None,
+        )
+
     def differing(self, other: "Model") -> str | None:
         """First setting that makes outputs of two models with the same weights differ; None without one.
 

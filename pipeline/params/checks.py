@@ -228,6 +228,11 @@ def _check_row(settings: Settings, key: str, row: Row) -> None:
     for level in row.resolved:
         if problem := level.problem(circumstances):
             raise ValueError(f"{where}.{problem}")
+    if ignored := row.model.ignored:
+        raise ValueError(
+            f"{where}.model.{ignored}: {getattr(row.model, ignored)!r} has no effect with normalization "
+            f"{row.model.normalization!r}; allowed: {type(row.model).model_fields[ignored].default!r}"
+        )
     if row.plan is not None:
         _check_plan(settings, where, row, row.plan)
     if row.search is not None:

@@ -65,7 +65,10 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
 
 
 def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
-    """Yield caveats on changes since the training: other settings or code, or a commit that git lacks."""
+    """Yield caveats on changes since the training: other settings or code, or a commit that git lacks.
+
+    One more is for a planned row if no commit shows that its plan came first.
+    """
     if not isinstance(row, Row):
         if record.provenance.config != settings.account_digest(record.row):
             yield SETTINGS_CHANGED
@@ -81,6 +84,8 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
         order = "; git can't show that the plan came first" if row.plan else ""
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
+    if row.plan and not (provenance.is_checkout_here() and all(origin.revision for origin in run.origins)):
+        yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
     if any(measured_otherwise(replica) for replica in evaluation.replicas):
         yield Caveat("measured by other code")
 

@@ -27,6 +27,7 @@ from pipeline.results import records
 from pipeline.results.histories import Line, curve_difference, history_csv, read_history
 from pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
 from pipeline.results.weights import weights_path
+from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from pipeline.transport import archive, dvclock
 from pipeline.transport.networks import check_network
@@ -50,10 +51,14 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
     A row with missing replicas is not signed (`dvclock.sign`): DVC would treat a signed row as complete.
 
     Raises:
-        UserError: a file is damaged, or settings, data or versions differ. Then no file has been placed.
+        UserError: a file is damaged, settings, data or versions differ, or a row is being trained here. Then
+            no file has been placed.
     """
-    with _staging() as staged:
+    with _staging() as staged, ExitStack() as locks:
         packed = archive.read(source, staged).rows
+        for row in packed:  # otherwise a training that ends now would be missing in the merged record
+            settings.row(row)  # raises for an unknown row
+            locks.enter_context(checkpoint_lock(CHECKPOINTS / row))
         origin = f"{source.name} ({digest_file(source)})"
         merged = [_merged(settings, row, staged, origin) for row in packed]
         _place(staged / "merged", [part for each in merged for part in each.parts])

@@ -363,6 +363,17 @@ def test_what_this_installation_computes_otherwise_is_refused(
     assert says in refused(f"predict {tmp_path}/model mine.npz")
 
 
+def test_texts_of_another_length_than_the_network_takes_are_refused(here: Path, tmp_path: Path) -> None:
+    """Each text would take memory for all tokens."""
+    path = shutil.copytree(f"out/{TEXTS}", tmp_path / "model") / "config.json"
+    told = json.loads(path.read_text())
+    told["preparation"]["tokens"] = 10**12
+    del told["digest"]
+    path.write_text(json.dumps(told | {"digest": digest_json(told)}))
+    said = refused(f"predict {tmp_path}/model texts.csv")
+    assert "preparation.tokens: 1000000000000: not the length of the network's texts" in said
+
+
 def test_a_folder_of_somebody_else_is_read_within_bounds(here: Path, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", "vocabulary.txt"):
         folder = shutil.copytree(f"out/{TEXTS}", tmp_path / name)

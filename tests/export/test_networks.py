@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from pipeline.data.catalog import catalog
 from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import UserError
 from pipeline.export.inputs import Preparation, read_inputs
-from pipeline.export.networks import CPU, Architecture, Network, probe, rebuilt, same, tensors_of
+from pipeline.export.networks import CPU, Architecture, Network, fits, probe, rebuilt, same, tensors_of
 from pipeline.methods.base import Relevances
 from pipeline.methods.registry import build_method
+from pipeline.models.model import Model
 from pipeline.training.loop import Replica, make_task
 from tests.methods.examples import made_up
 
@@ -31,6 +33,7 @@ def test_the_weights_and_the_settings_are_enough(key: str, tmp_path: Path) -> No
     trained, architecture = trained_on(key, data)
     wanted = probe(architecture, trained)
     kept = {name: value.clone() for name, value in tensors_of(trained).items()}
+    assert fits(architecture, sum(value.numel() * value.element_size() for value in kept.values()))
     net = rebuilt(architecture, kept)
     assert same(wanted, probe(architecture, net)) == (key not in JOINED)
     # the whole of it matters: a network with other weights is another
@@ -63,6 +66,30 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
         floats=data.splits["train"].inputs.dtype == np.float32,
     )
     return trained, architecture
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        # its average over all pixels needs the same weights for images of any size
+        ("convnet", {"shape": (3, 200_000, 200_000)}),
+        ("convnet", {"side": 200_000}),
+        # near every unit of a hidden layer are constants for all others
+        (
+            "none",
+            {"model": Model(name="mlp", normalization="response", hidden=(300_000,)), "shape": (1, 1, 1)},
+        ),
+    ],
+)
+def test_a_forged_architecture_takes_no_memory(key: str, changes: dict[str, Any]) -> None:
+    row = BROAD.rows[key]
+    settings = row.resolved[0].model_dump(mode="json") | {k: v for k, v in changes.items() if k == "side"}
+    given: dict[str, Any] = {"model": row.model, "shape": (3, 32, 32)}
+    given |= {k: v for k, v in changes.items() if k != "side"}
+    architecture = Architecture(
+        method=row.method, settings=settings, examples=10, classes=("a", "b"), **given
+    )
+    assert not fits(architecture, 64 << 20)
 
 
 def test_features_stay_floats(tmp_path: Path) -> None:

@@ -233,9 +233,15 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
             "origins": (made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * "a"}),)
         }
     )
+    # a laboratory's commits are not recorded
+    unchecked = "order of plan 'davody2020-t5' and training: no commit of this params.yaml is recorded"
+    assert verification.check_plan(ROW, run, declared) == unchecked
     monkeypatch.setattr(provenance, "PIPELINE", workspace / "pipeline")
     monkeypatch.setattr(provenance, "committed_text", lambda path, commit: texts[commit])
-    verification.check_plan(ROW, run, declared)
+    assert verification.check_plan(ROW, run, declared) is None
+    archived = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": None})
+    run_of_an_archive = run.model_copy(update={"origins": (archived,)})
+    assert verification.check_plan(ROW, run_of_an_archive, declared) == unchecked
     # nor may the plan be committed while the row is trained
     begun = run.replicas[0].started
     monkeypatch.setattr(provenance, "committed_at", lambda revision: int(begun) + 1000)

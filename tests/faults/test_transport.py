@@ -17,6 +17,7 @@ from pipeline.results import records
 from pipeline.results.histories import read_history
 from pipeline.results.schema import Replaced, TrainingSpent
 from pipeline.results.weights import weights_path
+from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.transport import Adopted, adopt, archive, dvclock, pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, edit, settings
@@ -66,13 +67,13 @@ def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Bring:
 
 
 def placed(root: Path) -> list[str]:
-    """Results that lie in a checkout, and anything half done."""
+    """Results that lie in a checkout, and anything half done; locks stay."""
     folders = [root / "reports", root / archive.RUNS, root / ".dprepro"]
     return sorted(
         path.relative_to(root).as_posix()
         for folder in folders
         for path in folder.rglob("*")
-        if path.is_file() and path.parent != root / records.SEARCHES
+        if path.is_file() and path.parent != root / records.SEARCHES and path.suffix != ".lock"
     )
 
 
@@ -102,6 +103,17 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Pa
     # the ledger is computed here, from what ran there
     for path in (HISTORY, MEASURED, WEIGHTS, LEDGERS):
         assert (home / path).read_bytes() == (away / path).read_bytes()
+
+
+def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home: Path) -> None:
+    """Its training would end between the reading of the record and its writing, and its spending be lost."""
+    with (
+        checkpoint_lock(home / CHECKPOINTS / ROW),
+        pytest.raises(UserError, match="held by another process that trains this row"),
+    ):
+        bring()
+    assert not records.run_path(ROW, home).exists()
+    assert bring()[0].replicas == 1
 
 
 def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:

@@ -205,6 +205,12 @@ def rate_by_norm(optimizer: DPOptimizer, rows: int) -> None:
     optimizer.param_groups[0]["lr"] = 0.1 / float(norms.max())
 
 
+def in_pairs(parts: list[Sums]) -> Sums:
+    """Clipped means of pairs of neighbours in the batch."""
+    pairs = [summed(parts[place : place + 2]) for place in range(0, len(parts), 2)]
+    return summed([clipped(mean(pair, 2)) for pair in pairs])
+
+
 MISTAKES: dict[str, tuple[Make, str, str]] = {
     "half the noise": (adding(lambda name, value: NOISE / 2 * torch.randn_like(value)), "noise", "all"),
     "half the noise on one tensor": (with_less_noise("2.weight", 0.5), "noise", "2.weight"),
@@ -224,6 +230,7 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
     "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
+    "clipping of pairs": (by_hand(clip=unclipped, total=in_pairs), "sum", "0.weight"),
     "half of the exact sum added": (
         adding(lambda name, value: NOISE * torch.randn_like(value) + value / 2), "clipping", "0.weight",
     ),
@@ -350,6 +357,21 @@ def in_numpy() -> Callable[..., dict[str, np.ndarray]]:
     return step
 
 
+def in_numpy_with_dropout() -> Callable[..., dict[str, np.ndarray]]:
+    """Dropout of a generator of its own: a mask follows its example's position, as by split jax keys."""
+    weights = np.random.default_rng(0).normal(size=WIDTH)
+
+    def step(inputs: Tensor, labels: Tensor, seed: int) -> dict[str, np.ndarray]:
+        kept = np.random.default_rng([seed, 1]).random((len(inputs), WIDTH)) < 0.5
+        rows, targets = 2 * kept * inputs.numpy(), labels.numpy()
+        each = (rows @ weights - targets)[:, None] * rows
+        each /= np.maximum(1, np.linalg.norm(each, axis=1, keepdims=True) / CLIP)
+        noise = NOISE * CLIP * np.random.default_rng([seed, 2]).normal(size=WIDTH)
+        return {"weights": (each.sum(0) + noise) / EXPECTED}
+
+    return step
+
+
 def in_jax() -> Callable[..., dict[str, Any]]:
     weights = jnp.ones(WIDTH)
     slope = jax.vmap(jax.grad(lambda w, row, target: (row @ w - target) ** 2), (None, 0, 0))
@@ -372,6 +394,7 @@ RIGHT: dict[str, tuple[Make, tuple[int, ...]]] = {
     "by hand, shares of C": (by_hand(clip=share_each), ()),
     "by hand, Adam": (with_adam, ()),
     "by hand, numpy": (in_numpy, ()),
+    "by hand, numpy, dropout": (in_numpy_with_dropout, ()),
     "by hand, jax": (in_jax, ()),
     "this engine": (of_this_engine, ()),
     "Opacus": (with_opacus(), ()),

@@ -1,5 +1,6 @@
 """Random allocation for torch's `DataLoader`, and the page that recommends it."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,17 @@ def test_an_example_is_in_its_batches_of_an_epoch_and_in_others_in_the_next(part
 def test_two_samplers_draw_other_batches() -> None:
     first, second = (list(dprepro.BallsAndBinsSampler(100, 4)) for _ in range(2))
     assert first != second
+
+
+def test_a_copy_in_another_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the key of the first, so that all processes of a distributed training had the same batches."""
+    sampler = dprepro.BallsAndBinsSampler(100, 4)
+    workers = DataLoader(TensorDataset(torch.arange(100)), batch_sampler=sampler, num_workers=1)
+    assert sum(len(rows) for (rows,) in workers) == 100
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)
+    with pytest.raises(dprepro.UserError, match="made in another process"):
+        next(iter(sampler))
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (10, 0), (10, 4, 5), (10, 2.5)])

@@ -56,6 +56,31 @@ from tests.refusal import refusal_of
         ("rows/one/method", "sgd", "rows.one.method: no method 'sgd'; allowed: adlm, batch_clipping, dpsgd"),
         ("rows/one/model/normalization", "running_bn", "does not work with method 'dpsgd'; allowed: none"),
         ("rows/one/model/trainable", "linear", "rows.one.model.trainable: 'linear' needs data of 'starts'"),
+        (
+            "rows/one/model",
+            {"name": "lenet5", "groups": 4},
+            "rows.one.model.groups: 4 has no effect with normalization 'none'; allowed: 1",
+        ),
+        (
+            "rows/one/model",
+            {"name": "lenet5", "normalization": "response", "epsilon": 0.1},
+            "rows.one.model.epsilon: 0.1 has no effect with normalization 'response'; allowed: 1e-05",
+        ),
+        (
+            "rows/one/model",
+            {"name": "lenet5", "unnormalized": 1},
+            "rows.one.model.unnormalized: 1 has no effect with normalization 'none'; allowed: 0",
+        ),
+        (
+            "rows/one/model",
+            {"name": "wrn16_4", "order": "relu_norm"},
+            "rows.one.model.order: 'relu_norm' has no effect with normalization 'none'; allowed: 'norm_relu'",
+        ),
+        (
+            "rows/one/settings/statistics_weight",
+            2.0,
+            "settings.statistics_weight: 2.0 has no effect with normalization",
+        ),
         ("rows/one/model/order", "relu_norm", "order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'"),
         ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
         ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, batch"),

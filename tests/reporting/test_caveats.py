@@ -3,11 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.params import load
 from pipeline.reporting import caveats
 from pipeline.reporting.printed import Table
+from pipeline.results import records
 from tests.reporting.made_up import toys
 
+ROOT = Path(__file__).parents[2]
 TABLE = toys.paper(table={"budget": {}}).tables["t"]
 
 
@@ -58,3 +62,27 @@ def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
         assert result.waits is needed
         assert ("waits for a GPU" in [caveat.words for caveat in result.caveats]) is needed
     assert not toys.ran({"row": (90.0,) * 3}, {"row": {"needs": "gpu"}}).tables[0].rows[0].waits
+
+
+def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings, key = load(ROOT / "params.yaml"), "davody-t5-ln-lenet5-planned"
+    row, run = settings.rows[key], records.read_run(key, ROOT)
+    record = records.read(key, row, ROOT)
+    assert run is not None
+    assert record is not None
+
+    def marks() -> list[str]:
+        return [caveat.words for caveat in caveats.stale_caveats(record, row, settings, ROOT)]
+
+    unshown = ["no commit of params.yaml is recorded; git can't show that the plan came first"]
+    monkeypatch.setattr(caveats.provenance, "is_lost", lambda revision: False)
+    monkeypatch.chdir(ROOT)
+    assert marks() == []
+    monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records
+    assert marks() == unshown
+    monkeypatch.chdir(ROOT)
+    origins = tuple(origin.model_copy(update={"revision": None}) for origin in run.origins)
+    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"origins": origins}))
+    assert marks() == unshown

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pipeline.reporting.judging.fairness import epochs
 from pipeline.reporting.results import Value
 from pipeline.results import records
 from tests.keeping import keep_search
@@ -77,6 +79,19 @@ def test_fewer_epochs_than_another_line_are_an_unequal_budget(tmp_path: Path) ->
     assert judged(tmp_path, other=longer, searches=tried).status == "below"
 
 
+def test_epochs_of_candidates_that_are_given_in_steps_count() -> None:
+    def row(*replicas: Any) -> Any:
+        candidates = [SimpleNamespace(level="sigma=1", settings={"steps": steps}) for steps in (50, 400)]
+        cells = {"sigma=1": SimpleNamespace(replicas=replicas)}
+        record = SimpleNamespace(origins=[SimpleNamespace(examples=1000)])
+        search = SimpleNamespace(candidates=candidates)
+        return SimpleNamespace(trained=True, search=search, cells=cells, record=record)
+
+    trained = SimpleNamespace(settings={"steps": 50, "batch": 10}, origin=0)
+    assert epochs(row(trained), "sigma=1") == 4
+    assert epochs(row(), "sigma=1") == 0
+
+
 @pytest.mark.parametrize("accuracies", [BELOW, ABOVE])
 def test_a_winner_at_an_edge_is_not_fair_in_either_direction(
     tmp_path: Path, accuracies: tuple[float, ...]
@@ -101,6 +116,10 @@ def test_a_level_without_a_search_and_a_rising_curve_are_not_fair(tmp_path: Path
     assert value.unfair == ("still learning: 0.6 points of validation accuracy in its last tenth",)
     assert judged(tmp_path, curve=RISING, margin=2.0, margin_why="toys").words == learning
     assert judged(tmp_path, curve=(0.9,)).words == learning
+    value = judged(tmp_path, curve=(0.8, 0.9, float("nan")))
+    assert value.unfair == (
+        "still learning: a validation accuracy that is no number, which can't show a rise",
+    )
 
 
 def test_what_agrees_needs_no_fairness(tmp_path: Path) -> None:

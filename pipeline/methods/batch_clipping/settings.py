@@ -175,4 +175,4 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.side: is for images, and {circumstances.data!r} has {circumstances.no_images}; "
                 "allowed: null"
             )
-        return super().problem(circumstances)
+        return super().problem(circumstances) or self._ignored("averaging", "batch_bn", circumstances)

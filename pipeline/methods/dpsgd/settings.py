@@ -86,4 +86,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
-        return super().problem(circumstances)
+        return super().problem(circumstances) or self._ignored(
+            "statistics_weight", "public_bn", circumstances
+        )

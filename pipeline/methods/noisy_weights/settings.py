@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from pipeline.fields import Count, NotNegative, Positive
-from pipeline.methods.settings import EpochSettings
+from pipeline.methods.settings import Circumstances, EpochSettings
 from pipeline.privacy.statements import Statement, statement
 
 
@@ -35,3 +35,7 @@ class NoisyWeightsSettings(EpochSettings):
     # lambdas of the paper's scale invariance, for further tests of the trained network: factors of every
     # matrix and of the bias in the same layer
     scales: tuple[Positive, ...] = ()
+
+    def problem(self, circumstances: Circumstances) -> str | None:
+        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
+        return super().problem(circumstances) or self._ignored("averaging", "running_bn", circumstances)

@@ -7,6 +7,7 @@ validation accuracy no longer rises. Its seeds don't share one pretrained networ
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, Literal
 
 from numpy import interp
@@ -60,8 +61,13 @@ def epochs(row: RowResult, level: str) -> float:
     """Largest number of epochs at a level, in a row's search and its trainings; 0 for accounting only."""
     if not row.trained:
         return 0.0
-    tried = [candidate.get("epochs", 0.0) for candidate in _candidates(row.search, level)]
-    return max([*tried, *_trained(row, level)], default=0.0)
+    trained = [*_trained(row, level)]
+    tried = [
+        _passes({**settings, **candidate}, examples)  # a candidate has only the values of the grid
+        for candidate in _candidates(row.search, level)
+        for settings, examples in trained or [({}, 0)]
+    ]
+    return max([*tried, *(_passes(*each) for each in trained)], default=0.0)
 
 
 def batches(row: RowResult, level: str) -> set[float]:
@@ -70,15 +76,20 @@ def batches(row: RowResult, level: str) -> set[float]:
     return own | {float(each["batch"]) for each in _candidates(row.search, level) if "batch" in each}
 
 
-def _trained(row: RowResult, level: str) -> Iterator[float]:
-    """Yield the epochs of each replica at a level."""
+def _trained(row: RowResult, level: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield settings and number of training examples of each replica at a level; 0 without a record."""
     cell = row.cells.get(level)
     for replica in cell.replicas if cell else ():
-        settings = replica.settings
-        if settings.get("epochs") is not None:
-            yield float(settings["epochs"])
-        elif settings.get("steps") and settings.get("batch") and row.record:
-            yield settings["steps"] * settings["batch"] / row.record.origins[replica.origin].examples
+        yield replica.settings, row.record.origins[replica.origin].examples if row.record else 0
+
+
+def _passes(settings: dict[str, Any], examples: int) -> float:
+    """Epochs of a training with these settings, by `epochs` or `steps`; 0 if they don't say."""
+    if settings.get("epochs") is not None:
+        return float(settings["epochs"])
+    if settings.get("steps") and settings.get("batch") and examples:
+        return float(settings["steps"] * settings["batch"] / examples)
+    return 0.0
 
 
 def _candidates(search: SearchRecord | None, level: str) -> list[dict[str, Any]]:
@@ -129,5 +140,7 @@ def _learning(row: RowResult, level: str, margin: float) -> Iterator[Unfair]:
         return
     start, end = curve.index[0], curve.index[-1]
     rise = 100 * (curve[end] - float(interp(max(end - TENTH * end, start), curve.index, curve)))
-    if AGAIN * rise > margin:
+    if isnan(rise):
+        yield Unfair("still learning", "a validation accuracy that is no number, which can't show a rise")
+    elif AGAIN * rise > margin:
         yield Unfair("still learning", f"{number(rise)} points of validation accuracy in its last tenth")
