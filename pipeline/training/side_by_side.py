@@ -9,10 +9,9 @@ import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty
 
 import torch
 
@@ -73,13 +72,14 @@ Message = Progress | int | tuple[str, int]
 
 
 @dataclass(frozen=True)
-class _QueuedProgress:
-    """`Context.show` of a worker: puts progress into a queue."""
+class _SentProgress:
+    """`Context.show` of a worker: sends progress to the calling process."""
 
-    queue: "Queue[Message]"
+    pipe: Connection
 
     def __call__(self, progress: Progress) -> None:
-        self.queue.put(progress)
+        with suppress(BrokenPipeError):  # a worker whose calling process has died stops by itself
+            self.pipe.send(progress)
 
 
 def _run(
@@ -93,23 +93,26 @@ def _run(
     # fork
     start_context = multiprocessing.get_context("forkserver")
     start_context.set_forkserver_preload([__name__])
-    queue: Queue[Message] = start_context.Queue()
     threads = max(1, torch.get_num_threads() // processes)
-    worker_context = replace(context, show=_QueuedProgress(queue))
-    running: list[BaseProcess] = [
-        start_context.Process(
+    running: list[BaseProcess] = []
+    # a pipe for each worker: a queue's lock would stay locked if a worker ended while it has the lock
+    pipes: list[Connection] = []
+    for first in range(processes):
+        pipe, workers_end = start_context.Pipe(duplex=False)
+        worker_context = replace(context, show=_SentProgress(workers_end))
+        worker = start_context.Process(
             target=_train_share,
-            args=(groups, first, processes, worker_context, threads, in_use(), queue),
+            args=(groups, first, processes, worker_context, threads, in_use(), workers_end),
             daemon=True,
         )
-        for first in range(processes)
-    ]
-    for worker in running:
+        running.append(worker)
         worker.start()
+        workers_end.close()  # then the worker has the only copy, and its end is the end of the pipe
+        pipes.append(pipe)
     left = dict.fromkeys(range(len(groups)))
     stopped: list[tuple[str, int]] = []
     try:
-        for message in _messages(queue, running, stop_signal):
+        for message in _messages(pipes, stop_signal):
             if isinstance(message, Progress):
                 context.show(message)
             elif isinstance(message, int):
@@ -119,10 +122,10 @@ def _run(
                 stopped.append(message)
                 break
     finally:
-        for worker in running:
-            worker.terminate()  # each leaves a checkpoint
+        for process in running:
+            process.terminate()  # each leaves a checkpoint
         # a worker ends when its messages are read
-        stopped += [message for message in _messages(queue, running) if isinstance(message, tuple)]
+        stopped += [message for message in _messages(pipes) if isinstance(message, tuple)]
     if stopped:
         raise Unproven(stopped[0][0], sum(trainings for _, trainings in stopped))
     if (received := stop_signal()) is not None:
@@ -130,18 +133,20 @@ def _run(
     yield from left
 
 
-def _messages(
-    queue: "Queue[Message]", running: Sequence[BaseProcess], stop_signal: StopSignal = lambda: None
-) -> Iterator[Message]:
-    """All messages of the workers until they have ended, or until there is a signal."""
-    alive = True
-    while alive and stop_signal() is None:
-        alive = any(worker.is_alive() for worker in running)
-        with suppress(Empty):
-            while True:  # a worker that has ended may have left several
-                yield queue.get(timeout=LOOK_EVERY)
-                if stop_signal() is not None:
-                    return
+def _messages(pipes: list[Connection], stop_signal: StopSignal = lambda: None) -> Iterator[Message]:
+    """All messages of workers until the workers have ended, or until there is a signal.
+
+    The pipes of workers that have ended are removed from ``pipes``.
+    """
+    while pipes and stop_signal() is None:
+        ready = wait(pipes, LOOK_EVERY)
+        for pipe in [each for each in pipes if each in ready]:
+            try:
+                message: Message = pipe.recv()
+            except (EOFError, OSError):  # OSError: killed in the midst of a message
+                pipes.remove(pipe)
+            else:
+                yield message
 
 
 def _train_share(
@@ -151,7 +156,7 @@ def _train_share(
     context: Context,
     threads: int,
     laboratory: dict[str, Path],
-    queue: "Queue[Message]",
+    pipe: Connection,
 ) -> None:
     """Train every ``processes``-th group from ``first`` on, in a worker.
 
@@ -168,11 +173,11 @@ def _train_share(
             alive = parent is None or parent.is_alive()
             return stop_signal() if alive else signal.SIGTERM
 
-        with suppress(Stopped, UserError):
+        with suppress(Stopped, UserError, BrokenPipeError):
             for number in range(first, len(groups), processes):
                 try:
                     train_group(groups[number], context, number, len(groups), stop_or_orphaned)
                 except Unproven as problem:
-                    queue.put((str(problem), problem.trainings))
+                    pipe.send((str(problem), problem.trainings))
                     raise
-                queue.put(number)
+                pipe.send(number)

@@ -128,6 +128,10 @@ def raw(*titles: str) -> dict[str, Any]:
     return {title.lower(): {"edition": "official", "title": title} for title in titles}
 
 
+def of_public(source: str) -> dict[str, Any]:
+    return {"public": {"raw": source}}
+
+
 def behind(informed: bool, seen: int) -> dict[str, Any]:
     """What a manifest says of the network behind relevances, which saw ``seen`` test examples."""
     told = {"row": "before", "data": "mnist", "informed": informed, "test_examples_seen": seen}
@@ -139,8 +143,12 @@ def behind(informed: bool, seen: int) -> dict[str, Any]:
     [
         ({}, False, []),
         ({"text": {"vocabulary": 9}}, False, ["the vocabulary"]),
-        ({"public": {}, "raw": raw("MNIST")}, False, ["the public split: 8 examples of the same data set"]),
-        ({"public": {}, "raw": raw("MNIST", "KMNIST")}, False, []),
+        (
+            {**of_public("mnist"), "raw": raw("MNIST")},
+            False,
+            ["the public split: 8 examples of the same data set"],
+        ),
+        ({**of_public("kmnist"), "raw": raw("MNIST", "KMNIST")}, False, []),
         (behind(True, 3), True, ["without privacy on these private images", "3 test examples"]),
         (behind(False, 0), True, ["We take it as public"]),
         (behind(True, 3), False, []),  # a method that doesn't look at relevances
