@@ -41,7 +41,7 @@ from pipeline.transport import dvclock
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
-# most seconds by which the clocks of a commit's and a training's machine may differ
+# largest allowed difference, in seconds, between the clocks of two machines: one commits, one trains
 CLOCKS = 600.0
 
 

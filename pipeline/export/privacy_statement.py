@@ -49,8 +49,8 @@ OF_RECORDS = frozenset(
 )
 # Statements about data that the laboratory declares public
 DECLARED_PUBLIC = (
-    *("own_public", "other_public", "public_start", "public_network", "public_vectors"),
-    "public_relevance",
+    *("own_public", "other_public", "public_start"),
+    *("public_network", "public_vectors", "public_relevance"),
 )
 CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
 GRADES = (

@@ -11,8 +11,8 @@ from pipeline.privacy.statements import Statement, statement
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
 # keys of all statements of `data_uses`
 DATA_USES = RELEVANCES | {
-    *("vocabulary", "public_vectors", "feature_range", "own_public", "public_start", "test_relevance"),
-    *("public_network", "other_public"),
+    *("vocabulary", "public_vectors", "feature_range", "own_public", "other_public", "public_start"),
+    *("public_network", "test_relevance"),
 }
 
 

@@ -86,7 +86,7 @@ def test_each_key_that_decides_the_splits_is_compared(trained: Path) -> None:
 
 
 def test_a_changed_declaration_of_own_files_is_noticed(trained: Path) -> None:
-    """Of the same files: another test part, other names of classes."""
+    """The files stay the same; test part or names of classes change."""
     before = entries(params.load())["prepare"]["mine"]
     changes: dict[str, Any] = {"test": 50, "seed": 1, "classes": [f"c{each}" for each in range(10)]}
     for key in changes:

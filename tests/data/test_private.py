@@ -115,7 +115,7 @@ def test_what_git_has_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("later", ["deleted", "changed"])
 def test_a_copy_that_is_only_staged_is_noticed(people: Path, later: str) -> None:
-    """The commit has the content of the index, whatever happened to the file since."""
+    """A commit takes a file's content from the index, even if the file has changed since."""
     lines = people.read_text().splitlines(keepends=True)
     Path("notes.txt").write_text("".join(lines[20:26]))
     shutil.copy(people, "copy.csv")

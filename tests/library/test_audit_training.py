@@ -524,7 +524,7 @@ def test_random_allocation_is_told_from_poisson_samples(
 def test_sizes_of_allocated_batches_have_small_p_values_as_seldom_as_said(
     epoch: int, steps: int, noise: float
 ) -> None:
-    """As Poisson samples, 7 % of right trainings with two batches had p < .01."""
+    """A test for Poisson samples gave 7 % of right trainings with two batches p < .01."""
     random, small = np.random.default_rng(0), 0
     for _ in range(1000):
         places = [random.integers(epoch, size=1000) for _ in range(math.ceil(steps / epoch))]

@@ -46,7 +46,7 @@ def test_the_verdict_is_computed(spent: Ledger, attacks: list[Attack], name: str
     ("epsilons", "noise", "told"),
     [
         ({"float32": 0.0}, "float32", "float32: no attack on rounding succeeded"),
-        # thousands of trials without an error show no more than 8, whatever is accounted
+        # thousands of trials without an error show at most 8, for any accounted epsilon
         ({"float32": 3.0}, "float32", "float32: an attack on rounding showed ε ≥ 3, not more than accounted"),
         ({"float32": 60.0, "grid": 0.0}, "float32", "float32: an attack on rounding found a record"),
         ({"float32": 60.0, "grid": 0.0}, "grid", "grid: no attack on rounding succeeded"),

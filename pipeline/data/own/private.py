@@ -137,11 +137,13 @@ def private_files(
     folder, and git's own content of files that have been changed or deleted since they were staged. With
     ``staged``, only files that the next commit changes are searched for rows.
     """
-    listed = _listed(root, ":(top)") if declarations else []
-    tracked_files = {}
+    if not declarations:
+        return {}
+    listed, tracked_files = _listed(root, ":(top)"), {}
+    searched = {*(_staged(root) if staged else listed)}
     with TemporaryDirectory() as folder:
         copies_of = [(each, root / each) for each in listed if (root / each).is_file()]
-        copies_of += _indexed(root, Path(folder)) if declarations else []
+        copies_of += _indexed(root, Path(folder))
         sizes = {path: path.stat().st_size for _, path in copies_of}
         for name, declared in declarations.items():
             places = [Path(declared.path), RAW / name]
@@ -154,7 +156,6 @@ def private_files(
             ]
             found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
             if isinstance(declared, OwnTable | OwnTexts):
-                searched = {*(_staged(root) if staged else listed)}
                 others = [(each, path) for each, path in copies_of if each in searched and each not in found]
                 tables = {path.resolve() for path in private}
                 parts = {*files_with_rows(tables, (path for _, path in others))}
