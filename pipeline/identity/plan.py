@@ -1,6 +1,5 @@
 """Missing training runs, the reasons why they are missing, and estimates of their duration."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -9,8 +8,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from pipeline.errors import UserError
 from pipeline.identity.provenance import committed_text, deleted_files
 from pipeline.identity.standing import Standing
 from pipeline.params import Row, Settings
@@ -18,6 +18,7 @@ from pipeline.results import records
 from pipeline.results.schema import Run
 
 NEVER = "never ran"
+GPU_ESTIMATES = TypeAdapter(dict[str, float])
 # Origin of an estimate: the row's record, its last record in git, or rows of the same `Kind`
 Source = Literal["record", "history", "similar"]
 Kind = tuple[str, str, str, str]
@@ -58,10 +59,17 @@ def lacks(settings: Settings, key: str) -> bool:
     return _row(settings, key, records.read_run(key), gpu=True).replicas > 0
 
 
-def gpu_hours() -> dict[str, float]:
-    """Estimated GPU hours by row (`pipeline.cluster.costs`); empty if nothing is estimated."""
-    path = records.GPU_HOURS
-    return dict(json.loads(path.read_bytes())) if path.exists() else {}
+def gpu_hours(root: Path = Path()) -> dict[str, float]:
+    """Estimated GPU hours by row (`pipeline.cluster.costs`); empty if nothing is estimated.
+
+    Raises:
+        UserError: the file has no such numbers.
+    """
+    path = root / records.GPU_HOURS
+    try:
+        return GPU_ESTIMATES.validate_json(path.read_bytes()) if path.exists() else {}
+    except ValidationError as problem:
+        raise UserError(f"{path}: not GPU hours by row: {problem.errors()[0]['msg']}") from problem
 
 
 def gpu_here() -> bool:

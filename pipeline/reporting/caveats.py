@@ -21,6 +21,7 @@ LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 OFFICIAL, SYNTHETIC = "official", "synthetic"
 # With a smaller share of the paper's examples, above and below aren't judged, nor claims on the training.
 ENOUGH_EXAMPLES = 0.9
+_is_lost = cache(provenance.is_lost)  # it runs git
 # The numbers are shown, not hidden: they are real, but their settings differ from the declared ones.
 SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True, inconclusive=True)
 
@@ -124,12 +125,6 @@ def caveats_at(row: RowResult, level: str) -> list[Caveat]:
     levels = [settings for settings in row.trained.resolved if row.trained.level(settings) == level]
     words = own_budget(levels or row.trained.resolved)
     return [replace(caveat, words=words) if caveat.budget else caveat for caveat in row.caveats]
-
-
-@cache
-def _is_lost(revision: str) -> bool:
-    """`provenance.is_lost`, cached, because it runs git."""
-    return provenance.is_lost(revision)
 
 
 def _trained(levels: Sequence[Any]) -> str:

@@ -36,7 +36,7 @@ class Fact:
     @cached_property
     def decides(self) -> bool:
         """Return True if this row decides the line's printed value at the level."""
-        return self.row is not None and self.line.decides(self.row, self.level)
+        return self.row is not None and self.line.deciding(self.level) is self.row
 
     @property
     def printed(self) -> Printed | None:

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.identity.plan import gpu_hours
 from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from pipeline.reporting import caveats, papers
 from pipeline.reporting.cells import RecordCells
@@ -17,8 +15,6 @@ from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.schema import Record, SearchRecord
-
-OBJECT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -42,13 +38,12 @@ def gather(settings: Settings, root: Path = Path()) -> list[PaperResult]:
         UserError: the file of a record, search or paper is invalid.
     """
     kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
-    hours = _read(root / records.GPU_HOURS)
     named = dict.fromkeys([*settings.searches, *(row.search for row in settings.rows.values() if row.search)])
     found = {name: records.read_search(name, root) for name in named}
     searches = {name: search for name, search in found.items() if search is not None}
     names = sorted({line.paper for line in settings.lines.values()})
     return [
-        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, hours, searches))
+        fill(name, Sources(settings, root, papers.load(name, root / PAPERS), kept, gpu_hours(root), searches))
         for name in names
     ]
 
@@ -158,11 +153,3 @@ def _same_line(row: Row | None, declared: Row | Account) -> bool:
         declared.line,
         declared.variant,
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty if the file is missing."""
-    try:
-        return OBJECT.validate_json(path.read_bytes()) if path.exists() else {}
-    except ValidationError as problem:
-        raise UserError(f"{path}: not a JSON object: {problem.errors()[0]['msg']}") from problem

@@ -258,10 +258,6 @@ class LineResult:
         levels = dict.fromkeys(level for row in self.rows for level in row.cells)
         return [cell for level in levels if (cell := self.cell(level))]
 
-    def decides(self, row: RowResult, level: str) -> bool:
-        """Return True if the row decides at the level."""
-        return self.deciding(level) is row
-
 
 @dataclass(frozen=True)
 class TableResult:

@@ -20,7 +20,7 @@ class Word(Strict):
 
     text: str  # in a cell
     tone: Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
-    counted: str  # after a number, as in '3 agree with the paper'
+    counted: str = ""  # after a number, as in '3 agree'
     means: str = ""  # explanation, if the word needs one
     group: str = ""  # column of the overview
 
@@ -33,7 +33,7 @@ class Words(Strict):
     privacy: dict[str, Word]
     ledgers: dict[str, Word]
     severities: dict[str, Word]
-    outcomes: dict[str, Word]
+    outcomes: dict[str, str]  # tones
     claims: dict[str, Word]
     isolation: dict[str, str]
     attacks: dict[str, str]

@@ -151,12 +151,6 @@ def downwards(value: float) -> str:
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
-GRID = (
-    " The smaller bound for a random search (Papernot and Steinke 2022) does not apply: the search trained "
-    "each candidate of a grid, and the results of all candidates are published."
-)
-
-
 def enumerated(parts: Sequence[str]) -> str:
     """Parts joined to a list in words: ``one``, ``one and two``, ``one, two and three``."""
     *first, last = parts
@@ -184,7 +178,12 @@ def composition(spent: Composition) -> str:
             f"No bound is proven for {counted(spent.left_out, 'training')}, so none is proven for all "
             f"trainings together. Together, the others ({listed}) have {most}."
         )
-    return f"{text}{GRID if spent.searched else ''}"
+    if spent.searched:
+        text += (
+            " The smaller bound for a random search (Papernot and Steinke 2022) does not apply: the search "
+            "trained each candidate of a grid, and the results of all candidates are published."
+        )
+    return text
 
 
 def data_budget(budget: "DataBudget") -> str:
@@ -284,7 +283,7 @@ def verdict_words(verdict: Verdict) -> str:
         words += (
             f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
         )
-    if not verdict.decided:
+    if verdict.name == "inconclusive":
         enough = f"about {verdict.seeds}" if verdict.seeds else f"not even {MOST_SEEDS}"
         brackets.append(f"{enough} seeds would decide it")
     return words + (f" ({'; '.join(brackets)})" if brackets else "")
@@ -294,16 +293,14 @@ def attack_words(attack: Attack | None) -> str:
     """Attack in words: ``ATTACK: ε ≥ 3.26 (from counted errors, at 95 % confidence); accounted ε 7``."""
     if attack is None:
         return "not audited"
-    text = f"{WORDS.attacks[attack.attack]}: ε ≥ {downwards(attack.epsilon)}"
-    assured = [bound for bound in attack.bounds if not bound.assumes_gaussian]
+    assured, by = [bound for bound in attack.bounds if not bound.assumes_gaussian], ""
     if assured:
-        by = WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]
-        text += f" ({by}, at {100 * attack.confidence:g} % confidence)"
-    if attack.largest > attack.epsilon:
-        text += f", or {downwards(attack.largest)} if the scores are Gaussian"
-    if attack.epsilon_upper is None:
-        return f"{text}; no accounted ε"
-    return f"{text}; accounted ε {upwards(attack.epsilon_upper)}"
+        method = WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]
+        by = f" ({method}, at {100 * attack.confidence:g} % confidence)"
+    accounted = "no accounted ε"
+    if attack.epsilon_upper is not None:
+        accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
+    return f"{WORDS.attacks[attack.attack]}: {shown_words(attack, by)}; {accounted}"
 
 
 def final_model_words(attack: Attack | None) -> str:
@@ -314,9 +311,9 @@ def final_model_words(attack: Attack | None) -> str:
     return f"{shown_words(attack)} (a perfect attacker's median: {downwards(most)})"
 
 
-def shown_words(attack: Attack) -> str:
+def shown_words(attack: Attack, by: str = "") -> str:
     """Bounds of an attack in words: ``ε ≥ 3.26``, ``ε ≥ 3.26, or 6.1 if the scores are Gaussian``."""
-    text = f"ε ≥ {downwards(attack.epsilon)}"
+    text = f"ε ≥ {downwards(attack.epsilon)}{by}"
     if attack.largest > attack.epsilon:
         text += f", or {downwards(attack.largest)} if the scores are Gaussian"
     return text

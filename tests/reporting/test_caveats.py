@@ -77,7 +77,7 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
         return [caveat.words for caveat in caveats.stale_caveats(record, row, settings, ROOT)]
 
     unshown = ["no commit of params.yaml is recorded; git can't show that the plan came first"]
-    monkeypatch.setattr(caveats.provenance, "is_lost", lambda revision: False)
+    monkeypatch.setattr(caveats, "_is_lost", lambda revision: False)
     monkeypatch.chdir(ROOT)
     assert marks() == []
     monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records

@@ -6,7 +6,6 @@ import pytest
 from pipeline.params import Settings
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.assess import Assessment, ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome, not_run
 from pipeline.reporting.report import Report
 from tests.keeping import keep
 from tests.reporting import lookup
@@ -51,20 +50,6 @@ def test_a_claim_is_reproduced_for_each_variant_that_it_holds_everywhere_for(
     # a gain must lie in its bounds with its whole interval: 8.0, and at least 8 is asked
     gains = statuses(claims["large-gains"])
     assert (gains[PUBLIC], gains[LITERAL]) == ("reproduced", "undecided")
-
-
-def test_the_papers_own_table_is_put_to_the_same_test(claims: dict[str, ClaimResult]) -> None:
-    (outcome,) = claims["normalization-helps"].contradicted
-    assert outcome.text == "DPSGD (LN-LeNet-5) − DPSGD (LeNet-5) at ε = 0.05: −3.20, required: above 0"
-    assert not claims["large-gains"].contradicted
-
-
-def test_one_level_that_fails_is_enough(tmp_path: Path) -> None:
-    declared = dpsgd.fill(tmp_path)
-    dpsgd.put(dpsgd.record(dpsgd.LAYER, declared, shift=2), tmp_path)
-    result = by_variant(assessed(tmp_path, declared)["batch-over-layer"])[PUBLIC]
-    assert result.status == "not reproduced"
-    assert {outcome.verdict for outcome in result.outcomes} == {"holds", "fails"}
 
 
 def test_a_claim_needs_both_sides(tmp_path: Path) -> None:
@@ -173,29 +158,3 @@ def test_a_full_row_that_was_not_run_is_not_stood_in_for_by_a_reduced_one(tmp_pa
     result = assessed(tmp_path, declared)["no-change"]
     assert {outcome.verdict for outcome in on(result, "full").outcomes} == {"not run"}
     assert result.status == "not run"
-
-
-@pytest.mark.parametrize(("needed", "verdict"), [(25, "holds"), (10, "fails"), (18, "undecided")])
-def test_a_factor_of_order_seven_lies_between_half_and_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: int, verdict: str
-) -> None:
-    monkeypatch.setitem(noisy.EPOCHS, 10, needed)
-    declared = noisy.settings()
-    keep(noisy.record(noisy.CURVES, declared), tmp_path)
-    noisy.history(noisy.CURVES, tmp_path)
-    first = on(assessed(tmp_path, declared)["seven-times-slower"], "full").outcomes[0]
-    assert (first.verdict, first.caveat) == (verdict, None)
-    said = "BN-LeNet-5, epochs at σ = 10 ÷ epochs at σ = 1, to reach a validation accuracy"
-    assert first.text.startswith(said)
-    assert first.text.endswith(", required: above 3.5 and below 14")
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "words"),
-    [
-        ((Outcome("holds", "one"), not_run("two")), "partly run"),
-        ((not_run("one"), not_run("two")), "not run"),
-    ],
-)
-def test_comparisons_of_which_some_ran_are_partly_run(outcomes: tuple[Outcome, ...], words: str) -> None:
-    assert Assessment("", False, "not run", outcomes).words == words

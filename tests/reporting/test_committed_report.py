@@ -7,7 +7,6 @@ import pytest
 
 from pipeline.params import load
 from pipeline.reporting import report
-from pipeline.reporting.drawing import accuracy_privacy
 from pipeline.reporting.facts import PaperResult
 from pipeline.results import records
 from tests.there import there
@@ -25,26 +24,6 @@ def test_every_page_and_every_file_is_what_the_records_say(monkeypatch: pytest.M
     there = {f"metrics/{path.name}" for path in (folder / "metrics").iterdir()} | names
     assert made.keys() == there
     assert [name for name in made if made[name] != (folder / name).read_text(encoding="utf-8")] == []
-
-
-def test_the_picture_has_the_results_of_the_laboratory_beside() -> None:
-    results = accuracy_privacy.external_results(load(ROOT / "params.yaml"), ROOT)
-    assert {result.raw for result in results} == set(accuracy_privacy.SETS)
-
-
-def test_a_claim_on_one_release_is_judged_by_this_release_alone(papers_here: list[PaperResult]) -> None:
-    """Phan et al.: the labels exceed their share under both readings of |h0|, the inputs under one."""
-    (phan,) = (paper for paper in papers_here if paper.key == "phan2017")
-    found = {
-        tested.claim.key: {made.variant: made.status for made in tested.assessments if made.reduced}
-        for tested in phan.claims
-    }
-    assert (found["ilm-private"][""], found["ilm-private"]["h0 in neurons"]) == (
-        "not reproduced",
-        "reproduced",
-    )
-    assert found["theorem-1"]["h0 in neurons"] == "not reproduced"
-    assert found["theorem-1"]["sound noise"] == "undecided"  # larger by the rounding to a grid
 
 
 def test_what_is_said_to_move_a_value_was_tried(papers_here: list[PaperResult]) -> None:

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from pipeline.reporting.claims.contrast import Contrast
 from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.claim_test import Rows
 from tests.reporting.lookup import chosen, outcome, plain
 from tests.reporting.made_up import toys
 
@@ -114,31 +113,17 @@ def test_the_papers_own_numbers_are_put_to_the_same_test(
     assert [each.verdict for each in test.on_paper(result.paper)] == verdicts
 
 
-def rows(result: PaperResult, validation: dict[str, float]) -> Rows:
-    """Two as run, but for what it validates at each level."""
-    line = plain(result, TWO)[TWO]
-    (row,) = line.rows
-    cells = {
-        level: replace(
-            cell,
-            replicas=tuple(
-                each.model_copy(
-                    update={"metrics": {**each.metrics, "validation_accuracy": validation[level]}}
-                )
-                for each in cell.replicas
-            ),
-        )
-        for level, cell in row.cells.items()
-    }
-    return {TWO: chosen(replace(row, cells=cells))}
-
-
-def test_validation_data_say_which_level_is_best_and_nothing_is_best_of_none(result: PaperResult) -> None:
+@pytest.mark.parametrize(("best", "verdict"), [("sigma=0", "holds"), ("sigma=1", "fails")])
+def test_validation_data_say_which_level_is_best(result: PaperResult, best: str, verdict: str) -> None:
+    (row,) = plain(result, TWO)[TWO].rows
+    cells = {}
+    for level, cell in row.cells.items():
+        metrics = {"validation_accuracy": float(level == best)}
+        validated = tuple(each.model_copy(update={"metrics": metrics}) for each in cell.replicas)
+        cells[level] = replace(cell, replicas=validated)
     test = Contrast.model_validate(pair(TWO, 90.0, "best", above=0))
-    for better, verdict in (("sigma=0", "holds"), ("sigma=1", "fails")):
-        validating = rows(result, {"sigma=0": 0.5, "sigma=1": 0.5, better: 0.6})
-        assert [each.verdict for each in test.ours(validating, result.paper)] == [verdict]
-    assert [each.verdict for each in test.ours({TWO: chosen()}, result.paper)] == ["not run"]
+    for line, expected in ((chosen(replace(row, cells=cells)), verdict), (chosen(), "not run")):
+        assert [each.verdict for each in test.ours({TWO: line}, result.paper)] == [expected]
 
 
 def test_one_seed_decides_nothing(result: PaperResult) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.drawing import forest
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.contrasts import PrintedContrast, _status
-from pipeline.reporting.pages.environment import render
 from pipeline.reporting.prose.counts import contrast_counts
 from pipeline.reporting.summary import contrasts_csv
 from tests.reporting.made_up import toys
@@ -112,16 +110,3 @@ def test_unequal_budgets_are_not_judged_unless_a_row_has_the_other_lines_budget(
     (varied,) = Contrast.model_validate(said).ours(lines, result.paper)
     assert varied.text.startswith("Two − One (wider) at σ = 0: +0.00")
     assert (varied.caveat, "equal training budgets" in varied.text) == ("unequal budgets", False)
-
-
-def test_every_judged_number_is_a_point_with_a_link_and_words() -> None:
-    result = filled(2.0, [value + 5 for value in ONE])
-    drawn = render("forest.svg", panels=forest.panels([result]))
-    assert drawn.count('<g class="point ') == 3 + 8  # a contrast, two values, and the key's
-    assert 'href="../papers/toys.html#row-two-sigma-0"' in drawn
-    panels, key, _ = drawn.partition(">Key</text>")
-    assert key
-    assert "larger than" not in panels
-    assert "Two − One at σ = 0: larger; ours +5.00, the paper&#x27;s +2.00" in drawn
-    assert "prefers-color-scheme: dark" in drawn
-    assert forest.panels([toys.ran({"one": None})]) == []

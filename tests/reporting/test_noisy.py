@@ -10,7 +10,6 @@ from pipeline.reporting.drawing import levels
 from pipeline.reporting.gather import gather
 from pipeline.reporting.results import Cell, RowResult
 from pipeline.results import records
-from pipeline.results.schema import CONVERGED
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.lookup import drawn, shown
@@ -133,8 +132,3 @@ def test_a_network_that_was_changed_after_training_has_not_failed_to_train(tmp_p
     keep(noisy.record(noisy.PLAIN, declared, sigma_1=(False,) * 3), tmp_path)
     cell = row_of(tmp_path, declared).cells["sigma=1"]
     assert (cell.converged, cell.untried) == (3, None)
-
-
-def test_the_rule_that_is_declared_is_the_one_that_was_applied(tmp_path: Path) -> None:
-    cell_of(tmp_path, sigma_2=(True, False, True))
-    assert f"above {CONVERGED} times chance" in shown(lookup.table(noisy.settings(), tmp_path))

@@ -6,36 +6,17 @@ from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.reporting import report
 from pipeline.reporting.pages import environment
-from pipeline.reporting.report import Report
 from pipeline.results.schema import Record
 from tests.keeping import keep_search, lay_papers
 from tests.reporting import lookup
 from tests.reporting.lookup import page_of
 from tests.reporting.made_up import dpsgd
-from tests.reporting.markup import Elements
 
 
 def page_with(root: Path, record: Record, declared: Settings) -> str:
     """The page of a report on one record, as read."""
     dpsgd.put(record, root)
     return lookup.text(report.write(declared, root))
-
-
-def test_everything_is_written(written: Report, root: Path) -> None:
-    records = {"runs", "evaluations", "ledgers", "histories"}
-    folder = root / "reports"
-    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    numbers = {name for name in names if name.startswith("metrics/davody2020-t5-")}  # see test_pages.py
-    assert {name for name in names - numbers if name.partition("/")[0] not in records} == {
-        *("README.md", "index.html", "results.html", "ledger.html", "papers/davody2020.html"),
-        *("summary.csv", "contrasts.csv", "metrics/davody2020.json"),
-        *("figures/forest.svg", "figures/accuracy-privacy.svg"),
-    }
-
-
-def test_the_page_runs_no_script(written: Report) -> None:
-    elements = Elements(page_of(written).read_text(encoding="utf-8")).elements
-    assert "script" not in {tag for tag, _ in elements}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pipeline.errors import UserError
 from pipeline.reporting import papers
 from pipeline.reporting.caveats import record_caveats
 from pipeline.reporting.gather import gather
-from pipeline.reporting.results import RowResult, TableResult
+from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import column_heads, columns_words
 from tests.reporting import lookup
 from tests.reporting.lookup import row
@@ -22,18 +22,6 @@ def layer(tmp_path: Path, edition: str = "official", **change: object) -> RowRes
 
 def words(row: RowResult) -> list[str]:
     return [caveat.words for caveat in row.caveats]
-
-
-def test_rows_are_grouped_under_the_papers_lines(table: TableResult) -> None:
-    assert [(line.label, [row.key for row in line.rows]) for line in table.lines] == [
-        ("DPSGD (LeNet-5)", [dpsgd.PLAIN]),
-        ("DPSGD (LN-LeNet-5)", [dpsgd.LAYER]),
-        ("DPSGD (BN-LeNet-5)", [dpsgd.PUBLIC, dpsgd.LITERAL]),
-        ("DPSGD (GN-LeNet-5)", [dpsgd.MISSING]),
-    ]
-    variants = [row.variant for row in table.lines[2].rows]
-    assert variants == ["public statistics", "Algorithm 1 to the letter"]
-    assert table.lines[3].line is None
 
 
 def test_a_replica_on_other_data_marks_its_row(tmp_path: Path) -> None:
@@ -52,20 +40,6 @@ def test_a_replica_on_other_data_marks_its_row(tmp_path: Path) -> None:
         "trained on 54,000 of 60,000 examples",
         "noise seeded: no guarantee",
     ]
-
-
-def test_a_cell_holds_ours_the_papers_their_difference_and_a_verdict(table: TableResult) -> None:
-    cell = row(table, dpsgd.PLAIN).cells["epsilon=3"]
-    assert (cell.mean.n, cell.mean.value) == (3, pytest.approx(96.1, abs=0.1))
-    assert cell.printed is not None
-    assert cell.printed.value == 96.34
-    assert cell.difference == pytest.approx(cell.mean.value - 96.34)
-    verdicts = {
-        (dpsgd.LAYER, "epsilon=1"): "agrees",
-        (dpsgd.LAYER, "epsilon=0.05"): "not judged",  # above, but without a search
-        (dpsgd.PLAIN, "epsilon=0.05"): "inconclusive",
-    }
-    assert {place: lookup.value(table, *place).status for place in verdicts} == verdicts
 
 
 def test_synthetic_data_are_marked_and_not_compared(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.reporting import histories
 from pipeline.reporting.claims.curves import Slower
 from pipeline.reporting.gather import gather
 from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.judging.fairness import curves
 from tests.keeping import keep, lay_papers
 from tests.reporting import lookup
 from tests.reporting.made_up import noisy
@@ -81,11 +81,11 @@ def test_a_history_is_read_by_seed_and_averaged_in_order_of_epochs(tmp_path: Pat
         "sigma=1,0,10,1.0,validation_accuracy,0.5\nsigma=1,0,10,1.0,train_loss,2.5\n"
         "sigma=2,0,10,1.0,validation_accuracy,0.1\n"
     )
-    read = histories.curves(path, "sigma=1")
+    read = curves(path, "sigma=1")
     assert read[0].to_dict() == {1.0: 0.5, 2.0: 0.8}
     assert read[1].dropna().to_dict() == {2.0: 0.6}
     assert read.mean(axis=1).to_dict() == {1.0: 0.5, 2.0: pytest.approx(0.7)}
-    assert histories.curves(None, "sigma=1").empty
+    assert curves(None, "sigma=1").empty
     path.write_text("level,seed\nsigma=1,0\n")
     with pytest.raises(UserError, match="no training curves"):
-        histories.curves(path, "sigma=1")
+        curves(path, "sigma=1")

@@ -287,16 +287,3 @@ def test_circular_and_repeated_values_count_nowhere_and_say_so() -> None:
     waiting = judged({"row": SURE, "other": None}, {"other": {"line": "two"}}, lines=lines)
     assert waiting.values[1].words == "still to be trained; not counted: printed twice"
     assert counts.value_counts([waiting])[-1][:2] == ("not counted", 1)
-
-
-def test_verdicts_are_counted_by_what_they_stand_on() -> None:
-    whole = {"budget": {"epochs": 50}}
-    own, fewer = "a training budget of our own", "; 1 of the 1 on less than 90 % of the paper's examples"
-    for table, said in (
-        ({"budget": {}}, f"{own} (1 exploratory)"),
-        (whole, "the paper's settings, on at least 90 % of its data (1 exploratory)"),
-        ({**whole, "examples": 100_000}, f"{own} (1 exploratory){fewer}"),  # the rows have 55 % of them
-    ):
-        assert counts.value_counts([judged({"row": SURE}, table=table)])[1][2].endswith(
-            f"0 of the 1 are informative. 1 at {said}."
-        )

@@ -7,8 +7,8 @@ from typing import Literal
 import pandas as pd
 from pydantic import Field
 
-from pipeline.reporting.histories import curves
 from pipeline.reporting.judging.claim_test import AtLevels, Bounded, Outcome, Reference, Rows, not_run
+from pipeline.reporting.judging.fairness import curves
 from pipeline.reporting.judging.intervals import mean
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.printed import PrintedTables

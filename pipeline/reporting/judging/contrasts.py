@@ -12,10 +12,8 @@ from itertools import pairwise
 from math import hypot, sqrt
 from typing import Literal
 
-from scipy.special import ndtri
-
 from pipeline.reporting.judging.fairness import unfair
-from pipeline.reporting.judging.intervals import LEVEL, Mean, contrast
+from pipeline.reporting.judging.intervals import NORMAL, Mean, contrast
 from pipeline.reporting.judging.pairs import paired_rows, why_not
 from pipeline.reporting.judging.rule import place, run_spread
 from pipeline.reporting.printed import Line
@@ -33,7 +31,6 @@ Status = Literal[
     "waits for a GPU",
     "not run",
 ]
-NORMAL = float(ndtri((1 + LEVEL) / 2))
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ validation accuracy no longer rises. Its seeds don't share one pretrained networ
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
+from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
 from numpy import interp
 
-from pipeline.reporting.histories import curves
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import number
+from pipeline.results.histories import ACCURACY, read_history
+from pipeline.results.records import HISTORY_COLUMNS
 from pipeline.results.schema import SearchRecord
 
 Kind = Literal[
@@ -68,6 +71,17 @@ def epochs(row: RowResult, level: str) -> float:
         for settings, examples in trained or [({}, 0)]
     ]
     return max([*tried, *(_passes(*each) for each in trained)], default=0.0)
+
+
+def curves(path: Path | None, level: str) -> pd.DataFrame:
+    """Validation accuracies, 0 to 1, at a level: a line per epoch, a column per seed; empty without history.
+
+    Raises:
+        UserError: the file is not a history.
+    """
+    lines = pd.DataFrame(read_history(path) if path else [], columns=HISTORY_COLUMNS)
+    lines = lines[(lines["level"] == level) & (lines["metric"] == ACCURACY)]
+    return lines.pivot(index="epoch", columns="seed", values="value")
 
 
 def batches(row: RowResult, level: str) -> set[float]:

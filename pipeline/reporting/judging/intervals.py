@@ -9,9 +9,10 @@ from math import sqrt
 from statistics import fmean, variance
 from typing import Literal, Protocol
 
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 LEVEL = 0.95
+NORMAL = float(ndtri((1 + LEVEL) / 2))
 
 
 class Measured(Protocol):

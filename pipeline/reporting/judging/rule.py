@@ -6,9 +6,9 @@ from math import hypot, isinf, sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
-from pipeline.reporting.judging.intervals import LEVEL
+from pipeline.reporting.judging.intervals import LEVEL, NORMAL
 from pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
 Name = Literal["agrees", "above", "below", "inconclusive"]
@@ -29,11 +29,6 @@ class Verdict:
     seeds: int | None = None  # number that would decide an inconclusive verdict; None: above `MOST_SEEDS`
     share: str = ""  # share of converging seeds in words, if it decided
 
-    @property
-    def decided(self) -> bool:
-        """Return True unless the verdict is inconclusive."""
-        return self.name != "inconclusive"
-
 
 def half_width(
     values: Sequence[float], error: float | None, test_error: float, seeds: int | None = None
@@ -44,9 +39,8 @@ def half_width(
     the finite test set, which all seeds share. ``seeds`` is by default the number of ``values``.
     """
     seeds = seeds or len(values)
-    normal = float(ndtri((1 + LEVEL) / 2))
     ours = float(stdtrit(seeds - 1, (1 + LEVEL) / 2)) * stdev(values) / sqrt(seeds)
-    return hypot(ours, normal * (error or 0.0), normal * test_error)
+    return hypot(ours, NORMAL * (error or 0.0), NORMAL * test_error)
 
 
 def run_spread(values: Sequence[float], error: float | None) -> float:

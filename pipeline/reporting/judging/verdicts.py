@@ -53,11 +53,6 @@ def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
     return [attack for attack in attacks if attack.attack != FLOATING_POINT]
 
 
-def closest(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack with the largest `closeness`; None without attacks."""
-    return max(attacks, key=closeness, default=None)
-
-
 def closeness(attack: Attack) -> float:
     """Ratio of an attack's lower bound to the attacked mechanism's accounted epsilon; 0 if it has none."""
     return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
@@ -65,7 +60,8 @@ def closeness(attack: Attack) -> float:
 
 def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[Name, Attack | None]:
     """Verdict without floating-point effects, and the attack that decided or came closest."""
-    claimed, epsilon_upper, strongest = ledger.claimed, ledger.epsilon_upper, closest(attacks)
+    claimed, epsilon_upper = ledger.claimed, ledger.epsilon_upper
+    strongest = max(attacks, key=closeness, default=None)
     if ledger.claimed_by is None and claimed is None:
         return "none", strongest
     if reproducible:

@@ -43,29 +43,25 @@ def metrics(result: PaperResult) -> dict[str, int]:
 
 def value_counts(results: Results) -> list[Count]:
     """Total of printed values, then number and reasons for each status; empty without any value."""
-    by_status: dict[str, list[Value]] = {status: [] for status in VALUES}
-    for value in _values(results):
-        by_status[value.status].append(value)
+    values = _values(results)
     scope = sum(left.numbers for result in results for left in result.paper.out_of_scope)
     more = f"{scope} more are out of scope, for stated reasons" if scope else ""
-    kinds: tuple[tuple[str, str, Callable[[list[Value]], str]], ...] = (
-        ("agrees", "agree", _strengths),
-        ("above", "above the paper", _grounds),
-        ("below", "below the paper", _grounds),
-        ("inconclusive", "inconclusive", _undecided),
-        ("not judged", "not judged", _reasons),
-        ("waits for a GPU", "wait for a GPU", _hours),
-        ("not run", "not run", _reasons),
-        (
-            "not counted",
-            "not counted",
-            lambda values: VALUES["not counted"].means,
-        ),
-    )
+    reasons: dict[str, Callable[[list[Value]], str]] = {
+        "agrees": _strengths,
+        "above": _grounds,
+        "below": _grounds,
+        "inconclusive": _undecided,
+        "not judged": _reasons,
+        "waits for a GPU": _hours,
+        "not run": _reasons,
+        "not counted": lambda _: VALUES["not counted"].means,
+    }
     lines = [
-        (words, len(values), why(values)) for status, words, why in kinds if (values := by_status[status])
+        (word.counted, len(some), reasons[status](some))
+        for status, word in VALUES.items()
+        if (some := [value for value in values if value.status == status])
     ]
-    return [("printed values", sum(count for _, count, _ in lines), more), *lines] if lines else []
+    return [("printed values", len(values), more), *lines] if lines else []
 
 
 def contrast_counts(results: Results) -> list[Count]:
