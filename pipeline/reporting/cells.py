@@ -64,8 +64,8 @@ class RecordCells:
         against = [
             caveat for caveat in self.caveats if caveat.inconclusive and (trained or not caveat.training)
         ]
-        comparable = not any(caveat.incomparable for caveat in self.caveats)
-        theirs = printed.value if printed and comparable else None
+        incomparable = any(caveat.incomparable for caveat in self.caveats)
+        theirs = printed.value if printed and not incomparable else None
         return Cell(
             row=self.record.row,
             level=level,
@@ -76,7 +76,6 @@ class RecordCells:
             guarantee=guarantee(replicas, self.record.provenance.reproducible),
             replicas=replicas,
             planned=self._as_planned(replicas),
-            comparable=comparable,
             caveat=next((caveat.words for caveat in against), untried),
             only_shorter=bool(against) and all(caveat.training for caveat in against) and untried is None,
             untried=untried,

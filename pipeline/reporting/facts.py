@@ -16,7 +16,7 @@ from pipeline.reporting.papers import Paper, short
 from pipeline.reporting.printed import Printed
 from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
 from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.schema import Attack, Record
+from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,23 @@ class Fact:
     @property
     def final_model(self) -> Attack | None:
         """Attack on a final model that was trained for the audit."""
-        return verdicts.on_final_model(self.cell.replicas[0].attacks) if self.cell else None
+        attacks = self.cell.replicas[0].attacks if self.cell else ()
+        return next((attack for attack in attacks if attack.attack == FINAL_MODEL), None)
 
     @property
     def attacks(self) -> list[Attack]:
         """Attacks on the mechanism, without those on rounding and on the final model."""
-        attacks = verdicts.on_mechanism(self.cell.replicas[0].attacks) if self.cell else []
-        return [attack for attack in attacks if attack is not self.final_model]
+        attacks = self.cell.replicas[0].attacks if self.cell else ()
+        return [attack for attack in attacks if attack.attack not in (FLOATING_POINT, FINAL_MODEL)]
 
     @cached_property
     def special_uses(self) -> list[NotCovered]:
         """Uncovered uses of private data that are specific to the row, the worst first."""
         record = self.row.record if self.row else None
-        return severity.specific(severity.cell_uses(self.cell, record)) if self.cell and record else []
+        if not self.cell or not record:
+            return []
+        ledger, attacks = self.cell.guarantee.ledger, self.cell.replicas[0].attacks
+        return severity.specific(severity.not_covered(ledger, attacks, record.composition))
 
 
 @dataclass(frozen=True)

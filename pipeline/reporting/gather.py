@@ -1,6 +1,7 @@
 """Join of declared rows (params.yaml), results (records) and printed values (the papers' files)."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -15,6 +16,8 @@ from pipeline.reporting.printed import Line, Table
 from pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
 from pipeline.results import records
 from pipeline.results.schema import Record, SearchRecord
+
+LINE = attrgetter("paper", "table", "line", "variant")  # of a declaration
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,9 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         other_searches=tuple(
             other
             for other in sources.searches.values()
-            if other is not search and _same_line(settings.rows.get(other.row), declared)
+            if other is not search
+            and other.row in settings.rows
+            and LINE(settings.rows[other.row]) == LINE(declared)
         ),
         gpu_hours=sources.gpu_hours.get(key),
         budget=caveats.budget_of(declared, table),
@@ -142,14 +147,4 @@ def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sou
         start=start.row if start else None,
         raw=settings.raw_set(settings.split(row.data).raw) if row else None,
         replaced=row is not None and (run := records.read_run(key, root)) is not None and bool(run.replaced),
-    )
-
-
-def _same_line(row: Row | None, declared: Row | Account) -> bool:
-    """Return True if ``row`` is of the same line and variant as ``declared``."""
-    return row is not None and (row.paper, row.table, row.line, row.variant) == (
-        declared.paper,
-        declared.table,
-        declared.line,
-        declared.variant,
     )

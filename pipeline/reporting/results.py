@@ -52,7 +52,6 @@ class Cell:
     guarantee: Guarantee
     replicas: tuple[Replica, ...]
     planned: bool  # all planned seeds were trained under the present plan
-    comparable: bool  # with the paper's number
     caveat: str | None  # why it decides no claim: a caveat of its row, or `untried`; None: it may decide
     only_shorter: bool  # the only caveat is less training than the paper's
     untried: str | None  # why training that never converged is no finding; None: there is no such reason

@@ -303,10 +303,8 @@ def attack_words(attack: Attack | None) -> str:
     return f"{WORDS.attacks[attack.attack]}: {shown_words(attack, by)}; {accounted}"
 
 
-def final_model_words(attack: Attack | None) -> str:
-    """Attack on a final model in words: its bounds, and a perfect attacker's median bound; '' for None."""
-    if attack is None:
-        return ""
+def final_model_words(attack: Attack) -> str:
+    """Attack on a final model in words: its bounds, and a perfect attacker's median bound."""
     most = max((bound.epsilon for bound in attack.could_show), default=0.0)
     return f"{shown_words(attack)} (a perfect attacker's median: {downwards(most)})"
 

@@ -46,16 +46,6 @@ def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
         assert ("own budget: 50 epochs" in [caveat.words for caveat in row.caveats]) == (budget == "own")
 
 
-def test_a_simulation_that_takes_as_many_steps_has_a_share_of_the_batch() -> None:
-    declared, key = load(Path(__file__).parents[2] / "params.yaml"), "sander-f5-relu-norm-b8-reduced"
-    row = declared.rows[key]
-    assert row.simulates == "sander-f5-relu-norm"
-    assert (
-        caveats.budget_words(key, row, declared, TABLE, row.budget)
-        == "batch size 8 instead of our full row's 4,096"
-    )
-
-
 def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
     for changes, needed in (({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)):
         (result,) = toys.ran({"row": None}, {"row": changes}).tables[0].rows

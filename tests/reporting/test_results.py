@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,12 @@ def test_a_line_that_the_paper_has_not_is_refused_by_name() -> None:
     with pytest.raises(UserError) as refused:
         toys.judged(toys.paper(), declared)
     assert str(refused.value) == "params.yaml: row: line: 'ones'; allowed, as toys's t has it: one"
+
+
+def test_marks_stand_beside_the_row_and_one_seed_shows_no_interval(tmp_path: Path) -> None:
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"budget": "reduced", "reproducible": True, "seeds": 1}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared, "synthetic"), tmp_path)
+    text = lookup.section(lookup.table(declared, tmp_path))
+    assert f"reduced budget: 8 epochs synthetic data {dpsgd.EXAMPLES} noise seeded: no guarantee" in text
+    assert "(n = 1: no interval)" in text
+    assert not re.search(r"\d ± \d", text)

@@ -123,10 +123,7 @@ def planned(seeds: int, digest: str | None = None) -> PaperResult:
     declared = toys.settings(row={}, row_planned={"plan": "toys-t", "seeds": 5}, plans=PLAN)
     exploratory = toys.record("row", declared, sigma_0=SURE)
     made = toys.record("row-planned", declared, sigma_0=(80.0,) * seeds)
-    origin = made.origins[0].model_copy(
-        update={"plan": declared.plan_digest("row-planned") if digest is None else digest}
-    )
-    made = made.model_copy(update={"origins": (origin,)})
+    made = toys.under(digest or declared.plan_digest("row-planned"), made)
     return toys.judged(toys.paper(values=PRINTED), declared, exploratory, made)
 
 
@@ -167,11 +164,11 @@ def test_a_repetition_decides_whatever_comes_out_once_all_its_seeds_are_there(
         again={"plan": "toys-t-repeated", "seeds": 8},
         plans=plans,
     )
-    made = []
-    for key, accuracies in {"first": SURE + SURE[:2], "again": (80.0, 100.0, *SURE, *SURE)[:seeds]}.items():
-        record = toys.record(key, declared, sigma_0=accuracies)
-        origin = record.origins[0].model_copy(update={"plan": declared.plan_digest(key)})
-        made.append(record.model_copy(update={"origins": (origin,)}))
+    reached = {"first": SURE + SURE[:2], "again": (80.0, 100.0, *SURE, *SURE)[:seeds]}
+    made = [
+        toys.under(declared.plan_digest(key), toys.record(key, declared, sigma_0=accuracies))
+        for key, accuracies in reached.items()
+    ]
     (value,) = toys.judged(toys.paper(values=PRINTED), declared, *made).values
     assert value.row
     assert (value.row.key, value.planned) == (decides, True)

@@ -39,7 +39,7 @@ class Guaranteed(AtLevels):
         if guarantee.state == "weaker" and claimed is not None and upper is not None:
             text += f"; before rounding, the upper bound exceeds the claimed ε by {upwards(upper - claimed)}"
         # an upper bound above the claim does not refute it
-        is_open = not guarantee.claims or guarantee.state in ("weaker", "vacuous")
+        is_open = claimed is None or guarantee.state in ("weaker", "vacuous")
         verdict = "holds" if guarantee.within_claim else "undecided" if is_open else "fails"
         return Outcome(verdict, text, guarantee_caveat(*rows))
 

@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.methods.rooms import method_settings
 from pipeline.params import PAPERS, Settings
 from pipeline.reporting import papers, vocabulary
-from pipeline.reporting.drawing.style import COLOURS, INK, columns, svg
+from pipeline.reporting.drawing.style import COLOURS, INK, svg
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.guarantees import VACUOUS
 from pipeline.reporting.wording import anchor, level_words, upwards
@@ -121,7 +121,7 @@ def _plot_external(axes: Axes, key: str, external: Sequence[ExternalResult]) -> 
         if shown:
             points = [(min(result.epsilon, LARGEST), result.percent) for result in shown]
             marker = EXTERNAL_MARKERS[number % len(EXTERNAL_MARKERS)]
-            axes.plot(*columns(points), marker, color=INK, ms=5, label=label)
+            axes.plot(*zip(*points, strict=True), marker, color=INK, ms=5, label=label)
 
 
 def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -> None:
@@ -134,7 +134,7 @@ def _panel(axes: Axes, name: str, points: list[Point], methods: Sequence[str]) -
             axes.scatter(at, values, s=25, color=colour, alpha=0.8, label=label, urls=links)
     for known in ANCHORS[name]:
         look: Any = {"ls": ":", "lw": 0.8, "color": COLOURS[5], "mfc": "none", "ms": 8}
-        axes.plot(*columns(known["points"]), marker=known["marker"], label=known["source"], **look)
+        axes.plot(*zip(*known["points"], strict=True), marker=known["marker"], label=known["source"], **look)
     axes.axvspan(VACUOUS, LARGEST * 1.3, color=COLOURS[4], alpha=0.08, lw=0)
     axes.text(VACUOUS * 1.1, 12, "no useful bound", fontsize=8.5)
     axes.set_xscale("log")

@@ -7,7 +7,7 @@ from textwrap import fill
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, columns, svg
+from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, svg
 from pipeline.reporting.results import LineResult, TableResult
 from pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
 
@@ -90,8 +90,9 @@ def _plot_line(axes: Axes, line: LineResult, places: dict[str, float], index: in
         if level in printed and (value := printed[level].value) is not None
     ]
     if theirs:
+        at, values = zip(*theirs, strict=True)
         label = f"{line.label}, paper"
-        axes.plot(*columns(theirs), f"--{marker}", color=colour, mfc="none", lw=1, ms=5, label=label)
+        axes.plot(at, values, f"--{marker}", color=colour, mfc="none", lw=1, ms=5, label=label)
     cells = [(places[cell.level], cell) for cell in sorted(line.cells, key=lambda cell: places[cell.level])]
     if any(cell.converged for _, cell in cells):
         axes.errorbar(
@@ -115,13 +116,12 @@ def _plot_further(
 ) -> None:
     """Plot further metrics of a computed table, dashed and without markers."""
     for number, (metric, words) in enumerate(result.table.also.items()):
-        deciding = [(places[cell.level], cell) for cell in line.cells]
         also = {row.key: row.also[metric] for row in line.rows}
-        points = [
-            (x, also[cell.row][cell.level].mean.value)
-            for x, cell in sorted(deciding, key=lambda placed: placed[0])
+        points = sorted(
+            (places[cell.level], also[cell.row][cell.level].mean.value)
+            for cell in line.cells
             if cell.level in also[cell.row]
-        ]
+        )
         style, colour = FURTHER[number % len(FURTHER)], COLOURS[index % len(COLOURS)]
         if points:
-            axes.plot(*columns(points), style, color=colour, lw=1, label=f"{line.label}, {words}")
+            axes.plot(*zip(*points, strict=True), style, color=colour, lw=1, label=f"{line.label}, {words}")

@@ -44,11 +44,6 @@ _PANEL = re.compile(r'^( *)<g id="panel-\d+" data-box="([^"]*)">\n(.*?)^\1</g>',
 _LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 
-def columns(points: list[tuple[float, float]] | list[tuple[int, float]]) -> tuple[list[float], list[float]]:
-    """The x and the y coordinates."""
-    return [x for x, _ in points], [y for _, y in points]
-
-
 def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
     """SVG text, without a date, of a figure that ``draw`` fills; ``name`` is the salt of its ids."""
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, columns, svg
+from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, svg
 from pipeline.reporting.judging.guarantees import gaussian_error
 from pipeline.reporting.results import RowResult, TableResult
 from pipeline.reporting.wording import level_words
@@ -95,9 +95,9 @@ def _name(row: RowResult) -> str:
 def _plot(axes: Axes, ledger: Ledger, colour: str) -> None:
     curve = list(ledger.tradeoff)
     stride = -(-len(curve) // POINTS)
-    axes.plot(*columns([*curve[:-1:stride], curve[-1]]), color=colour, lw=1.6)
+    axes.plot(*zip(*[*curve[:-1:stride], curve[-1]], strict=True), color=colour, lw=1.6)
     if ledger.mu is not None:
-        axes.plot(*columns(gaussian(ledger.mu)), "--", color=colour, lw=1)
+        axes.plot(*zip(*gaussian(ledger.mu), strict=True), "--", color=colour, lw=1)
 
 
 def gaussian(mu: float) -> list[tuple[float, float]]:

@@ -43,11 +43,6 @@ class Guarantee:
     within_claim: bool = False  # the proven epsilon is at most the claimed one, even if vacuous
 
     @property
-    def claims(self) -> bool:
-        """Return True if there is a claimed epsilon and it is not too large for a float."""
-        return self.ledger.claimed is not None
-
-    @property
     def rests_on_trials(self) -> bool:
         """Return True if there is a bound, and tests are the only evidence for independent gradients."""
         ledger = self.ledger

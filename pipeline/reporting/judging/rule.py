@@ -54,15 +54,9 @@ def run_spread(values: Sequence[float], error: float | None) -> float:
 
 def mean_verdict(
     values: Sequence[float], printed: float, error: float | None, margin: float, test_error: float = 0.0
-) -> Verdict | None:
-    """Verdict on a mean over seeds; None for fewer than `FEWEST_SEEDS`.
-
-    The arguments are explained at `judge` and `half_width`.
-    """
-    n = len(values)
-    if n < FEWEST_SEEDS:
-        return None
-    away = fmean(values) - printed
+) -> Verdict:
+    """Verdict on a mean over `FEWEST_SEEDS` or more; `judge` and `half_width` have the arguments."""
+    n, away = len(values), fmean(values) - printed
     binary, spread = BINARY * abs(printed), run_spread(values, error)
 
     def half(seeds: int) -> float:

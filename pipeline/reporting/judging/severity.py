@@ -11,9 +11,8 @@ from typing import Literal
 from pipeline.privacy.statements import Statement, statement
 from pipeline.reporting import wording
 from pipeline.reporting.judging.verdicts import floats_tell
-from pipeline.reporting.results import Cell
 from pipeline.reporting.vocabulary import SEVERITIES, WORDS, words
-from pipeline.results.schema import FINAL_MODEL, Attack, Composition, Ledger, Record
+from pipeline.results.schema import FINAL_MODEL, Attack, Composition, Ledger
 
 Severity = Literal["critical", "weakening", "theoretical"]
 USES: dict[Severity, tuple[str, ...]] = {
@@ -78,11 +77,6 @@ def not_covered(
             uses.append(statement("model_audit"))
     graded = [_graded(use, composition) for use in uses]
     return sorted(graded, key=lambda use: list(SEVERITIES).index(use.severity))
-
-
-def cell_uses(cell: Cell, record: Record) -> list[NotCovered]:
-    """Uses of private data outside the epsilon of a level's worst replica, the worst first."""
-    return not_covered(cell.guarantee.ledger, cell.replicas[0].attacks, record.composition)
 
 
 def specific(uses: Sequence[NotCovered]) -> list[NotCovered]:

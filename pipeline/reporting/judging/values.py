@@ -8,15 +8,7 @@ from statistics import fmean
 from pipeline.reporting.judging.fairness import unfair
 from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
 from pipeline.reporting.printed import Line, Printed, PrintedTables, Table
-from pipeline.reporting.results import (
-    Cell,
-    Evidence,
-    LineResult,
-    RowResult,
-    Status,
-    Value,
-    Values,
-)
+from pipeline.reporting.results import Cell, Evidence, LineResult, RowResult, Status, Value, Values
 from pipeline.reporting.wording import verdict_words
 
 

@@ -9,7 +9,7 @@ from pipeline.privacy.parameters import Noise
 from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
 from pipeline.reporting.results import Cell
 from pipeline.reporting.wording import downwards
-from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Ledger, Record
+from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
 
 Name = Literal["sound", "optimistic", "refuted", "exceeded", "unproven", "void", "huge", "none"]
 # tolerance for the rounding of clipped float32 sums
@@ -32,7 +32,8 @@ def verdict(
     ledger: Ledger, attacks: Sequence[Attack], reproducible: bool, noise: Noise | None = None
 ) -> Verdict:
     """Verdict on a level's ledger; `words.yaml` explains the names. ``noise`` is None if nothing ran."""
-    name, attack = _judged(ledger, on_mechanism(attacks), reproducible)
+    on_mechanism = [attack for attack in attacks if attack.attack != FLOATING_POINT]
+    name, attack = _judged(ledger, on_mechanism, reproducible)
     return Verdict(name, attack, _floating_point(attacks, noise))
 
 
@@ -41,16 +42,6 @@ def cell_verdict(cell: Cell, record: Record) -> Verdict:
     # 'float32' if the replicas have both kinds of noise
     noise = min((replica.noise for replica in cell.replicas if replica.started is not None), default=None)
     return verdict(cell.guarantee.ledger, cell.replicas[0].attacks, record.provenance.reproducible, noise)
-
-
-def on_final_model(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack on a final model that was trained for the audit; None if there is none."""
-    return next((attack for attack in attacks if attack.attack == FINAL_MODEL), None)
-
-
-def on_mechanism(attacks: Sequence[Attack]) -> list[Attack]:
-    """Attacks that do not depend on floating-point effects."""
-    return [attack for attack in attacks if attack.attack != FLOATING_POINT]
 
 
 def closeness(attack: Attack) -> float:
@@ -90,20 +81,21 @@ def _floating_point(attacks: Sequence[Attack], noise: Noise | None) -> str:
     """Kind of noise and result of the attack on its rounding, in words."""
     if noise is None:
         return "nothing ran"
-    on_floats = [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]
-    if not on_floats:
+    on_rounding = _on_rounding(attacks, noise)
+    if not on_rounding:
         return f"{noise}: not audited"
     if floats_tell(attacks, noise):
         return f"{noise}: an attack on rounding found a record"
     # few trials can't show a large accounted epsilon, even if no guess is wrong
-    if most := max(attack.largest for attack in on_floats):
+    if most := max(attack.largest for attack in on_rounding):
         return f"{noise}: an attack on rounding showed ε ≥ {downwards(most)}, not more than accounted"
     return f"{noise}: no attack on rounding succeeded"
 
 
 def floats_tell(attacks: Sequence[Attack], noise: Noise) -> bool:
     """Return True if an attack on the rounding of ``noise`` has a bound above the accounted epsilon."""
-    return any(
-        (attack.attack, attack.noise) == (FLOATING_POINT, noise) and closeness(attack) > FLOAT
-        for attack in attacks
-    )
+    return any(closeness(attack) > FLOAT for attack in _on_rounding(attacks, noise))
+
+
+def _on_rounding(attacks: Sequence[Attack], noise: Noise) -> list[Attack]:
+    return [attack for attack in attacks if (attack.attack, attack.noise) == (FLOATING_POINT, noise)]

@@ -225,7 +225,7 @@ def _guarantees(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
 
 
 def _claiming(results: Results) -> Iterator[tuple[RowResult, Guarantee]]:
-    return (found for found in _guarantees(results) if found[1].claims)
+    return (found for found in _guarantees(results) if found[1].ledger.claimed is not None)
 
 
 def _argued(some: Sequence[PrintedContrast], more: str) -> str:

@@ -162,7 +162,7 @@ def supported(finding: Finding, quotes: Mapping[str, Quote], claims: Sequence[Cl
     searched = {quote.row.searched is None for quote in quotes.values() if quote.row.trained}
     return (
         all(statuses.get(key) == status for key, status in finding.claims.items())
-        and all(quote.row.counts and quote.cell.comparable for quote in quotes.values())
+        and all(quote.row.counts and quote.row.comparable for quote in quotes.values())
         and all(quote.cell.mean.exact or quote.cell.mean.n >= FEWEST_SEEDS for quote in quotes.values())
         and len(searched) < 2  # no searched row with an unsearched one
         and all(

@@ -36,7 +36,6 @@ ACCURACY = {
     PUBLIC: (99.1, 98.6, 98.2, 97.6, 96.8, 90.6, 88.1),
     LITERAL: (99.0, 98.3, 98.0, 97.1, 96.0, 89.0, 86.0),
 }
-TO_THE_LETTER = "Algorithm 1 to the letter"
 LABELS = {
     PLAIN: ("DPSGD (LeNet-5)", "lenet5", "", "none"),
     LAYER: ("DPSGD (LN-LeNet-5)", "ln-lenet5", "", "layer"),

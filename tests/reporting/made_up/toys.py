@@ -73,6 +73,11 @@ def record(key: str, declared: Settings, **accuracies: Sequence[float]) -> Recor
     return dpsgd.made(key, declared, reached)
 
 
+def under(plan: str | None, made: Record) -> Record:
+    """The record as trained under a plan with this digest."""
+    return made.model_copy(update={"origins": (made.origins[0].model_copy(update={"plan": plan}),)})
+
+
 def ran(
     rows: Mapping[str, Sequence[float] | None],
     changes: Mapping[str, dict[str, Any]] | None = None,
