@@ -28,13 +28,18 @@ def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage; a stage that runs once for each key, such as each row, has a digest for each key."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
+    trained_by = {key: versions.training(row.method, row.model.name) for key, row in rows.items()}
+    # the generator of synthetic data has a version
+    made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
     unlinked = {
         key: [digest_file(records.search_path(name)) for name in names if name != rows[key].search]
         for key, names in records.searches_of().items()
         if key in rows
     }
     stages: dict[str, dict[str, Any]] = {
-        "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
+        "fetch": {
+            name: [settings.raw[name].model_dump(mode="json"), *made_up] for name in settings.catalogued
+        },
         # `of` names the same examples in another form; it changes no number
         "own": {
             name: [declaration.model_dump(mode="json") | {"of": None}]
@@ -57,7 +62,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         "relevance": {
             name: [settings.relevance_digest(name), versions.AVERAGING] for name in settings.relevances
         },
-        "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
+        "train": {key: [settings.row_digest(key), trained_by[key]] for key in rows},
         "evaluate": {key: [versions.MEASURING] for key in rows},
         "ledger": {
             # a row's ledger also counts searches over this row that the row doesn't name
@@ -89,13 +94,12 @@ def entries(settings: Settings) -> dict[str, Any]:
     summaries = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
     # of rows without `search` too: comparisons count all searches of a line
     searches = {path.stem: digest_file(path) for path in sorted(records.SEARCHES.glob("*.json"))}
-    here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, plans, searches, words, here, summaries]),
+        "report": digest_json([lines, plans, searches, words, [trained_by, versions.MEASURING], summaries]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 
@@ -104,16 +108,6 @@ def _searched(row: Row) -> str | None:
     """Digest of a row's search record, if there is one. The search's spending is in the row's ledgers."""
     path = records.search_path(row.search) if row.search else None
     return digest_file(path) if path and path.exists() else None
-
-
-def _trained_by(row: Row) -> dict[str, int]:
-    return versions.training(row.method, row.model.name)
-
-
-def _fetched(settings: Settings, name: str) -> list[Any]:
-    """Declaration of a raw data set; for synthetic data also the generator's version."""
-    made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
-    return [settings.raw[name].model_dump(mode="json"), *made_up]
 
 
 def _bytes_of(room: str) -> str:

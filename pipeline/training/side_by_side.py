@@ -32,13 +32,8 @@ def train_replicas(
     """Train replicas of one model, and yield each group after its last step.
 
     A group has as many replicas as the device takes, which share their steps. One seed of every level is
-    trained before the next seed.
-
-    Args:
-        replicas: the replicas.
-        context: their common settings.
-        workers: largest number of processes, on a CPU; short trainings take fewer. Results don't depend on
-            it, except for rounding.
+    trained before the next seed. ``workers``: largest number of processes, on a CPU; short trainings take
+    fewer. Results don't depend on it, except for rounding.
 
     Raises:
         Stopped: a signal stopped the training. Checkpoints were written, from which the next call continues.
