@@ -22,10 +22,9 @@ from pipeline.tracking.publishing import ARTIFACTS, declared, publish
 from pipeline.tracking.runs import build_run, canonical
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.conftest import small
+from tests.tracking.conftest import RUNS, small
 
 NAME = "DPSGD (LN-LeNet-5)"
-RUNS = 7  # of a row of two levels and two seeds: itself, the levels, and their seeds
 
 
 class Store:

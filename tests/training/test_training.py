@@ -113,10 +113,6 @@ class Killed(Exception):
     """Stands for a kill in the middle of training."""
 
 
-def kill(_: Progress) -> None:
-    raise Killed
-
-
 def train_noted(
     wanted: list[Replica], how: Context, after: int | None = None
 ) -> tuple[list[int], list[Group]]:
@@ -228,18 +224,6 @@ searches:
     settings: {epochs: 2}
     levels: [{epsilon: 3}]
 """
-
-
-# as in this process: another number of threads adds up in another order, and training enlarges the difference
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def command(*arguments: str, before: str = "") -> list[str | Path]:
-    return [sys.executable, "-c", f"{before}\nfrom stages.app import main; main()", *arguments]
-
-
-def outcome_of(line: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, env=ONE_THREAD)
 
 
 @pytest.fixture(scope="module")
@@ -417,7 +401,11 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "parsl", "torchtext", "pandas", "matplotlib", "jinja2", "PIL", "requests")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
-    again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
+    line = [sys.executable, "-c", f"{bare}\nfrom stages.app import main; main()"]
+    line += ["train", "quick", "--physical", "64"]
+    # as in this process: more threads add up in another order, and training enlarges the difference
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    again = subprocess.run(line, cwd=project, capture_output=True, text=True, env=one_thread)
     assert again.returncode == 0, again.stderr
     assert "3 replicas trained, 1 stand" in again.stdout
     assert weights_path("quick", *done[0], project).read_bytes() == written
