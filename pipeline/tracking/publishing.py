@@ -6,7 +6,7 @@ tag is written last, so a row without this tag is incomplete. Superseded runs ar
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,7 +167,9 @@ def sync_rows(
         if not is_whole(runs, drawn):
             head = _write(client, experiment, drawn, drawn.tags)
             client.set_tag(head, DIGEST, drawn.digest)
-            _delete_superseded(client, runs)
+            # the row's own run first: without its digest, the runs below it count as incomplete
+            for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
+                client.delete_run(run.info.run_id)
             written.add(row)
         show(row)
     return written
@@ -204,12 +206,6 @@ def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
     there = [content(run.info.run_name, run.data.params, run.data.tags, run.data.metrics) for run in runs]
     expected = [content(run.name, run.params, run.tags, run.last) for run in drawn.every()]
     return sorted(there) == sorted(expected)
-
-
-def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
-    """Delete ``runs``, first the row's own: without its digest, the runs below it count as incomplete."""
-    for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
-        client.delete_run(run.info.run_id)
 
 
 def _write(client: MlflowClient, experiment: str, drawn: RunSpec, tags: dict[str, str]) -> str:
