@@ -91,7 +91,8 @@ def train(
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
-        if previous and not missing and len(standing) < len(previous.replicas):
+        # stopped trainings of other settings, which were taken back, must be in the record too
+        if previous and not missing and (stopped(key, root) or len(standing) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
             with closing(train_replicas(missing, context, workers)) as groups:
