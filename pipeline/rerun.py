@@ -75,21 +75,11 @@ def rerun(
 ) -> list[Difference]:
     """Train replicas of a recorded row again and compare their test accuracies with the record's.
 
-    A killed rerun continues; valid replicas of an earlier rerun are not trained again.
+    A killed rerun continues; valid replicas of an earlier rerun are not trained again. ``level``: name of the
+    only level to train, such as 'epsilon=3'. ``seeds``: number of the first seeds of each level to train;
+    None: all in the record. The other arguments are those of `train`.
 
-    Args:
-        key: a key of ``rows``.
-        settings: all settings.
-        data: the row's prepared data.
-        execution: device and batch sizes of the computation.
-        show: called with progress.
-        level: name of the only level to train, such as 'epsilon=3'; None: all.
-        seeds: number of the first seeds of each level to train; None: all in the record.
-        checkpoint_every: seconds between checkpoints.
-        workers: largest number of processes on a CPU.
-
-    Returns:
-        A difference for each level, in the row's order.
+    Return a difference for each level, in the row's order.
 
     Raises:
         UserError: the row has no valid and measured record, or the record lacks the level or a seed.

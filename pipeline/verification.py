@@ -58,10 +58,8 @@ class Finding:
 def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
     """Compare records, weights and data with their digests and sources; yield a finding for each.
 
-    Args:
-        settings: all settings.
-        measure: whether to measure weights again, if the weights and their data are here.
-        lines: rows and accounts to compare; empty: all, and everything else in the folder.
+    ``measure``: whether to measure weights again, if the weights and their data are here. ``lines``: rows and
+    accounts to compare; empty: all, and everything else in the folder.
 
     Raises:
         UserError: a row or account in ``lines`` doesn't exist.

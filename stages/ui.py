@@ -19,7 +19,7 @@ def ui(
 ) -> None:
     """Publish new results, then serve MLflow's page until Ctrl-C."""
     from pipeline.tracking import views
-    from pipeline.tracking.experiments import ARTIFACTS
+    from pipeline.tracking.publishing import ARTIFACTS
     from pipeline.tracking.store import address, address_without_password
     from pipeline.tracking.store import served as is_served
     from stages.publish import bring_up_to_date

@@ -59,24 +59,15 @@ def test_a_commit_is_lost_where_the_whole_history_lacks_it(checkout: Path) -> No
     assert not provenance.is_lost("0" * 40)
 
 
-def test_outside_a_checkout_nothing_is_lost_and_there_is_no_revision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_revision_outside_a_checkout_in_one_around_an_installed_package_and_without_git(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance, "PIPELINE", tmp_path / "pipeline")
-    assert not provenance.is_lost("0" * 40)
-    assert provenance.revision() == (None, None)
-
-
-def test_no_revision_from_a_checkout_around_an_installed_package(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed = checkout / ".venv/pipeline"
-    installed.mkdir(parents=True)
-    monkeypatch.setattr(provenance, "PIPELINE", installed)
-    assert provenance.revision() == (None, None)
-
-
-def test_no_revision_without_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (tmp_path_factory.mktemp("none"), checkout / ".venv"):
+        (folder / "pipeline").mkdir(parents=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(provenance, "PIPELINE", folder / "pipeline")
+            assert provenance.revision() == (None, None)
+            assert folder.is_relative_to(checkout) or not provenance.is_lost("0" * 40)
     monkeypatch.setenv("PATH", "")
     assert provenance.revision() == (None, None)
 

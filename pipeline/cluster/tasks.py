@@ -168,10 +168,8 @@ class _Work:
         """Return whether weights or relevances in prepared data are outdated, or will be after a training."""
         stage, row = self._stage(name), self.settings.derived[name].row
         # the code's version has changed since it was written, or the network was trained again
-        digest = self.digests[self.settings.stage_of(name)][name]
-        if self.signed.digests.get(stage, digest) != digest:
-            return True
-        if row in self.planned or self.signed.read_another(stage, records.run_path(row)):
+        trained_again = row in self.planned or self.signed.read_another(stage, records.run_path(row))
+        if trained_again or self._outdated(name):
             return True
         try:
             check_joined(prepared.load(name), self.settings)
@@ -184,5 +182,6 @@ class _Work:
         return f"{self.settings.stage_of(name)}@{name}"
 
     def _outdated(self, name: str) -> bool:
-        digest = self.digests["prepare"][name]
+        """Return whether prepared data were signed with other settings or by another version of the code."""
+        digest = self.digests[self.settings.stage_of(name)][name]
         return self.signed.digests.get(self._stage(name), digest) != digest

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.extensions import extensions
 from pipeline.files import digest_file, digest_files, digest_json, write_json
 from pipeline.identity import versions
-from pipeline.params import PAPERS, Row, Settings
+from pipeline.params import PAPERS, Settings
 from pipeline.results import records
 
 PATH = Path("reports/identity.json")
@@ -27,14 +27,19 @@ def write(settings: Settings) -> Path:
 def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage; a stage that runs once for each key, such as each row, has a digest for each key."""
     rows = settings.rows
-    searched = {key: _searched(row) for key, row in rows.items()}
+    searches = {path.stem: digest_file(path) for path in sorted(records.SEARCHES.glob("*.json"))}
+    trained_by = {key: versions.training(row.method, row.model.name) for key, row in rows.items()}
+    # the generator of synthetic data has a version
+    made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
     unlinked = {
-        key: [digest_file(records.search_path(name)) for name in names if name != rows[key].search]
+        key: [searches[name] for name in names if name != rows[key].search]
         for key, names in records.searches_of().items()
         if key in rows
     }
     stages: dict[str, dict[str, Any]] = {
-        "fetch": {name: _fetched(settings, name) for name in settings.catalogued},
+        "fetch": {
+            name: [settings.raw[name].model_dump(mode="json"), *made_up] for name in settings.catalogued
+        },
         # `of` names the same examples in another form; it changes no number
         "own": {
             name: [declaration.model_dump(mode="json") | {"of": None}]
@@ -57,13 +62,13 @@ def entries(settings: Settings) -> dict[str, Any]:
         "relevance": {
             name: [settings.relevance_digest(name), versions.AVERAGING] for name in settings.relevances
         },
-        "train": {key: [settings.row_digest(key), _trained_by(row)] for key, row in rows.items()},
+        "train": {key: [settings.row_digest(key), trained_by[key]] for key in rows},
         "evaluate": {key: [versions.MEASURING] for key in rows},
         "ledger": {
             # a row's ledger also counts searches over this row that the row doesn't name
             # and a feature range that params.yaml no longer declares
             key: [
-                *(row.search, searched[key], *unlinked.get(key, ())),
+                *(row.search, searches.get(row.search or ""), *unlinked.get(key, ())),
                 *(["feature_range"] if settings.lacks_range(row.data) else []),
             ]
             for key, row in rows.items()
@@ -87,33 +92,15 @@ def entries(settings: Settings) -> dict[str, Any]:
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
     summaries = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
-    # of rows without `search` too: comparisons count all searches of a line
-    searches = {path.stem: digest_file(path) for path in sorted(records.SEARCHES.glob("*.json"))}
-    here = [{key: _trained_by(row) for key, row in rows.items()}, versions.MEASURING]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }
     return {
         **digests,
-        "report": digest_json([lines, plans, searches, words, here, summaries]),
+        # all searches: comparisons also count those that no row of their line names
+        "report": digest_json([lines, plans, searches, words, [trained_by, versions.MEASURING], summaries]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
-
-
-def _searched(row: Row) -> str | None:
-    """Digest of a row's search record, if there is one. The search's spending is in the row's ledgers."""
-    path = records.search_path(row.search) if row.search else None
-    return digest_file(path) if path and path.exists() else None
-
-
-def _trained_by(row: Row) -> dict[str, int]:
-    return versions.training(row.method, row.model.name)
-
-
-def _fetched(settings: Settings, name: str) -> list[Any]:
-    """Declaration of a raw data set; for synthetic data also the generator's version."""
-    made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
-    return [settings.raw[name].model_dump(mode="json"), *made_up]
 
 
 def _bytes_of(room: str) -> str:

@@ -41,9 +41,7 @@ class Planned:
 def plan(settings: Settings, gpu: bool) -> list[Planned]:
     """Rows with missing training runs: first the rows that this machine can train, by increasing duration.
 
-    Args:
-        settings: all settings.
-        gpu: whether this machine has a GPU.
+    ``gpu``: whether this machine has a GPU.
     """
     runs = {key: run for key in settings.rows if (run := records.read_run(key))}
     planned = [each for key in settings.rows if (each := _row(settings, key, runs.get(key), gpu)).replicas]
@@ -149,14 +147,13 @@ def _passes(settings: Settings, row: Row) -> float:
 
 
 def _seconds_now(settings: Settings, row: Row, run: Run) -> float:
-    """`_seconds_per_replica`, scaled to the steps and batches that the row has now."""
+    """Mean training time of a replica in seconds, scaled to the steps and batches that the row has now.
+
+    Replicas that were trained together share the time.
+    """
+    spans = {(replica.started, replica.ended) for replica in run.replicas}
+    seconds = sum(ended - started for started, ended in spans) / len(run.replicas)
     examples = settings.split(row.data).train
     drawn = mean(each.total_steps(examples) * each.batch for each, _ in row.trainings)
     recorded = mean(replica.steps * replica.settings.get("batch", 1) for replica in run.replicas)
-    return _seconds_per_replica(run) * drawn / max(1, recorded)
-
-
-def _seconds_per_replica(run: Run) -> float:
-    """Mean training time of a replica in seconds. Replicas that were trained together share the time."""
-    spans = {(replica.started, replica.ended) for replica in run.replicas}
-    return sum(ended - started for started, ended in spans) / len(run.replicas)
+    return seconds * drawn / max(1, recorded)

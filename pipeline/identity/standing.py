@@ -72,14 +72,14 @@ class Standing:
             settings = type(self.row.resolved[0]).recorded(replica.settings)
         except ValidationError:
             return "settings"
-        if self.other_network(run) or run.data != self.row.data:
-            return "settings"
-        if run.origin(replica).reproducible != self.row.reproducible:
-            return "settings"
         declared = {(self.row.level(resolved), seed): resolved for resolved, seed in self.row.trainings}
-        if declared.get(replica.key) != settings:
-            return "settings"
-        return None
+        same = (
+            not self.other_network(run)
+            and run.data == self.row.data
+            and run.origin(replica).reproducible == self.row.reproducible
+            and declared.get(replica.key) == settings
+        )
+        return None if same else "settings"
 
     def other_data(self, run: Run, replica: Trained) -> str | None:
         """'data' if the replica was trained on other arrays or differently declared data; otherwise None."""

@@ -28,10 +28,6 @@ class Status:
 def status(settings: Settings, gpu: bool) -> Status:
     """Compare recorded results with declared ones, without reading weights or data.
 
-    Args:
-        settings: all settings.
-        gpu: whether this machine has a GPU.
-
     Raises:
         UserError: a record is damaged.
     """

@@ -6,24 +6,26 @@ tag is written last, so a row without this tag is incomplete. Superseded runs ar
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run, ViewType
 
+from pipeline.errors import UserError
 from pipeline.files import digest_file, digest_json, write_text
 from pipeline.params import Settings
 from pipeline.reporting import papers
 from pipeline.reporting.drawing.confusion import confusion_pictures
 from pipeline.results import records
 from pipeline.results.schema import Record
-from pipeline.tracking import experiments
-from pipeline.tracking.notes import NOTE
+from pipeline.tracking import views
+from pipeline.tracking.notes import NOTE, paper_note
 from pipeline.tracking.runs import RunSpec, build_run
-from pipeline.tracking.store import address_without_password, opened
+from pipeline.tracking.store import STORE, address, address_without_password, opened
 
+ARTIFACTS = Path("mlartifacts")  # of a local store
 MARKER = Path("published.json")
 DIGEST, PARENT = "digest", "mlflow.parentRunId"
 AT_ONCE = 800  # metrics in a call; MLflow takes 1000 entries in a call
@@ -57,7 +59,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
     """
     drawn = _drawn(recorded, settings)
     with opened() as client:
-        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
+        numbers = _experiments(client, settings)
         wanted = {record.row: (numbers[record.paper], drawn[record.row]) for record in recorded}
         written = sync_rows(client, wanted, show)
     write_text(MARKER, digest_json({row: run.digest for row, run in drawn.items()}) + "\n")
@@ -65,7 +67,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
         address_without_password(),
         tuple(row for row in drawn if row in written),
         tuple(row for row in drawn if row not in written),
-        sum(run.runs for run in drawn.values()),
+        sum(1 for run in drawn.values() for _ in run.every()),
         tuple(numbers[name] for name in sorted({record.paper for record in recorded})),
     )
 
@@ -73,13 +75,7 @@ def publish(recorded: Sequence[Record], settings: Settings, show: Show = lambda 
 def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> bool:
     """Log a paper's page and tables to its experiment, as files of one run.
 
-    Args:
-        paper: key of the paper.
-        files: the report's files about it.
-        settings: all settings.
-
-    Returns:
-        True if the files were logged; False if the run has them already.
+    Return False if the run has these files already.
 
     Raises:
         UserError: the store can't be reached or written.
@@ -93,8 +89,7 @@ def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> boo
         files=tuple(files),
     )
     with opened() as client:
-        numbers = experiments.numbers(client, {line.paper for line in settings.lines.values()})
-        return bool(sync_rows(client, {row: (numbers[paper], run)}))
+        return bool(sync_rows(client, {row: (_experiments(client, settings)[paper], run)}))
 
 
 def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
@@ -105,7 +100,7 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     """
     drawn = _drawn(recorded, settings)
     with opened() as client:
-        there = experiments.existing(client)
+        there = _existing(client)
         published = {
             paper: runs_by_row(client, there[paper].experiment_id)
             for paper in {record.paper for record in recorded}
@@ -118,6 +113,41 @@ def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
     ]
 
 
+def _existing(client: MlflowClient) -> dict[str, Experiment]:
+    """Existing experiments by name, deleted ones included."""
+    return {experiment.name: experiment for experiment in client.search_experiments(view_type=ViewType.ALL)}
+
+
+def _experiments(client: MlflowClient, settings: Settings) -> dict[str, str]:
+    """Find or create the papers' experiments, in alphabetical order, and return their ids by paper.
+
+    Artifacts of a local store are in a folder beside the store; a server has its own place for artifacts.
+
+    Raises:
+        UserError: the store was moved, so MLflow would look for its files in the old place.
+    """
+    there = _existing(client)
+    by_paper = {}
+    for paper in sorted({line.paper for line in settings.lines.values()}):
+        tags = {NOTE: paper_note(papers.load(paper)), **views.tags()}
+        place = (ARTIFACTS / paper).resolve().as_uri() if address().startswith("sqlite:") else None
+        experiment = there.get(paper) or client.get_experiment(
+            client.create_experiment(paper, artifact_location=place, tags=tags)
+        )
+        if place and experiment.artifact_location != place:
+            raise UserError(
+                f"{address()}: keeps its files in {experiment.artifact_location}, not here, as after a "
+                f"move; delete {STORE} and run `dprepro publish`, which makes it anew from the records"
+            )
+        by_paper[paper] = experiment.experiment_id
+        if experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+        for name, value in tags.items():
+            if experiment.tags.get(name) != value:
+                client.set_experiment_tag(experiment.experiment_id, name, value)
+    return by_paper
+
+
 def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, RunSpec]:
     by_name = {name: papers.load(name) for name in {record.paper for record in recorded}}
     return {record.row: build_run(record, by_name[record.paper], settings) for record in recorded}
@@ -126,15 +156,9 @@ def _drawn(recorded: Sequence[Record], settings: Settings) -> dict[str, RunSpec]
 def sync_rows(
     client: MlflowClient, wanted: Mapping[str, tuple[str, RunSpec]], show: Show = lambda row: None
 ) -> set[str]:
-    """Write the rows that are missing or differ.
+    """Write the rows that are missing or differ, and return them.
 
-    Args:
-        client: client of the store.
-        wanted: experiment id and content of each row's run.
-        show: called with each row when it is up to date.
-
-    Returns:
-        The rows that were written.
+    ``wanted``: experiment id and content of each row's run.
     """
     there = {number: runs_by_row(client, number) for number in {number for number, _ in wanted.values()}}
     written = set()
@@ -143,7 +167,9 @@ def sync_rows(
         if not is_whole(runs, drawn):
             head = _write(client, experiment, drawn, drawn.tags)
             client.set_tag(head, DIGEST, drawn.digest)
-            _delete_superseded(client, runs)
+            # the row's own run first: without its digest, the runs below it count as incomplete
+            for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
+                client.delete_run(run.info.run_id)
             written.add(row)
         show(row)
     return written
@@ -180,12 +206,6 @@ def is_whole(runs: Sequence[Run], drawn: RunSpec) -> bool:
     there = [content(run.info.run_name, run.data.params, run.data.tags, run.data.metrics) for run in runs]
     expected = [content(run.name, run.params, run.tags, run.last) for run in drawn.every()]
     return sorted(there) == sorted(expected)
-
-
-def _delete_superseded(client: MlflowClient, runs: Iterable[Run]) -> None:
-    """Delete ``runs``, first the row's own: without its digest, the runs below it count as incomplete."""
-    for run in sorted(runs, key=lambda run: DIGEST not in run.data.tags):
-        client.delete_run(run.info.run_id)
 
 
 def _write(client: MlflowClient, experiment: str, drawn: RunSpec, tags: dict[str, str]) -> str:

@@ -57,11 +57,6 @@ class RunSpec:
     digests: dict[str, Any] = field(default_factory=dict)  # of the sources of its numbers
     files: tuple[Path, ...] = ()  # logged as artifacts
 
-    @property
-    def runs(self) -> int:
-        """Number of runs: this one and all below it."""
-        return sum(1 for _ in self.every())
-
     def every(self) -> Iterator["RunSpec"]:
         """Yield this run and the runs below it."""
         yield self

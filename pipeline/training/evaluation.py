@@ -1,6 +1,6 @@
 """Accuracies of a finished run's weights, by each method's test protocol."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
-from pipeline.results.schema import CONVERGED, Errors, Evaluated, Evaluation, Scores, Trained
+from pipeline.results.schema import CONVERGED, Errors, Evaluated, Evaluation, ReplicaKey, Scores, Trained
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task, predictor
 from pipeline.training.scores import errors, scores
@@ -49,12 +49,12 @@ def evaluate(
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
     previous = records.read_evaluation(key, root)
     measured = {replica.key: replica for replica in previous.replicas} if previous else {}
-    pending: list[Trained] = []
+    pending: dict[ReplicaKey, Trained] = {}
     for trained in run.replicas:
         earlier = measured.get(trained.key)
         unscored = own and earlier is not None and earlier.scores is None
         if earlier is None or earlier.weights != trained.weights or measured_otherwise(earlier) or unscored:
-            pending.append(trained)
+            pending[trained.key] = trained
         else:
             show(f"{trained.level}/seed={trained.seed}")
     stands = Standing(row, data.layout)
@@ -63,30 +63,30 @@ def evaluate(
         raise UserError(
             f"{path}: trained with another model or method than {PARAMS} has now; run `dprepro train {key}`"
         )
-    if any(stands.other_data(run, trained) for trained in pending):
+    if any(stands.other_data(run, trained) for trained in pending.values()):
         raise UserError(
             f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
         )
     weights = [
-        read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
-        for trained in pending
+        read_weights(weights_path(key, *replica, root), trained.weights, execution.device)
+        for replica, trained in pending.items()
     ]
-    settings_type = method_settings()[row.method]
+    recorded = method_settings()[row.method].recorded
     try:
-        members = [Replica(*trained.key, settings_type.recorded(trained.settings)) for trained in pending]
+        members = [Replica(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
     except ValidationError as problem:
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
         ) from problem
-    if any(stands.other_frozen(run, trained) for trained in pending):
+    if any(stands.other_frozen(run, trained) for trained in pending.values()):
         raise UserError(
             f"{path}: trained with other frozen tensors than `build` of model {row.model.name!r} gives here; "
             f"bring its file back, or run `dprepro train {key}`"
         )
     arguments = (row.model, row.method, row.reproducible, data, execution, own)
-    for position, found in measure(members, weights, *arguments):
-        trained = pending[position]
-        measured[trained.key] = Evaluated(
+    for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
+        trained = pending[member.key]
+        measured[member.key] = Evaluated(
             level=trained.level,
             seed=trained.seed,
             weights=trained.weights,
@@ -94,7 +94,7 @@ def evaluate(
             metrics={**found.metrics, **noise(trained.spending)},
             scores=found.scores,
         )
-        show(members[position].name)
+        show(member.name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
     return records.write(evaluation, root)
 
@@ -107,16 +107,15 @@ class Measured(NamedTuple):
 
 
 def measure(
-    members: Sequence[Replica],
-    weights: Sequence[Tensors],
+    weights: Mapping[Replica, Tensors],
     model: Model,
     method: str,
     reproducible: bool,
     data: Prepared,
     execution: Execution,
-    scored: bool = False,
-) -> Iterator[tuple[int, Measured]]:
-    """Metrics of trained replicas of one model, each with its index in ``members`` and ``weights``.
+    scored: bool,
+) -> Iterator[tuple[Replica, Measured]]:
+    """Trained replicas of one model, with the metrics of their ``weights``.
 
     Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
     are those of the test split.
@@ -124,9 +123,8 @@ def measure(
     Raises:
         UserError: weights are another network's.
     """
-    positions = {member: position for position, member in enumerate(members)}
-    for group in grouped_for(members, model, data, execution):
-        tensors = [weights[positions[member]] for member in group]
+    for group in grouped_for(list(weights), model, data, execution):
+        tensors = [weights[member] for member in group]
         task = make_task(group, model, reproducible, data, execution)
         for member, member_weights in zip(group, tensors, strict=True):
             _check_fit(member_weights, task.parameters, member)
@@ -145,7 +143,7 @@ def measure(
                 found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
             elif outputs is not None:
                 found = scores(outputs[index], labels)
-            yield positions[member], Measured(metrics, found)
+            yield member, Measured(metrics, found)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:

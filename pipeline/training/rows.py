@@ -84,10 +84,6 @@ def train(
         # DVC expects the folder, also for replicas adopted without their weights
         with writing(folder := root / RUNS / key):
             folder.mkdir(parents=True, exist_ok=True)
-        if not missing and previous and len(standing) == len(previous.replicas):
-            # left by a run that was killed after writing everything
-            shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-            return TrainedRow(records.run_path(key, root), 0, len(standing))
         frozen = _frozen(missing, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
         identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
@@ -95,7 +91,8 @@ def train(
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
-        if not missing:
+        # stopped trainings of other settings, which were taken back, must be in the record too
+        if previous and not missing and (stopped(key, root) or len(standing) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
             with closing(train_replicas(missing, context, workers)) as groups:

@@ -8,7 +8,7 @@ includes the spending of these trainings, and every ledger says so.
 import shutil
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.data.prepared import Prepared
 from pipeline.errors import Unproven
@@ -72,7 +72,7 @@ def search(
         checkpoint_every=60,
         final_only=True,  # the last accuracy judges a candidate, and measuring can cost more than training
     )
-    trained: dict[ReplicaKey, _Outcome] = {}
+    trained: dict[ReplicaKey, tuple[float, float, TrainingSpent | None]] = {}  # accuracy, seconds, spending
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
     with checkpoint_lock(checkpoint):
         earlier = records.read_search(name, root)
@@ -81,15 +81,13 @@ def search(
                 for group in train_replicas(replicas, context, workers):
                     accuracies = {
                         (level, seed): float(value)
-                        for level, seed, step, _, metric, value in group.history
-                        if (step, metric) == (group.steps, "validation_accuracy")
+                        for level, seed, *_, metric, value in group.history
+                        if metric == "validation_accuracy"
                     }
+                    seconds = group.seconds / len(group.replicas)
                     for index, member in enumerate(group.replicas):
-                        trained[member.key] = _Outcome(
-                            accuracies[member.key],
-                            group.seconds / len(group.replicas),
-                            candidate_spent(group.method.guarantee(index), group.steps),
-                        )
+                        spent = candidate_spent(group.method.guarantee(index), group.steps)
+                        trained[member.key] = accuracies[member.key], seconds, spent
             except Unproven as problem:
                 write_json(stopped_path(kept, root), stopped(kept, root) + problem.trainings)
                 raise
@@ -97,13 +95,14 @@ def search(
             for index, (values, configured) in enumerate(choices):
                 level = row.level(configured)
                 outcomes = [trained[f"{level}/{index}", seed] for seed in seeds]
+                judged, times, spendings = zip(*outcomes, strict=True)
                 candidate = Candidate(
                     level=level,
                     settings=values,
-                    seeds=len(outcomes),
-                    validation_accuracy=tuple(outcome.accuracy for outcome in outcomes),
-                    seconds=round(sum(outcome.seconds for outcome in outcomes), 1),
-                    spent=outcomes[0].spent,
+                    seeds=len(seeds),
+                    validation_accuracy=judged,
+                    seconds=round(sum(times), 1),
+                    spent=spendings[0],
                 )
                 recorded.append(candidate)
             # results that were published keep their privacy loss
@@ -130,12 +129,7 @@ def definitions(name: str, settings: Settings, source: Provenance) -> tuple[str,
     """Digests of everything that decides the candidates' results: as recorded now, and as recorded formerly.
 
     Settings at their default don't count, so that a new setting invalidates no search, whose candidates would
-    be trained and spent again. They did count formerly.
-
-    Args:
-        name: name of the search.
-        settings: all settings.
-        source: provenance of the trainings: versions of code, and digests of data.
+    be trained and spent again. They did count formerly. ``source``: provenance of the trainings.
     """
     definition, row = settings.searches[name], settings.row(settings.searches[name].row)
 
@@ -152,14 +146,6 @@ def definitions(name: str, settings: Settings, source: Provenance) -> tuple[str,
         return digest_json([decisive, tried])
 
     return digest(defaults=False), digest(defaults=True)
-
-
-class _Outcome(NamedTuple):
-    """Result of one training of a candidate."""
-
-    accuracy: float  # on the validation split, after the last step
-    seconds: float  # time of its group, divided by the number of replicas
-    spent: TrainingSpent | None
 
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:

@@ -8,7 +8,8 @@ import multiprocessing
 import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -32,13 +33,8 @@ def train_replicas(
     """Train replicas of one model, and yield each group after its last step.
 
     A group has as many replicas as the device takes, which share their steps. One seed of every level is
-    trained before the next seed.
-
-    Args:
-        replicas: the replicas.
-        context: their common settings.
-        workers: largest number of processes, on a CPU; short trainings take fewer. Results don't depend on
-            it, except for rounding.
+    trained before the next seed. ``workers``: largest number of processes, on a CPU; short trainings take
+    fewer. Results don't depend on it, except for rounding.
 
     Raises:
         Stopped: a signal stopped the training. Checkpoints were written, from which the next call continues.
@@ -71,15 +67,10 @@ def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context,
 Message = Progress | int | tuple[str, int]
 
 
-@dataclass(frozen=True)
-class _SentProgress:
-    """`Context.show` of a worker: sends progress to the calling process."""
-
-    pipe: Connection
-
-    def __call__(self, progress: Progress) -> None:
-        with suppress(BrokenPipeError):  # a worker whose calling process has died stops by itself
-            self.pipe.send(progress)
+def _send(pipe: Connection, progress: Progress) -> None:
+    """Send a worker's progress to the calling process; it is the worker's `Context.show`."""
+    with suppress(BrokenPipeError):  # a worker whose calling process has died stops by itself
+        pipe.send(progress)
 
 
 def _run(
@@ -99,7 +90,7 @@ def _run(
     pipes: list[Connection] = []
     for first in range(processes):
         pipe, workers_end = start_context.Pipe(duplex=False)
-        worker_context = replace(context, show=_SentProgress(workers_end))
+        worker_context = replace(context, show=partial(_send, workers_end))
         worker = start_context.Process(
             target=_train_share,
             args=(groups, first, processes, worker_context, threads, in_use(), workers_end),

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,22 +61,11 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
             locks.enter_context(checkpoint_lock(CHECKPOINTS / row))
         origin = f"{source.name} ({digest_file(source)})"
         merged = [_merged(settings, row, staged, origin) for row in packed]
-        _place(staged / "merged", [part for each in merged for part in each.parts])
+        _place(staged / "merged", [part for _, parts in merged for part in parts])
     whole = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
     notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
-    return [Adopted(each.row, each.taken, each.packed, (*each.kept, *notes[each.row])) for each in merged]
-
-
-@dataclass(frozen=True)
-class _Merged:
-    """A merged and staged row."""
-
-    row: str
-    taken: int
-    packed: int
-    kept: tuple[str, ...]  # a line for each replica of the pack that was not imported
-    parts: tuple[Path, ...]
+    return [replace(each, notes=(*each.notes, *notes[each.row])) for each, _ in merged]
 
 
 @contextmanager
@@ -102,8 +91,10 @@ def _subject(name: str) -> Iterator[None]:
         raise UserError(f"{name}: {problem}") from problem
 
 
-def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
+def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Adopted, list[Path]]:
     """Merge the row's replicas of this checkout and of the pack ``origin``; write them to ``staged``/merged.
+
+    Return the written files too. The notes are lines about replicas of the pack that are not imported.
 
     Raises:
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
@@ -142,13 +133,13 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
         made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
     replicas, origins = records.with_origins(made[key] for key in order if key in made)
-    parts = {
+    changes = {
         "replicas": replicas,
         "origins": origins,
         "history": digest_file(history),
         "replaced": _replaced(here, there, {replica.identity for replica in replicas}),
     }
-    records.write(there.model_copy(update=parts), target)
+    records.write(there.model_copy(update=changes), target)
     before = records.read_evaluation(row)
     known = {replica.key: replica for replica in before.replicas if replica.key in names} if before else {}
     known |= {key: measured[key] for key in taken}
@@ -165,7 +156,8 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> _Merged:
     # the run last, because it has the digests of the others
     texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
     kept = tuple(_kept_line(there, replica, keep) for replica in there.replicas if replica.key in names)
-    return _Merged(row, len(new), len(there.replicas), kept, (*weights, *(path(row) for path in texts)))
+    parts = [*weights, *(path(row) for path in texts)]
+    return Adopted(row, len(new), len(there.replicas), kept), parts
 
 
 def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:

@@ -59,11 +59,6 @@ CONTEXT = {
 def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
     """Write an RO-Crate of measured rows to a new folder.
 
-    Args:
-        rows: keys of rows.
-        folder: the new folder.
-        settings: params.yaml.
-
     Raises:
         UserError: a row has no complete record, or the folder exists.
     """
@@ -77,7 +72,7 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
         for path in files:
             (building / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, building / path)
-        claims = [claim for key in rows for claim in _claims(key, found[key][0], found[key][1], settings)]
+        claims = [claim for key in rows for claim in _claims(key, *found[key], settings)]
         write_json(building / CLAIMS, claims)
         raws = {raw for _, run in found.values() for origin in run.origins for raw in origin.edition}
         sets = {settings.raw_set(raw) for raw in raws if raw not in settings.own}
@@ -134,10 +129,8 @@ def _record(key: str, settings: Settings) -> tuple[Record, Run]:
 
 def _files(key: str) -> Iterator[Path]:
     """Paths of a row's existing record files."""
-    yield from map(Path, archive.required_files(key))
-    for path in (records.ledger_path(key), records.audit_path(key)):
-        if Path(path).exists():
-            yield Path(path)
+    yield from archive.required_files(key)
+    yield from filter(Path.exists, (records.ledger_path(key), records.audit_path(key)))
 
 
 def _claims(key: str, record: Record, run: Run, settings: Settings) -> Iterator[dict[str, Any]]:

@@ -21,11 +21,7 @@ from pipeline.results.schema import Run, Trained
 def check_network(path: Path, replica: Trained, run: Run, settings: Settings) -> None:
     """Make sure that a file holds finite tensors of the network that a replica trained.
 
-    Args:
-        path: the file; its digest has been compared.
-        replica: its entry in ``run``; its settings have been compared with params.yaml.
-        run: the pack's run.
-        settings: params.yaml.
+    The file's digest, and the replica's settings with params.yaml, have been compared before.
 
     Raises:
         UserError: the file isn't in the format safetensors, or has other tensors or impossible values.

@@ -414,11 +414,20 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
         train_and_stop()
     (replaced,) = there(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (2, None)
+    # also one with other settings, where nothing is to train once the settings of before are back
+    text = params_file.read_text()
+    params_file.write_text(text.replace("learning_rate: 0.5", "learning_rate: 0.25"))
+    with pytest.raises(Unproven):
+        train_and_stop()
+    params_file.write_text(text.replace("seeds: 2", "seeds: 1"))
+    project.train()
+    (replaced,) = there(records.read_run(ROW)).replaced
+    assert (replaced.trainings, replaced.spent) == (3, None)
     row_ledgers(ROW, settings())
     composition = there(there(records.read_ledgers(ROW)).composition)
-    assert (composition.trainings, composition.left_out) == (1, 2)
+    assert (composition.trainings, composition.left_out) == (1, 3)
     assert (
-        "No bound is proven for 2 trainings, so none is proven for all trainings together"
+        "No bound is proven for 3 trainings, so none is proven for all trainings together"
         in wording.composition(composition)
     )
 

@@ -17,15 +17,14 @@ from pipeline.reporting.judging.guarantees import State
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records, schema
 from pipeline.results.schema import Record
-from pipeline.tracking import experiments, runs, store, views
-from pipeline.tracking.publishing import declared, publish
+from pipeline.tracking import runs, store, views
+from pipeline.tracking.publishing import ARTIFACTS, declared, publish
 from pipeline.tracking.runs import build_run, canonical
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.conftest import small
+from tests.tracking.conftest import RUNS, small
 
 NAME = "DPSGD (LN-LeNet-5)"
-RUNS = 7  # of a row of two levels and two seeds: itself, the levels, and their seeds
 
 
 class Store:
@@ -219,7 +218,7 @@ def test_what_was_trained_on_is_an_input(rows: Store) -> None:
 
 def test_what_is_kept_of_a_row_are_artifacts_beside_the_database(rows: Store) -> None:
     run = rows.named(f"{NAME} (Table 5)").info.run_id
-    folder = rows.root / experiments.ARTIFACTS / "davody2020" / run / "artifacts"
+    folder = rows.root / ARTIFACTS / "davody2020" / run / "artifacts"
     kept = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     digests = json.loads(kept.pop("digests.json").read_text())
     for path in (records.evaluation_path, records.ledger_path, records.run_path):

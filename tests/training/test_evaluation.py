@@ -1,6 +1,5 @@
 """What is measured again and what is kept; which uses of the data no epsilon counts."""
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.data.prepared import Prepared
+from pipeline.errors import UserError
 from pipeline.identity.versions import MEASURING
 from pipeline.methods.base import Execution
 from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
@@ -55,9 +55,9 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(members: list[loop.Replica], *arguments: Any) -> Iterator[tuple[int, evaluation.Measured]]:
-        seeds.extend(member.seed for member in members)
-        return real(members, *arguments)
+    def noted(weights: dict[loop.Replica, Any], *arguments: Any) -> Iterator[Any]:
+        seeds.extend(member.seed for member in weights)
+        return real(weights, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "measure", noted)
@@ -101,24 +101,25 @@ def test_weights_that_are_not_here_can_not_be_measured(
     assert "seed=1.safetensors: No such file or directory; `dvc pull train@row` brings" in line
 
 
-def test_other_data_are_no_test_of_what_was_trained(measured: Path, tiny: Prepared, cpu: Execution) -> None:
-    other = dataclasses.replace(tiny, manifest={**tiny.manifest, "digests": {"train.inputs": "sha256:other"}})
-    evaluation.evaluate("row", declared(), other, cpu, measured)  # all stands
-    records.evaluation_path("row", measured).unlink()
-    line = refusal_of(lambda: evaluation.evaluate("row", declared(), other, cpu, measured))
-    assert "row.json: trained on other data than data/prepared/tiny" in line
-
-
-def test_weights_are_not_measured_as_another_networks(measured: Path, tiny: Prepared, cpu: Execution) -> None:
+def test_weights_are_not_measured_on_other_data_or_as_another_networks(
+    measured: Path, tiny: Prepared, cpu: Execution
+) -> None:
     """Normalisation without parameters fits the weights of a network that has none."""
-    kept = declared().rows["row"]
+    other = replace(tiny, manifest={**tiny.manifest, "digests": {"train.inputs": "sha256:other"}})
+    kept, path = declared().rows["row"], records.evaluation_path("row", measured)
     model = kept.model.model_copy(update={"normalization": "response"})
-    other = declared().model_copy(update={"rows": {"row": kept.model_copy(update={"model": model})}})
-    evaluation.evaluate("row", other, tiny, cpu, measured)  # nothing is to be measured
-    records.evaluation_path("row", measured).unlink()
-    line = refusal_of(lambda: evaluation.evaluate("row", other, tiny, cpu, measured))
-    assert "row.json: trained with another model or method than params.yaml has now" in line
-    assert not records.evaluation_path("row", measured).exists()
+    response = declared().model_copy(update={"rows": {"row": kept.model_copy(update={"model": model})}})
+    before = path.read_bytes()
+    for settings, data, said in (
+        (declared(), other, "row.json: trained on other data than data/prepared/tiny"),
+        (response, tiny, "row.json: trained with another model or method than params.yaml has now"),
+    ):
+        evaluation.evaluate("row", settings, data, cpu, measured)  # nothing is to be measured
+        path.unlink()
+        with pytest.raises(UserError, match=said):
+            evaluation.evaluate("row", settings, data, cpu, measured)
+        assert not path.exists()
+        path.write_bytes(before)
 
 
 # -- what no epsilon counts ------------------------------------------------------------------------------

@@ -102,19 +102,15 @@ def test_a_network_with_fixed_tensors_of_every_seed_is_trained_and_measured_alon
             for group in train_replicas(wanted, context(tiny, how, tmp_path / str(at_once)))
             for index, replica in enumerate(group.replicas)
         }
-        ordered = [trained[replica.key] for replica in wanted]
-        measured = evaluation.measure(wanted, ordered, Model(name="lenet5"), "dpsgd", True, tiny, how)
-        ends.append((ordered, dict(measured)))
+        ordered = {replica: trained[replica.key] for replica in wanted}
+        measured = evaluation.measure(ordered, Model(name="lenet5"), "dpsgd", True, tiny, how, False)
+        ends.append(([*ordered.values()], dict(measured)))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-5)
     assert ends[0][1] == ends[1][1]
 
 
 class Killed(Exception):
     """Stands for a kill in the middle of training."""
-
-
-def kill(_: Progress) -> None:
-    raise Killed
 
 
 def train_noted(
@@ -151,32 +147,23 @@ def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     assert [group.history for group in resumed] == [group.history for group in unbroken]
 
 
-def test_a_run_resumed_without_seeds_draws_anew(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
-    fresh = context(tiny, cpu, tmp_path / "one", reproducible=False)
-    train_noted(wanted, fresh, after=1)
-    shutil.copytree(tmp_path / "one", tmp_path / "other")
-    ends = [
-        weights(train_replicas(wanted, replace(fresh, checkpoint=tmp_path / name)))
-        for name in ("one", "other")
-    ]
-    assert not torch.equal(ends[0]["epsilon=3", 0], ends[1]["epsilon=3", 0])
-
-
-def test_fresh_noise_is_never_the_same_and_never_saved(
+def test_a_run_resumed_without_seeds_draws_anew_and_counts_all_its_processor_time(
     tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    wanted = [Replica("epsilon=3", 0, dpsgd())]
-    first, second = (
-        weights(train_replicas(wanted, context(tiny, cpu, tmp_path / name, reproducible=False)))
-        for name in ("1", "2")
-    )
-    assert not torch.equal(first["epsilon=3", 0], second["epsilon=3", 0])
-    saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "1"))), weights_only=True)
+    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+    fresh, begun = context(tiny, cpu, tmp_path / "one", reproducible=False), time.process_time()
+    train_noted(wanted, fresh, after=1)
+    saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "one"))), weights_only=True)
     # state of the model and the clock, nothing from which a stream could be drawn again
     assert set(saved) == {"state", "done", "history", "seconds", "cpu_seconds", "started", "entropy"}
     assert saved["entropy"] is None
     assert set(saved["state"]) == {"parameters", "momentum"}
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    one, other = (
+        list(train_replicas(wanted, replace(fresh, checkpoint=tmp_path / name))) for name in ("one", "other")
+    )
+    assert not torch.equal(weights(one)["epsilon=3", 0], weights(other)["epsilon=3", 0])
+    assert 0 < saved["cpu_seconds"] < one[0].cpu_seconds < time.process_time() - begun
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
@@ -234,21 +221,9 @@ searches:
   quick:
     row: quick
     grid: {learning_rate: [0.01, 0.1, 0.5]}
-    settings: {epochs: 0.5}
+    settings: {epochs: 2}
     levels: [{epsilon: 3}]
 """
-
-
-# as in this process: another number of threads adds up in another order, and training enlarges the difference
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def command(*arguments: str, before: str = "") -> list[str | Path]:
-    return [sys.executable, "-c", f"{before}\nfrom stages.app import main; main()", *arguments]
-
-
-def outcome_of(line: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, env=ONE_THREAD)
 
 
 @pytest.fixture(scope="module")
@@ -426,7 +401,11 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "parsl", "torchtext", "pandas", "matplotlib", "jinja2", "PIL", "requests")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
-    again = outcome_of(command("train", "quick", "--physical", "64", before=bare), project)
+    line = [sys.executable, "-c", f"{bare}\nfrom stages.app import main; main()"]
+    line += ["train", "quick", "--physical", "64"]
+    # as in this process: more threads add up in another order, and training enlarges the difference
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    again = subprocess.run(line, cwd=project, capture_output=True, text=True, env=one_thread)
     assert again.returncode == 0, again.stderr
     assert "3 replicas trained, 1 stand" in again.stdout
     assert weights_path("quick", *done[0], project).read_bytes() == written
@@ -520,7 +499,13 @@ class Later(Model):
 def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: Path, cpu: Execution) -> None:
     settings, data = loaded(project)
     del data.splits["test"]  # a search that looks at test data can't run
-    results = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
+    logged: list[int] = []
+
+    def show(state: Progress) -> None:
+        logged.extend([state.step] if state.logged else [])
+
+    results = json.loads(search.search("quick", settings, data, cpu, show, project).read_text())
+    assert logged == [20, 20, 20]  # after the last step alone
     assert len(results["candidates"]) == 3
     best = max(results["candidates"], key=lambda candidate: candidate["validation_accuracy"][0])
     assert results["chosen"] == {"epsilon=3": best["settings"]}
@@ -528,8 +513,8 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     for candidate in results["candidates"]:
         spent = TrainingSpent.model_validate(candidate["spent"])
         assert isinstance(spent.spending, SampledGaussian)
-        assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 5, 1e-3)
-        assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 5, "rdp"))
+        assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 20, 1e-3)
+        assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 20, "rdp"))
     assert not list((project / CHECKPOINTS).glob("search-*/*"))
     # it stands, also where its row has taken in the choice
     again = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
@@ -549,19 +534,6 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     other = settings.model_copy(update={"searches": {"quick": twice}})
     again = json.loads(search.search("quick", other, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
-
-
-def test_a_search_measures_after_the_last_step_alone(project: Path, cpu: Execution) -> None:
-    settings, data = loaded(project)
-    raw = settings.model_dump(mode="json", exclude_none=True)
-    raw["searches"]["quick"]["settings"] = {"epochs": 2}
-    logged: list[int] = []
-
-    def show(state: Progress) -> None:
-        logged.extend([state.step] if state.logged else [])
-
-    search.search("quick", params.parse(raw), data, cpu, show, project)
-    assert logged == [20, 20, 20]
 
 
 @pytest.mark.parametrize(
@@ -659,18 +631,6 @@ def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execut
     planned = params.parse(raw)
     assert training.provenance_of("quick", settings, data, cpu).plan is None
     assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
-
-
-def test_a_replica_has_its_processor_time_however_often_it_was_resumed(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
-    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2, batch=50))]
-    broken = context(tiny, cpu, tmp_path)
-    begun = time.process_time()
-    train_noted(wanted, broken, after=2)
-    saved = there(restore(checkpoint_in(tmp_path), cpu.device))
-    (group,) = train_replicas(wanted, broken)
-    assert 0 < saved.cpu_seconds < group.cpu_seconds < time.process_time() - begun
 
 
 def scaled(data: Prepared, factor: float) -> Prepared:
