@@ -89,7 +89,7 @@ def audit_model(
             attacks=tuple(attacks[level] for level in private if level in attacks),
             why_none=None if private else statement("nothing_to_attack"),
         )
-        return records.write_model_audit(record, root)
+        return records.write(record, root, final_models=True)
 
     for level in levels or private:
         attacks[level] = _attack(key, row, private[level], data, execution, say, seconds.get(level))

@@ -28,6 +28,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage; a stage that runs once for each key, such as each row, has a digest for each key."""
     rows = settings.rows
     searched = {key: _searched(row) for key, row in rows.items()}
+    own = {name: settings.own_of(name) for name in settings.data}
     unlinked = {
         key: [digest_file(records.search_path(name)) for name in names if name != rows[key].search]
         for key, names in records.searches_of().items()
@@ -43,10 +44,10 @@ def entries(settings: Settings) -> dict[str, Any]:
         "prepare": {
             name: [
                 data.model_dump(mode="json"),
-                versions.PREPARING_OWN if settings.has_own(name) else versions.PREPARING,
-                *([versions.FEATURES] if settings.has_network(name) else []),
+                versions.PREPARING_OWN if own[name] else versions.PREPARING,
+                *([versions.FEATURES] if any(settings.own[raw].public_network for raw in own[name]) else []),
                 # equal raw files may have another test part or range now
-                *(settings.own_digest(raw) for raw in (data.raw, data.public.raw) if raw in settings.own),
+                *map(settings.own_digest, own[name]),
             ]
             for name, data in settings.data.items()
         },

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
 from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
 from pipeline.params import Account, Row
@@ -80,11 +78,6 @@ def model_audit_path(row: str, root: Path = Path()) -> Path:
     return root / AUDITS / "models" / f"{row}.json"
 
 
-def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
-    """Write the attacks on a row's final models and return their path."""
-    return _write(model_audit_path(audit.row, root), audit)
-
-
 def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
     """Attacks on a row's final models; None: there is no file. Errors as in `read_run`."""
     return _read(model_audit_path(row, root), Audit)
@@ -101,10 +94,15 @@ def search_path(name: str, root: Path = Path()) -> Path:
     return root / SEARCHES / f"{name}.json"
 
 
-def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path:
-    """Write a record and return its path."""
-    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, Audit: audit_path}
-    return _write(places[type(kept)](kept.row, root), kept)
+def write(
+    kept: Run | Evaluation | Ledgers | Audit | SearchRecord, root: Path = Path(), final_models: bool = False
+) -> Path:
+    """Write a record and return its path. ``final_models``: whether an audit is of a row's final models."""
+    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, SearchRecord: search_path}
+    place = model_audit_path if final_models else places.get(type(kept), audit_path)
+    target = place(kept.name if isinstance(kept, SearchRecord) else kept.row, root)
+    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    return target
 
 
 def read_run(row: str, root: Path = Path()) -> Run | None:
@@ -174,11 +172,6 @@ def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
         UserError: the file is there but is no record of this search.
     """
     return _read(search_path(name, root), SearchRecord)
-
-
-def write_search(search: SearchRecord, root: Path = Path()) -> Path:
-    """Write the record of a search and return its path."""
-    return _write(search_path(search.name, root), search)
 
 
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
@@ -326,11 +319,6 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         history=None,
         origins=(made,),
     )
-
-
-def _write(target: Path, kept: BaseModel) -> Path:
-    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-    return target
 
 
 def _read(path: Path, kind: type[F]) -> F | None:
