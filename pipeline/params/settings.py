@@ -118,7 +118,9 @@ class Settings(Strict):
     def circumstances(self, row: Row) -> Circumstances:
         """Data and model of ``row``, for checks of its settings."""
         data = self.split(row.data)
-        relevance = self.relevances.get(row.data)
+        source, relevance = self.own.get(data.raw), self.relevances.get(row.data)
+        networked = source is not None and source.public_network is not None
+        features = networked or isinstance(source, OwnFeatures | OwnTable) or self.has_features(row.data)
         return Circumstances(
             normalization=row.model.normalization,
             data=row.data,
@@ -127,23 +129,15 @@ class Settings(Strict):
             raw=data.raw,
             public_raw=data.public.raw,
             one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
-            no_images="texts" if data.text else None if self.has_images(row.data) else "features",
+            no_images="texts" if data.text else "features" if features else None,
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
-            classes=len(self.own[data.raw].classes) if data.raw in self.own else None,
+            classes=len(source.classes) if source else None,
         )
 
     def has_features(self, data: str) -> bool:
         """Return whether the inputs of prepared data are features: outputs of a network's frozen part."""
         return data in self.starts and self.starts[data].features
-
-    def has_images(self, data: str) -> bool:
-        """Return whether prepared data are images, not texts or features."""
-        split = self.split(data)
-        source = self.own.get(split.raw)
-        networked = source is not None and source.public_network is not None
-        features = networked or isinstance(source, OwnFeatures | OwnTable)
-        return split.text is None and not features and not self.has_features(data)
 
     def lacks_range(self, data: str) -> bool:
         """Return whether prepared data are the user's own features, and params.yaml declares no range."""

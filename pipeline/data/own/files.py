@@ -30,10 +30,7 @@ def parted(declaration: OwnFiles) -> bool:
 def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     """Files of a declaration, by their names below ``data/raw/NAME``.
 
-    Args:
-        name: a key of ``own`` in params.yaml.
-        declaration: entry of that key.
-        root: folder of params.yaml; only a link in `FOLDER` may lead out of ``root``.
+    Only a link in `FOLDER` may lead out of ``root``, the folder of params.yaml.
 
     Raises:
         UserError: a file or a folder is missing or leads elsewhere, a file is too large, or the files are

@@ -43,11 +43,7 @@ def _features(declaration: OwnFiles) -> Features | None:
 def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:
     """Training and test part of the declared files, after a comparison with their declaration.
 
-    Args:
-        name: key of the declaration.
-        declaration: declaration of the files.
-        place: path of the files.
-        root: folder of params.yaml, in which the weights of a public network are looked for.
+    The weights of a public network are looked for in ``root``, the folder of params.yaml.
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
