@@ -175,9 +175,8 @@ class Numeric(Strict):
     """Numeric column, scaled from its declared range to [-1, 1]; values beyond the range are clipped."""
 
     range: Range
-    fill: Finite | None = (
-        None  # replaces missing values; None: `indicator` must be true, or no value may be missing
-    )
+    # replaces missing values; None: `indicator` must be true, or no value may be missing
+    fill: Finite | None = None
     indicator: bool = False  # adds a feature that is 1 if the value is missing
 
     @property
