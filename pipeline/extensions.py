@@ -30,9 +30,8 @@ BUILT_IN: dict[Kind, str] = {
 FILES = "[a-z]*.py"
 ROOMS = "*/settings.py"  # a method is a folder with settings
 
-_laboratory: dict[
-    str, Path
-] = {}  # packages named by `code`, in order, each with the folder of its params.yaml
+# packages named by `code`, in order, each with the folder of its params.yaml
+_laboratory: dict[str, Path] = {}
 _caches: list["_lru_cache_wrapper[Any]"] = []
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ def audit(
         from pipeline.audits.rows import audit_row
 
         path = audit_row(row, settings)
-    audited = records.read_model_audit(row) if model else records.read_audit(row)
+    audited = records.read_audit(row, final_models=model)
     assert audited is not None
     for attack in audited.attacks:
         print(f"{row}, {describe(attack)}")

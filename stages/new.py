@@ -166,9 +166,9 @@ def data(
         raise UserError(f"--public-from {name}: is the new data set; allowed: another one, or --public alone")
     unprotected = public if public is not None else PUBLIC if public_from else 0
     with placing(name, path) as fields["path"]:
-        described = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
-        adding.entry("own", name, _entry(described.own))
-        adding.entry("data", name, _entry(described.data))
+        own, split = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
+        adding.entry("own", name, _entry(own))
+        adding.entry("data", name, _entry(split))
         settings = adding.checked()
         fetched = fetch(name, settings)
         splits = prepare(name, settings)["counts"]
@@ -177,7 +177,7 @@ def data(
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if not unprotected:
         print("none is public: methods that need public examples say so (--public, --public-from)")
-    elif described.data.public.raw == name:
+    elif split.public.raw == name:
         print(f"{unprotected} of them are public from here on, and nothing protects them")
 
 

@@ -116,7 +116,7 @@ def keep_search(
         provenance=made_up_origin(**made),
         replaced=replaced,
     )
-    records.write_search(record, root)
+    records.write(record, root)
 
 
 def keep(record: Record, root: Path, by_other_version: bool = False) -> None:

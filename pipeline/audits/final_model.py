@@ -76,7 +76,8 @@ def audit_model(
         raise UserError(
             f"--level {', '.join(unknown)}: no private level of {key}; allowed: {', '.join(private)}"
         )
-    made_by, previous = versions.auditing(row.method, row.model.name), records.read_model_audit(key, root)
+    made_by = versions.auditing(row.method, row.model.name)
+    previous = records.read_audit(key, root, final_models=True)
     kept = previous.attacks if previous and previous.made_by == made_by else ()
     attacks = {attack.level: attack for attack in kept if attack.level in private}
     seconds = _known_seconds(key, root)
@@ -89,7 +90,7 @@ def audit_model(
             attacks=tuple(attacks[level] for level in private if level in attacks),
             why_none=None if private else statement("nothing_to_attack"),
         )
-        return records.write_model_audit(record, root)
+        return records.write(record, root, final_models=True)
 
     for level in levels or private:
         attacks[level] = _attack(key, row, private[level], data, execution, say, seconds.get(level))

@@ -15,9 +15,7 @@ from pipeline.params import PARAMS, Settings
 def check_declared(name: str, settings: Settings) -> None:
     """Make sure that the prepared data set ``name`` has the present declaration, if it is prepared here.
 
-    Args:
-        name: a key of ``data``, ``starts`` or ``relevances``.
-        settings: all settings.
+    ``name`` is a key of ``data``, ``starts`` or ``relevances``.
 
     Raises:
         UserError: the data set was prepared by another declaration; the message names the key that differs,

@@ -11,7 +11,7 @@ from pipeline.data.own import private, sets
 from pipeline.data.prepared import PREPARED
 from pipeline.data.raw import RAW, asked_edition, entry_of, write_source
 from pipeline.errors import UserError, reading
-from pipeline.files import digest_json, replacing_folder, writing
+from pipeline.files import replacing_folder, writing
 from pipeline.params import PARAMS, OwnFiles, Settings, pick
 
 DOWNLOADS = Path(".dprepro/downloads")  # outside DVC's outputs, which DVC deletes before a stage runs
@@ -24,11 +24,6 @@ class Fetched:
     folder: Path
     edition: str
     files: dict[str, str]  # name -> sha256 digest
-
-    @property
-    def digest(self) -> str:
-        """Digest of all files."""
-        return digest_json(self.files)
 
 
 def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | None = None) -> Fetched:

@@ -51,7 +51,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
     with replacing_folder(root / PREPARED / name) as building:
         manifest = {
             "name": name,
-            "rule": OWN_RULE if settings.has_own(name) else RULE,
+            "rule": OWN_RULE if settings.own_of(name) else RULE,
             "seed": data.seed,
             "raw": {key: _origin(each, settings) for key, each in sets.items()},
             "classes": list(sets[data.raw].entry.classes),

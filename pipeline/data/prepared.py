@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt
 
+from pipeline.data.catalog import Features
 from pipeline.errors import UserError
 from pipeline.fields import Count
 from pipeline.files import Damaged, check_file
@@ -167,13 +168,6 @@ class _Text(BaseModel):
     vectors: str | None = None
 
 
-class _Features(BaseModel):
-    """Range of the features in a manifest, and whether values were clipped to it."""
-
-    range: tuple[float, float] | None
-    clip: bool
-
-
 class _Joined(BaseModel):
     """Start (public initial weights) in a manifest, with the trained row that it comes from."""
 
@@ -202,7 +196,7 @@ class _Manifest(BaseModel):
     raw: dict[str, _Raw]
     seed: int
     text: _Text | None = None
-    features: _Features | None = None
+    features: Features | None = None
     start: _Joined | None = None
     relevance: _Relevance | None = None
 

@@ -8,7 +8,7 @@ import hashlib
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pooch
@@ -61,14 +61,30 @@ def from_mirror(entry: Entry, edition: Edition, folder: Path, target: Path) -> N
         )
 
     def find(file: File, _: Sequence[str]) -> Path:
-        if (path := _find(entry, file, folder)) is None:
-            raise Unavailable
-        return path
+        faults = []
+        for below in entry.folders:  # the likeliest first
+            if (path := folder / below / file.name).is_file():
+                if (fault := _fault_at(path, file)) is None:
+                    return path
+                faults.append(f"{path}: not the file of {entry.title}: {fault}")
+        raise Unavailable(*faults[:1])
 
     try:
         _collect(edition, find, target)
-    except Unavailable:
-        raise UserError(_complaint(entry, edition, folder)) from None
+    except Unavailable as problem:
+        if faults := str(problem):
+            raise UserError(
+                f"{faults}; editions that raw.{entry.key}.edition in params.yaml may name: "
+                f"{', '.join(entry.editions)}"
+            ) from None
+        missing = next(
+            file.name
+            for file in edition.files
+            if not any((folder / below / file.name).is_file() for below in entry.folders)
+        )
+        names = " or ".join([missing, *(archive.file.name for archive in edition.archives)])
+        places = ", ".join(below or "." for below in entry.folders)
+        raise UserError(f"{folder}: lacks {names} of {entry.title}; looked in its {places}") from None
 
 
 def _collect(edition: Edition, find: Callable[[File, Sequence[str]], Path], target: Path) -> None:
@@ -119,30 +135,6 @@ def download(addresses: Sequence[str], file: File, folder: Path) -> Path:
             except (RequestException, ValueError) as problem:
                 problems.append(f"{address}: {problem}")
     raise Unavailable("; ".join(problems))
-
-
-def _places(entry: Entry, name: str, folder: Path) -> Iterator[Path]:
-    """Existing paths of a file called ``name`` in a mirror, the likeliest first."""
-    return (path for place in entry.folders if (path := folder / place / name).is_file())
-
-
-def _find(entry: Entry, file: File, folder: Path) -> Path | None:
-    """Path of a copy of ``file`` with the right bytes in the mirror ``folder``; None if there is none."""
-    return next((path for path in _places(entry, file.name, folder) if _fault_at(path, file) is None), None)
-
-
-def _complaint(entry: Entry, edition: Edition, folder: Path) -> str:
-    """Reason why a mirror can't be used: a wrong file, or a missing one."""
-    lacking = next(file for file in edition.files if _find(entry, file, folder) is None)
-    for file in (lacking, *(archive.file for archive in edition.archives)):
-        for path in _places(entry, file.name, folder):
-            return (
-                f"{path}: not the file of {entry.title}: {_fault_at(path, file)}; "
-                f"editions that raw.{entry.key}.edition in params.yaml may name: {', '.join(entry.editions)}"
-            )
-    archives = "".join(f" or {archive.file.name}" for archive in edition.archives)
-    places = ", ".join(place or "." for place in entry.folders)
-    return f"{folder}: lacks {lacking.name}{archives} of {entry.title}; looked in its {places}"
 
 
 def extract(archive: Path, described: Archive, files: Sequence[File], target: Path) -> None:

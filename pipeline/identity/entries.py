@@ -31,6 +31,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     trained_by = {key: versions.training(row.method, row.model.name) for key, row in rows.items()}
     # the generator of synthetic data has a version
     made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
+    own = {name: settings.own_of(name) for name in settings.data}
     unlinked = {
         key: [searches[name] for name in names if name != rows[key].search]
         for key, names in records.searches_of().items()
@@ -48,10 +49,10 @@ def entries(settings: Settings) -> dict[str, Any]:
         "prepare": {
             name: [
                 data.model_dump(mode="json"),
-                versions.PREPARING_OWN if settings.has_own(name) else versions.PREPARING,
-                *([versions.FEATURES] if settings.has_network(name) else []),
+                versions.PREPARING_OWN if own[name] else versions.PREPARING,
+                *([versions.FEATURES] if any(settings.own[raw].public_network for raw in own[name]) else []),
                 # equal raw files may have another test part or range now
-                *(settings.own_digest(raw) for raw in (data.raw, data.public.raw) if raw in settings.own),
+                *map(settings.own_digest, own[name]),
             ]
             for name, data in settings.data.items()
         },

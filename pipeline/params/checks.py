@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.methods.rooms import method_settings
 from pipeline.models.model import architectures
+from pipeline.params.own import OwnFiles, OwnTable
 from pipeline.params.schema import PLANNED_SEED, REPEATED, REPEATED_SEED, SEARCHED_SEED, Relevance, Row, Start
 from pipeline.params.searched import candidates
 from pipeline.params.settings import Settings
@@ -33,8 +34,7 @@ def check_all(settings: Settings) -> None:
         _check_relevance(settings, name, relevance)
     for key in settings.plans:
         _check_seeds(settings, key)
-    _check_planned_once(settings)
-    _check_repetitions(settings)
+    _check_planned_values(settings)
     for key, row in settings.rows.items():
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
@@ -46,18 +46,32 @@ def check_all(settings: Settings) -> None:
 
 
 def _check_public_forms(settings: Settings) -> None:
-    """Check that public examples are not the private ones in another form, if either are own files.
+    """Check that public examples are no other form of the private ones, and have features of their kind.
 
     Contents tell public from private examples, and two forms of one example have different contents.
     """
     for name, data in settings.data.items():
         private, public = data.raw, data.public.raw
+        kinds = [_kind_of_features(settings.own[raw]) for raw in (private, public) if raw in settings.own]
+        if len(kinds) == 2 and None not in kinds and kinds[0] != kinds[1]:
+            raise ValueError(
+                f"data.{name}.public.raw: {public!r} has other features than {private!r}; "
+                "allowed: the same public network, or the same columns in the same order"
+            )
         own = {private, public} & settings.own.keys()
         if private != public and own and settings.raw_set(private) == settings.raw_set(public):
             raise ValueError(
                 f"data.{name}.public.raw: {public!r} has the examples of {private!r} in another form; "
                 f"allowed: {private!r} itself, or other examples"
             )
+
+
+def _kind_of_features(files: OwnFiles) -> Any:
+    """Public network or columns that give the features; None: the files have the inputs themselves."""
+    if isinstance(files, OwnTable):
+        return list(files.columns.items())
+    network = files.public_network
+    return network and network.model_dump(exclude={"weights", "source", "licence", "trained_on"})
 
 
 def _check_seeds(settings: Settings, plan: str) -> None:
@@ -77,53 +91,42 @@ def _first(plan: str) -> str:
     return plan.partition(REPEATED)[0]
 
 
-def _check_planned_once(settings: Settings) -> None:
-    """Check that no printed value has two plans. A repetition and its first plan count as one.
+def _check_planned_values(settings: Settings) -> None:
+    """Check that a printed value has one plan and one repetition, which differs from the plan only in seeds.
 
-    A variant decides no printed value, so it may have a plan of its own.
+    A variant decides no printed value, so it may have a plan of its own. A row that is `informed` may differ
+    in other settings.
     """
     plans: dict[tuple[object, ...], str] = {}
+    planned: dict[tuple[object, ...], object] = {}
+    repetitions = []
     for key, row in settings.rows.items():
         if row.plan is None:
             continue
-        first, line = _first(row.plan), (row.line or row.label, row.variant)
         for resolved in row.resolved:
-            level = row.level(resolved)
-            if (other := plans.setdefault((row.paper, row.table, line, level), first)) != first:
+            level, first = row.level(resolved), _first(row.plan)
+            value = (row.paper, row.table, row.line or row.label, row.variant, level)
+            if (other := plans.setdefault(value, first)) != first:
                 raise ValueError(
                     f"rows.{key}.plan: {row.plan!r}, but {other!r} has {row.label!r} at {level!r} too; "
                     "allowed: one plan for a value, and its repetition"
                 )
-
-
-def _check_repetitions(settings: Settings) -> None:
-    """Check that a value has one repetition, which differs from the first plan only in seeds.
-
-    A row that is `informed` may differ in other settings.
-    """
-    planned = {
-        (row.plan, row.line or row.label, row.variant, row.level(resolved)): (row.data, row.model, resolved)
-        for row in settings.rows.values()
-        if row.plan is not None and not row.repeats
-        for resolved in row.resolved
-    }
+            if row.repeats:
+                repetitions.append((key, row, level, value, resolved))
+            else:
+                planned[value] = (row.data, row.model, resolved)
     repeated: dict[tuple[object, ...], str] = {}
-    for key, row in settings.rows.items():
-        if row.plan is None or not row.repeats:
-            continue
-        for resolved in row.resolved:
-            level = row.level(resolved)
-            value = (_first(row.plan), row.line or row.label, row.variant, level)
-            if (other := repeated.setdefault(value, key)) != key:
-                raise ValueError(
-                    f"rows.{key}: repeats {row.label!r} at {level!r}, as rows.{other} does; "
-                    "allowed: one repetition of a value"
-                )
-            if row.informed is None and planned.get(value) != (row.data, row.model, resolved):
-                raise ValueError(
-                    f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
-                    "the same but for seeds, or 'informed', which says which test results had been seen"
-                )
+    for key, row, level, value, resolved in repetitions:
+        if (other := repeated.setdefault(value, key)) != key:
+            raise ValueError(
+                f"rows.{key}: repeats {row.label!r} at {level!r}, as rows.{other} does; "
+                "allowed: one repetition of a value"
+            )
+        if row.informed is None and planned.get(value) != (row.data, row.model, resolved):
+            raise ValueError(
+                f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
+                "the same but for seeds, or 'informed', which says which test results had been seen"
+            )
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:

@@ -74,12 +74,12 @@ class OwnFiles(Strict):
     @property
     def public_network(self) -> "PublicNetwork | None":
         """Public network whose features replace the images; None: there is none."""
-        return None
+        return getattr(self, "network", None)
 
     @property
     def number_range(self) -> tuple[float, float] | None:
         """Declared range of a numeric target; None: labels are classes."""
-        return None
+        return getattr(self, "target", None)
 
     @property
     def encoding(self) -> dict[str, Any] | None:
@@ -103,11 +103,6 @@ class OwnPictures(OwnFiles):
     def example_shape(self) -> tuple[int, ...]:
         """Shape (C, H, W) of one image, or (D,) of its features."""
         return self.shape if self.network is None else (self.network.features,)
-
-    @property
-    def public_network(self) -> PublicNetwork | None:
-        """Public network whose features replace the images; None: there is none."""
-        return self.network
 
     @property
     def encoding(self) -> dict[str, Any] | None:
@@ -180,9 +175,8 @@ class Numeric(Strict):
     """Numeric column, scaled from its declared range to [-1, 1]; values beyond the range are clipped."""
 
     range: Range
-    fill: Finite | None = (
-        None  # replaces missing values; None: `indicator` must be true, or no value may be missing
-    )
+    # replaces missing values; None: `indicator` must be true, or no value may be missing
+    fill: Finite | None = None
     indicator: bool = False  # adds a feature that is 1 if the value is missing
 
     @property
@@ -239,11 +233,6 @@ class OwnTable(OwnFiles):
     # `classes` has one entry, the name of the target's column
     target: Range | None = omitted(None)
     columns: Columns  # columns that become features, in their order; others are left out
-
-    @property
-    def number_range(self) -> tuple[float, float] | None:
-        """Declared range of the numeric target; None: labels are classes."""
-        return self.target
 
     @property
     def encoding(self) -> dict[str, Any]:

@@ -53,15 +53,10 @@ class Settings(Strict):
         """Paths of the summary tables of the other laboratories that `beside` names."""
         return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
-    def has_own(self, name: str) -> bool:
-        """Return whether the data set ``name`` has examples from the user's own files."""
+    def own_of(self, name: str) -> list[str]:
+        """Keys of the user's own files with private or public examples of the data set ``name``."""
         data = self.data[name]
-        return not self.own.keys().isdisjoint((data.raw, data.public.raw))
-
-    def has_network(self, name: str) -> bool:
-        """Return whether a public network computes features of the data set ``name``."""
-        used = (self.own.get(raw) for raw in (self.data[name].raw, self.data[name].public.raw))
-        return any(own is not None and own.public_network is not None for own in used)
+        return [raw for raw in (data.raw, data.public.raw) if raw in self.own]
 
     def row(self, key: str) -> Row:
         """Row ``key``.
@@ -123,7 +118,9 @@ class Settings(Strict):
     def circumstances(self, row: Row) -> Circumstances:
         """Data and model of ``row``, for checks of its settings."""
         data = self.split(row.data)
-        relevance = self.relevances.get(row.data)
+        source, relevance = self.own.get(data.raw), self.relevances.get(row.data)
+        networked = source is not None and source.public_network is not None
+        features = networked or isinstance(source, OwnFeatures | OwnTable) or self.has_features(row.data)
         return Circumstances(
             normalization=row.model.normalization,
             data=row.data,
@@ -132,23 +129,15 @@ class Settings(Strict):
             raw=data.raw,
             public_raw=data.public.raw,
             one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
-            no_images="texts" if data.text else None if self.has_images(row.data) else "features",
+            no_images="texts" if data.text else "features" if features else None,
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
-            classes=len(self.own[data.raw].classes) if data.raw in self.own else None,
+            classes=len(source.classes) if source else None,
         )
 
     def has_features(self, data: str) -> bool:
         """Return whether the inputs of prepared data are features: outputs of a network's frozen part."""
         return data in self.starts and self.starts[data].features
-
-    def has_images(self, data: str) -> bool:
-        """Return whether prepared data are images, not texts or features."""
-        split = self.split(data)
-        source = self.own.get(split.raw)
-        networked = source is not None and source.public_network is not None
-        features = networked or isinstance(source, OwnFeatures | OwnTable)
-        return split.text is None and not features and not self.has_features(data)
 
     def lacks_range(self, data: str) -> bool:
         """Return whether prepared data are the user's own features, and params.yaml declares no range."""
@@ -163,37 +152,32 @@ class Settings(Strict):
         Therefore a default must never change its meaning (a test checks this).
         """
         row = self.rows[key]
-        data = self.split(row.data)
         seeds_of_levels = {str(at): level["seeds"] for at, level in enumerate(row.levels) if "seeds" in level}
-        parts: dict[str, Any] = {
-            "data": _essence(data),
-            "edition": {name: _essence(self.raw[name]) for name in (data.raw, data.public.raw)},
+        parts = {
+            **self._data_parts(row.data),
             "model": _essence(row.model),
             "method": row.method,
             "levels": [_essence(level) for level in row.resolved],
             "seeds": row.seeds,
             "reproducible": row.reproducible,
-        }
-        more = {
             "axis": row.axis,
-            "start": self.start_digest(row.data) if row.data in self.starts else None,
-            "relevance": self.relevance_digest(row.data) if row.data in self.relevances else None,
             "own_seeds": seeds_of_levels or None,
             "plan": row.plan,  # the plan decides the seeds
         }
-        return digest_json(parts | {name: value for name, value in more.items() if value is not None})
+        return digest_json({name: value for name, value in parts.items() if value is not None})
 
     def data_digest(self, name: str) -> str:
         """Digest of the declaration of the prepared data set ``name`` and of its start or relevances."""
+        return digest_json({"source": self.source.kind, **self._data_parts(name)})
+
+    def _data_parts(self, name: str) -> dict[str, Any]:
         data = self.split(name)
-        parts = {
-            "source": self.source.kind,
+        return {
             "data": _essence(data),
-            "edition": {key: _essence(self.raw[key]) for key in (data.raw, data.public.raw)},
+            "edition": {raw: _essence(self.raw[raw]) for raw in (data.raw, data.public.raw)},
             "start": self.start_digest(name) if name in self.starts else None,
             "relevance": self.relevance_digest(name) if name in self.relevances else None,
         }
-        return digest_json(parts)
 
     def plan_digest(self, key: str) -> str | None:
         """Digest of a row's plan and settings; None: the row has no plan."""

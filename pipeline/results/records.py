@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
 from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
 from pipeline.params import Account, Row
@@ -65,34 +63,19 @@ def ledger_path(line: str, root: Path = Path()) -> Path:
     return root / LEDGERS / f"{line}.json"
 
 
-def audit_path(row: str, root: Path = Path()) -> Path:
-    """Path of the attacks on a row's code."""
-    return root / AUDITS / f"{row}.json"
+def audit_path(row: str, root: Path = Path(), final_models: bool = False) -> Path:
+    """Path of the attacks on a row's code, or on its final models."""
+    return root / AUDITS / ("models" if final_models else "") / f"{row}.json"
 
 
-def read_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's code; None: there is no file. Errors as in `read_run`."""
-    return _read(audit_path(row, root), Audit)
-
-
-def model_audit_path(row: str, root: Path = Path()) -> Path:
-    """Path of the attacks on a row's final models."""
-    return root / AUDITS / "models" / f"{row}.json"
-
-
-def write_model_audit(audit: Audit, root: Path = Path()) -> Path:
-    """Write the attacks on a row's final models and return their path."""
-    return _write(model_audit_path(audit.row, root), audit)
-
-
-def read_model_audit(row: str, root: Path = Path()) -> Audit | None:
-    """Attacks on a row's final models; None: there is no file. Errors as in `read_run`."""
-    return _read(model_audit_path(row, root), Audit)
+def read_audit(row: str, root: Path = Path(), final_models: bool = False) -> Audit | None:
+    """Attacks on a row's code or final models; None: there is no file. Errors as in `read_run`."""
+    return _read(audit_path(row, root, final_models), Audit)
 
 
 def read_attacks(row: str, root: Path = Path()) -> tuple[Attack, ...]:
     """Attacks on a row's code and on its final models; errors as in `read_run`."""
-    audits = read_audit(row, root), read_model_audit(row, root)
+    audits = (read_audit(row, root, final_models) for final_models in (False, True))
     return tuple(attack for audit in audits if audit for attack in audit.attacks)
 
 
@@ -101,10 +84,19 @@ def search_path(name: str, root: Path = Path()) -> Path:
     return root / SEARCHES / f"{name}.json"
 
 
-def write(kept: Run | Evaluation | Ledgers | Audit, root: Path = Path()) -> Path:
-    """Write a record and return its path."""
-    places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path, Audit: audit_path}
-    return _write(places[type(kept)](kept.row, root), kept)
+def write(
+    kept: Run | Evaluation | Ledgers | Audit | SearchRecord, root: Path = Path(), final_models: bool = False
+) -> Path:
+    """Write a record and return its path. ``final_models``: whether an audit is of a row's final models."""
+    if isinstance(kept, SearchRecord):
+        target = search_path(kept.name, root)
+    elif isinstance(kept, Audit):
+        target = audit_path(kept.row, root, final_models)
+    else:
+        places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path}
+        target = places[type(kept)](kept.row, root)
+    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    return target
 
 
 def read_run(row: str, root: Path = Path()) -> Run | None:
@@ -176,11 +168,6 @@ def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
     return _read(search_path(name, root), SearchRecord)
 
 
-def write_search(search: SearchRecord, root: Path = Path()) -> Path:
-    """Write the record of a search and return its path."""
-    return _write(search_path(search.name, root), search)
-
-
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
     """Records of all searches that ran, declared in params.yaml or not.
 
@@ -211,15 +198,9 @@ def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
 
 
 def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
-    """Joined record of a row or an account, with the replicas that are trained, measured and accounted for.
+    """Joined record of the row or account ``key``, with all trained, measured and accounted replicas.
 
-    Args:
-        key: key in params.yaml.
-        line: entry in params.yaml.
-        root: folder of params.yaml.
-
-    Returns:
-        The record; None: there is no such replica.
+    None: there is no such replica.
 
     Raises:
         UserError: a file has another form, or belongs to another run.
@@ -326,11 +307,6 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         history=None,
         origins=(made,),
     )
-
-
-def _write(target: Path, kept: BaseModel) -> Path:
-    write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-    return target
 
 
 def _read(path: Path, kind: type[F]) -> F | None:

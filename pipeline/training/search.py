@@ -119,7 +119,7 @@ def search(
                 replaced=replaced,
                 definition=identity,
             )
-            records.write_search(record, root)
+            records.write(record, root)
             stopped_path(kept, root).unlink(missing_ok=True)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return target

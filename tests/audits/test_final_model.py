@@ -38,7 +38,7 @@ def declared(root: Path, **settings: object) -> Settings:
 def audited(root: Path, cpu: Execution, settings: Settings) -> tuple[Attack, list[str]]:
     said: list[str] = []
     audit_model("row", settings, made(root, settings), cpu, said.append, root)
-    (attack,) = there(records.read_model_audit("row", root)).attacks
+    (attack,) = there(records.read_audit("row", root, final_models=True)).attacks
     return attack, said
 
 

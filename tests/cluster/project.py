@@ -95,9 +95,9 @@ def make(folder: Path, rows: dict[str, Any], with_files: bool = False) -> None:
     if with_files:
         images, labels = stripes(700)
         np.savez(folder / "mine.npz", inputs=images, labels=labels)
-        said = describe("mine", "npz", {"path": "mine.npz"}, folder)
-        settings["own"]["mine"] = said.own.model_dump(mode="json")
-        settings["data"]["mine"] = said.data.model_dump(mode="json")
+        own, split = describe("mine", "npz", {"path": "mine.npz"}, folder)
+        settings["own"]["mine"] = own.model_dump(mode="json")
+        settings["data"]["mine"] = split.model_dump(mode="json")
     (folder / "slots.py").write_text(SLOTS)
     (folder / "params.yaml").write_text(json.dumps(settings))
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(ROOT), check=True)

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -68,9 +67,8 @@ class Server:
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    # path -> drop (close after `amount` bytes), error (503)
+    # path -> drop (close after 1000 bytes), error (503)
     faults: dict[str, str] = field(default_factory=dict)
-    amount: int = 1000
     requests: list[str] = field(default_factory=list)  # paths
 
     def add(self, folder: Path, at: str) -> str:
@@ -80,8 +78,6 @@ class Server:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 5
     state: Server
 
     def do_GET(self) -> None:
@@ -94,11 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = state.files[self.path]
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
         self.end_headers()
-        self.close_connection = True
-        with suppress(ConnectionError):  # a client may have had enough
-            self.wfile.write(body[: state.amount] if fault == "drop" else body)
+        self.wfile.write(body[:1000] if fault == "drop" else body)
 
     def log_message(self, *args: object) -> None:
         pass
@@ -111,11 +104,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
-    http.daemon_threads = True
     state.address = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
     yield state
     http.shutdown()
     http.server_close()
-    thread.join(timeout=5)

@@ -19,9 +19,9 @@ ROW: dict[str, Any] = {
 def declare(root: Path, kind: str, path: str, public: int = 0, **said: Any) -> dict[str, Any]:
     """An entry of `own` and one of `data`."""
     unprotected = Public(raw="mine", count=public)
-    described = describe.describe("mine", kind, {"path": path, **said}, root, unprotected)
-    entry = described.own.model_dump(mode="json", exclude_unset=True)
-    return {"own": {"mine": entry}, "data": {"mine": described.data.model_dump(mode="json")}}
+    own, data = describe.describe("mine", kind, {"path": path, **said}, root, unprotected)
+    entry = own.model_dump(mode="json", exclude_unset=True)
+    return {"own": {"mine": entry}, "data": {"mine": data.model_dump(mode="json")}}
 
 
 def settings_of(declared: dict[str, Any]) -> Settings:

@@ -14,7 +14,6 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 from sklearn.datasets import load_breast_cancer
-from typer.testing import CliRunner
 
 from pipeline.data import prepared
 from pipeline.data.own import schema, tables
@@ -28,10 +27,9 @@ from pipeline.results import records
 from pipeline.results.schema import Errors
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
-from stages.app import app
-from tests.conftest import forgetting
 from tests.data.own_files import ROW, declare, made, settings_of
 from tests.docs.blocks import begin
+from tests.laboratory import refused, run, train
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet
@@ -221,13 +219,6 @@ def test_from_a_real_table_to_a_ledger(
     assert statement("own_description") not in ledger.not_covered
 
 
-def run(words: str, fails: bool = False) -> str:
-    with forgetting():
-        result = CliRunner().invoke(app, words.split())
-    assert (result.exit_code != 0) == fails, (words, result.output, result.exception)
-    return result.output + str(result.exception)
-
-
 def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     numbers = np.random.default_rng(0).uniform(0, 10, (200, 2)).round(3)
@@ -246,10 +237,9 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     run("new row first --data mine --model logistic --method dpsgd --epsilon 8 --epochs 10")
     declared = Path("params.yaml").read_text()
     Path("params.yaml").write_text(declared.replace('"pld"}', '"pld", nominal_examples: 157}'))
-    for stage in ("train", "evaluate", "ledger"):
-        run(f"{stage} first")
+    train("first")
     run("export first out")
-    assert "allowed: a name that ends in .csv" in run("predict out t.csv --out x.parquet", fails=True)
+    assert "allowed: a name that ends in .csv" in refused("predict out t.csv --out x.parquet")
     read: list[Path] = []
     real = tables.frame
     monkeypatch.setattr(tables, "frame", lambda path: read.append(path) or real(path))  # type: ignore[func-returns-value]
@@ -301,7 +291,7 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     begin(tmp_path / "lab")
     monkeypatch.chdir(tmp_path / "lab")
     new = "new data houses --table ../houses.csv --target price --range 0 300"
-    assert "goes with --range" in run("new data houses --table ../houses.csv --target price", fails=True)
+    assert "goes with --range" in refused("new data houses --table ../houses.csv --target price")
     assert "--schema houses.schema.yaml" in run(new)
     assert "classes" not in YAML(typ="safe").load(Path("houses.schema.yaml"))
     Path("houses.schema.yaml").write_text("columns: {size: {range: [0, 10]}, age: {range: [0, 10]}}\n")
@@ -312,11 +302,10 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     prices = np.sort(np.clip(table["price"], 0, 300) / 300)
     assert np.sort(labels) == pytest.approx(prices, abs=1e-6)
     wrong = "new row wrong --data houses --model logistic --method batch_clipping --sigma 4"
-    assert "allowed for a numeric target: 'dpsgd'" in run(wrong, fails=True)
+    assert "allowed for a numeric target: 'dpsgd'" in refused(wrong)
     # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
     run("new row first --data houses --model logistic --method dpsgd --epsilon 64 --epochs 20")
-    for stage in ("train", "evaluate", "ledger"):
-        said = run(f"{stage} first")
+    train("first")
     measured = there(records.read_evaluation("first")).replicas[0]
     assert isinstance(measured.scores, Errors)
     assert measured.metrics["test_accuracy"] == pytest.approx(1 - measured.scores.mae / 300, abs=1e-5)

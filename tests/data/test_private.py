@@ -52,9 +52,8 @@ def test_files_from_anywhere_stay_there_and_git_looks_away(project: Path) -> Non
     assert set(git("ls-files").splitlines()) == {".gitignore", "params.yaml"}
     new("--npz", "../scans.npz")  # the same command again, as after a kill
     Path("../other.npz").write_bytes(b"")
-    assert refusal_of(lambda: private.placed("mine", "../other.npz")) == (
-        "data/own/mine.npz: is there already; allowed: another name"
-    )
+    line = refusal_of(lambda: new("--npz", "../other.npz"))
+    assert line == "data/own/mine.npz: is there already; allowed: another name"
 
 
 def test_files_in_the_checkout_are_ignored_before_they_are_read(project: Path) -> None:
@@ -206,7 +205,7 @@ def test_files_that_another_checkout_has_are_refused(project: Path) -> None:
     git("init", "--quiet", "..")
     git("-C", "..", "add", "--force", "scans.npz")
     tracked = "../scans.npz: private, and git tracks it"
-    assert refusal_of(lambda: private.placed("mine", "../scans.npz")).startswith(tracked)
+    assert refusal_of(lambda: private.protected("../scans.npz")).startswith(tracked)
     git("-C", "..", "rm", "--cached", "--quiet", "scans.npz")
     new("--npz", "../scans.npz")
     git("-C", "..", "add", "--force", "scans.npz")
@@ -237,7 +236,7 @@ def test_the_checkout_around_a_laboratory_is_looked_through(project: Path) -> No
 
 @pytest.mark.parametrize("given", [".", "params.yaml"])
 def test_the_projects_own_files_are_no_data_and_stay_in_git(project: Path, given: str) -> None:
-    assert "has or is params.yaml itself" in refusal_of(lambda: private.placed("mine", given))
+    assert "has or is params.yaml itself" in refusal_of(lambda: private.protected(given))
     assert not Path(".gitignore").exists()
 
 

@@ -30,12 +30,6 @@ def made(tmp_path_factory):
     return root
 
 
-def read(root, key, part):
-    entry = catalog.get(key)
-    files = getattr(entry.editions["official"], part)
-    return formats.read(entry.format, [root / key / file.name for file in files])
-
-
 @pytest.mark.parametrize("key", DIGESTS)
 def test_bytes_are_the_same_on_every_machine(made, key):
     assert digest_files(made / key, (made / key).iterdir()) == DIGESTS[key]
@@ -44,7 +38,9 @@ def test_bytes_are_the_same_on_every_machine(made, key):
 @pytest.mark.parametrize("key", DIGESTS)
 @pytest.mark.parametrize("part", COUNTS)
 def test_the_official_readers_read_them(made, key, part):
-    entry, examples = catalog.get(key), read(made, key, part)
+    entry = catalog.get(key)
+    files = getattr(entry.editions["official"], part)
+    examples = formats.read(entry.format, [made / key / file.name for file in files])
     assert len(examples.inputs) == len(examples.labels) == COUNTS[part]
     assert set(examples.labels.tolist()) == set(range(len(entry.classes)))
     counts = np.bincount(examples.labels)
@@ -88,8 +84,6 @@ def test_every_file_is_pinned(key, name):
     assert (name == "official") == (edition.note is None)
 
 
-def test_unknown_names():
+def test_an_unknown_data_set_is_a_line():
     with pytest.raises(UserError, match=r"raw\.svhn: not in the catalogue; allowed: mnist, kmnist"):
         catalog.get("svhn")
-    with pytest.raises(UserError, match="'partial' is not known; allowed: official"):
-        catalog.get("mnist").edition("partial")

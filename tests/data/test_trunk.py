@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torchvision import models
-from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import prepared
@@ -22,9 +21,8 @@ from pipeline.params.own import PublicNetwork
 from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.weights import weights_path
-from stages.app import app
-from tests.conftest import forgetting
 from tests.docs.blocks import begin
+from tests.laboratory import refused, run, train
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -33,18 +31,6 @@ WEIGHTS = (
     "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
     f"--trained-on ImageNet --network-size {SIZE}"
 )
-
-
-def run(words: str) -> str:
-    with forgetting():
-        result = CliRunner().invoke(app, words.split())
-    assert result.exit_code == 0, (words, result.output, result.exception)
-    return result.output
-
-
-def refused(words: str) -> str:
-    with forgetting():
-        return refusal_of(lambda: CliRunner().invoke(app, words.split(), catch_exceptions=False))
 
 
 def network(path: Path) -> PublicNetwork:
@@ -80,8 +66,7 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         torch.save(resnet.state_dict(), "net.pth")
         run(f"new data mine --images ../images {WEIGHTS}")
         run("new row probe --data mine --model logistic --method dpsgd --epsilon 64 --epochs 8")
-        for stage in ("train", "evaluate", "ledger"):
-            run(f"{stage} probe")
+        train("probe")
         run("export probe out")
     return root / "lab"
 
@@ -191,8 +176,7 @@ def tuned(lab: Path) -> Path:
         run(f"new row adapted {new} --rank 2")
         run(f"new row whole {new}")
         for row in ("adapted", "whole"):
-            for stage in ("train", "evaluate", "ledger"):
-                run(f"{stage} {row}")
+            train(row)
             run(f"export {row} {row}")
     return lab
 

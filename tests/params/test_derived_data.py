@@ -89,6 +89,40 @@ def test_public_examples_are_no_other_form_of_the_private_ones() -> None:
     params.parse(raw)
 
 
+@pytest.mark.parametrize("kind", ["network", "table"])
+def test_public_examples_have_the_features_of_the_private_ones(kind: str) -> None:
+    """With other features of the same shape equal examples would not be found."""
+    raw = copy.deepcopy(GOOD)
+    if kind == "network":
+        network = {
+            "architecture": "resnet18",
+            "features": 512,
+            "weights": "a.pth",
+            "digest": f"sha256:{64 * '2'}",
+            "source": "here",
+            "licence": "none",
+            "trained_on": "images",
+        }
+        both = {"network": network}, {"network": network | {"digest": f"sha256:{64 * '3'}"}}
+    else:
+        columns = {"age": {"range": [0, 1]}, "dose": {"range": [0, 9]}}
+        table = {"kind": "table", "label": "class", "columns": columns, "shape": None}
+        both = table, table | {"columns": {name: columns[name] for name in ("dose", "age")}}
+    for entry, extra in zip(("scans", "others"), both, strict=True):
+        declared = OWN | {"path": f"{entry}.npz", "digest": f"sha256:{len(entry):064}"} | extra
+        raw.setdefault("own", {})[entry] = {
+            key: value for key, value in declared.items() if value is not None
+        }
+    raw["data"]["mnist"] |= {"raw": "scans", "public": {"raw": "others", "count": 8}}
+    raw["rows"], raw["searches"] = {}, {}
+    assert refusal_of(lambda: params.parse(raw)) == (
+        "params.yaml: data.mnist.public.raw: 'others' has other features than 'scans'; allowed: the same "
+        "public network, or the same columns in the same order"
+    )
+    raw["own"]["others"] |= both[0]
+    params.parse(raw)
+
+
 def test_the_network_behind_public_relevances_began_with_no_private_data() -> None:
     raw = with_relevance({"row": "other", "of": "public", "examples": 8}, relevance_share=0)
     params.parse(raw)

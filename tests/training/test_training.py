@@ -526,7 +526,7 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     record = there(records.read_search("quick", project))
     formerly = search.definitions("quick", settings, record.provenance)[1]
     for update, definition in ((later, record.definition), ({}, formerly)):
-        records.write_search(record.model_copy(update={"definition": definition}), project)
+        records.write(record.model_copy(update={"definition": definition}), project)
         search.search("quick", settings.model_copy(update=update), data, cpu, quiet, project)
         assert there(records.read_search("quick", project)).replaced == ()
     # another search of the same name: the first one's trainings were seen, and were seeded

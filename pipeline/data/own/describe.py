@@ -1,6 +1,5 @@
 """Declaration of own files, from the files themselves."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from pipeline.data.own import files as declared
+from pipeline.data.own import images, npz, tables, texts
 from pipeline.errors import UserError
 from pipeline.params import Data, OwnFiles, Public, Text
 from pipeline.params.own import KINDS
@@ -27,18 +27,10 @@ _LAYOUTS = {
 }
 
 
-@dataclass(frozen=True)
-class Described:
-    """Declarations of own files and of their splits."""
-
-    own: OwnFiles
-    data: Data
-
-
 def describe(
     name: str, kind: str, options: dict[str, Any], root: Path = Path(), public: Public | None = None
-) -> Described:
-    """Declare own files and their splits, with the files' classes, shape, digest and numbers of examples.
+) -> tuple[OwnFiles, Data]:
+    """Declarations of own files and of their splits, with classes, shape, digest and numbers of examples.
 
     Args:
         name: name of the data.
@@ -90,9 +82,7 @@ def describe(
             "train on and to validate on"
         )
     text = TEXT if kind == "texts" else None
-    return Described(
-        declaration, Data(raw=name, train=train, validation=validation, public=public, text=text)
-    )
+    return declaration, Data(raw=name, train=train, validation=validation, public=public, text=text)
 
 
 def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
@@ -104,8 +94,6 @@ def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
 
 
 def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    from pipeline.data.own import npz
-
     examples = npz.read(path, options.get("inputs", "inputs"), options.get("labels", "labels"))
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(last + 1)]
@@ -114,8 +102,6 @@ def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    from pipeline.data.own import images
-
     classes = declared.class_folders(path)
     if len(classes) < 2:
         raise UserError(f"{path}: not as --images takes it; allowed: {_LAYOUTS['images']}")
@@ -139,15 +125,12 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 def _texts(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    from pipeline.data.own import texts
-
-    _, labels = texts.columns(path, options.get("text", "text"), options.get("label", "label"))
+    names = options.get("text", "text"), options.get("label", "label")
+    _, labels = texts.values(path, texts.csv_frame(path), *names)
     return {"classes": sorted(set(labels))}, len(labels)
 
 
 def _table(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    from pipeline.data.own import tables
-
     if (file := tables.FORMATS.get(path.suffix.lower())) is None:
         raise UserError(f"{path}: not as --table takes it; allowed: {_LAYOUTS['table']}")
     return {"classes": options["classes"], "file": file}, len(tables.frame(path))

@@ -27,26 +27,18 @@ def parted(declaration: OwnFiles) -> bool:
     return declaration.test is None and not (isinstance(declaration, OwnArrays) and declaration.test_inputs)
 
 
-def bound(declaration: OwnFiles, root: Path) -> Path:
-    """Folder that must contain the files of a declaration: ``root``, or the target of a link in `FOLDER`."""
-    place = root / declaration.path
-    linked = place.parent == root / FOLDER and place.is_symlink()
-    return place.resolve() if linked else root
-
-
 def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     """Files of a declaration, by their names below ``data/raw/NAME``.
 
-    Args:
-        name: a key of ``own`` in params.yaml.
-        declaration: entry of that key.
-        root: folder of params.yaml; only a link in `FOLDER` may lead out of ``root``.
+    Only a link in `FOLDER` may lead out of ``root``, the folder of params.yaml.
 
     Raises:
         UserError: a file or a folder is missing or leads elsewhere, a file is too large, or the files are
             too many.
     """
-    place, within = root / declaration.path, bound(declaration, root)
+    place = root / declaration.path
+    linked = place.parent == root / FOLDER and place.is_symlink()
+    within = place.resolve() if linked else root
     parts = PARTS if parted(declaration) else ("",)
     if isinstance(declaration, OwnImages):
         files = {
@@ -123,7 +115,13 @@ def _images(name: str, folder: Path, declaration: OwnFiles) -> Iterator[Path]:
 
 
 def _check_file(name: str, path: Path, declaration: OwnFiles, within: Path) -> None:
-    check_inside(path, within)
+    """Make sure that a file is there, and neither outside the folder ``within`` nor too large."""
+    try:
+        inside = path.resolve().is_relative_to(within.resolve())
+    except (OSError, RuntimeError):  # a link that leads to itself; before Python 3.13 a RuntimeError
+        inside = False
+    if not inside:
+        raise UserError(f"{path}: leads out of {within.resolve()}; allowed: files in it")
     if not path.is_file():
         raise UserError(_missing(name, path, declaration))
     if path.stat().st_size > OWN_BYTES:
@@ -143,17 +141,3 @@ def check_regular(path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path}: no regular file; allowed: files on a disk")
-
-
-def check_inside(path: Path, within: Path) -> None:
-    """Make sure that a path, with links resolved, stays inside a folder.
-
-    Raises:
-        UserError: the path leads out of the folder.
-    """
-    try:
-        inside = path.resolve().is_relative_to(within.resolve())
-    except (OSError, RuntimeError):  # a link that leads to itself; before Python 3.13 a RuntimeError
-        inside = False
-    if not inside:
-        raise UserError(f"{path}: leads out of {within.resolve()}; allowed: files in it")

@@ -106,21 +106,12 @@ def _opened(path: Path) -> Iterator[Image.Image]:
                         f"{path}: EXIF orientation {turned} asks viewers to turn it; allowed: pixels stored "
                         "as they are seen"
                     )
-                if image.format == "PNG":
-                    _check_whole(path)
+                if image.format == "PNG":  # reading its pixels doesn't show that the last chunk is missing
+                    with Image.open(path, formats=("PNG",)) as whole:
+                        whole.verify()
                 yield image
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as problem:
         raise UserError(f"{path}: more pixels than are allowed, {OWN_PIXELS:,}") from problem
     except _CORRUPT as problem:
         why = f"not an image of {', '.join(FORMATS)}, or truncated: {shown(str(problem))}"
         raise UserError(f"{path}: {why}") from problem
-
-
-def _check_whole(path: Path) -> None:
-    """Make sure that a PNG file is complete; reading its pixels doesn't show that the last chunk is missing.
-
-    Raises:
-        OSError: the file is cut off.
-    """
-    with Image.open(path, formats=("PNG",)) as image:
-        image.verify()

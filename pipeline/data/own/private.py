@@ -19,67 +19,57 @@ from pipeline.params import PARAMS, OwnFiles, OwnTable, OwnTexts, load
 IGNORE = Path(".gitignore")
 
 
-def placed(name: str, given: str, root: Path = Path()) -> str:
-    """Path of own files for their declaration: a path below ``root`` that git ignores from now on.
-
-    Args:
-        name: name of the data.
-        given: path of the files. They stay there; for files outside ``root``, a link inside is made.
-        root: folder of params.yaml.
-
-    Raises:
-        UserError: there are no files, git tracks them already, or another link has the name.
-    """
-    if (inside := protected(given, root)) is not None:
-        return inside.as_posix()
-    target = (root / given).resolve()
-    return _linked(target, FOLDER / (name + ("" if target.is_dir() else Path(given).suffix)), root)
-
-
-def protected(given: str, root: Path = Path()) -> Path | None:
-    """Path below ``root`` of own files, which git ignores from now on; None for files outside ``root``.
+def protected(given: str) -> Path | None:
+    """Path of own files in this folder, which git ignores from now on; None for files outside this folder.
 
     Raises:
         UserError: there are no files, or git tracks them already.
     """
-    files = root / given
-    if not files.exists():
+    if not Path(given).exists():
         raise UserError(f"{given}: missing; allowed: a file or a folder, anywhere")
-    target, top = files.resolve(), root.resolve()
+    target, top = Path(given).resolve(), Path.cwd()
     inside = target.relative_to(top) if target.is_relative_to(top) else None
-    if inside is not None and (root / PARAMS).resolve().is_relative_to(target):
+    if inside is not None and PARAMS.resolve().is_relative_to(target):
         raise UserError(f"{given}: has or is {PARAMS} itself; allowed: data files, or a folder of them")
-    refuse_tracked(tracked([inside or target], root))
-    ignore([FOLDER, RAW, PREPARED, *([inside] if inside else [])], root)
+    refuse_tracked(tracked([inside or target]))
+    ignore([FOLDER, RAW, PREPARED, *([inside] if inside else [])])
     return inside
 
 
-def _linked(target: Path, place: Path, root: Path) -> str:
-    """Path of a link at ``place`` to ``target``; the link is made if it doesn't exist."""
-    link = root / place
-    if link.is_symlink() or link.exists():
-        if link.resolve() != target:
-            raise UserError(f"{place}: is there already; allowed: another name")
-    else:
+@contextmanager
+def placing(name: str, given: str) -> Iterator[str]:
+    """Path of own files for their declaration: a path in this folder that git ignores from now on.
+
+    The files stay where they are. For files outside this folder, a link in `FOLDER` is made. A new link is
+    removed if the block fails.
+
+    Args:
+        name: name of the data.
+        given: path of the files.
+
+    Raises:
+        UserError: there are no files, git tracks them already, or another link has the name.
+    """
+    if (inside := protected(given)) is not None:
+        yield inside.as_posix()
+        return
+    target = Path(given).resolve()
+    link = FOLDER / (name + ("" if target.is_dir() else Path(given).suffix))
+    is_new = not (link.is_symlink() or link.exists())
+    if is_new:
         with writing(link):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
-    return place.as_posix()
-
-
-@contextmanager
-def placing(name: str, given: str, root: Path = Path()) -> Iterator[str]:
-    """`placed` as a context manager, which removes a new link if the block fails."""
-    before = {*(root / FOLDER).glob("*")}
-    place = placed(name, given, root)
+    elif link.resolve() != target:
+        raise UserError(f"{link}: is there already; allowed: another name")
     try:
-        yield place
+        yield link.as_posix()
     except BaseException as problem:
-        if (root / place).is_symlink() and root / place not in before:
-            (root / place).unlink()
-        if isinstance(problem, UserError) and Path(place).parent == FOLDER:
+        if is_new:
+            link.unlink(missing_ok=True)
+        if isinstance(problem, UserError):
             # the message names the files by their original path
-            raise UserError(str(problem).replace(place, given)) from problem
+            raise UserError(str(problem).replace(link.as_posix(), given)) from problem
         raise
 
 
@@ -127,34 +117,32 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
-def private_files(
-    declarations: Mapping[str, OwnFiles], root: Path = Path(), staged: bool = False
-) -> dict[str, list[str]]:
+def private_files(declarations: Mapping[str, OwnFiles], staged: bool = False) -> dict[str, list[str]]:
     """Private files that git tracks, for each own data set: original, fetched, prepared or copied files.
 
-    The whole checkout is searched, even if ``root`` is a subfolder of it. The search finds copies of original
-    and fetched files, and files with some rows of a private table or CSV of texts. It reads the files of the
-    folder, and git's own content of files that have been changed or deleted since they were staged. With
-    ``staged``, only files that the next commit changes are searched for rows.
+    The whole checkout is searched, even if this folder is a subfolder of it. The search finds copies of
+    original and fetched files, and files with some rows of a private table or CSV of texts. It reads the
+    files of the folder, and git's own content of files that have been changed or deleted since they were
+    staged. With ``staged``, only files that the next commit changes are searched for rows.
     """
     if not declarations:
         return {}
-    listed, tracked_files = _listed(root, ":(top)"), {}
-    searched = {*(_staged(root) if staged else listed)}
+    listed, tracked_files = _listed(Path(), ":(top)"), {}
+    searched = {*(_staged() if staged else listed)}
     with TemporaryDirectory() as folder:
-        copies_of = [(each, root / each) for each in listed if (root / each).is_file()]
-        copies_of += _indexed(root, Path(folder))
+        copies_of = [(each, Path(each)) for each in listed if Path(each).is_file()]
+        copies_of += _indexed(Path(folder))
         sizes = {path: path.stat().st_size for _, path in copies_of}
         for name, declared in declarations.items():
             places = [Path(declared.path), RAW / name]
-            private = {path: path.stat().st_size for place in places for path in _data_files(root / place)}
+            private = {path: path.stat().st_size for place in places for path in _data_files(place)}
             # only files with the size of a private file are read
             same_size = {*sizes.values()} & {*private.values()} - {0}
             digests = {digest_file(path) for path, size in private.items() if size in same_size}
             copies = [
                 each for each, path in copies_of if sizes[path] in same_size and digest_file(path) in digests
             ]
-            found = list(dict.fromkeys([*tracked([*places, PREPARED / name], root), *copies]))
+            found = list(dict.fromkeys([*tracked([*places, PREPARED / name]), *copies]))
             if isinstance(declared, OwnTable | OwnTexts):
                 others = [(each, path) for each, path in copies_of if each in searched and each not in found]
                 tables = {path.resolve() for path in private}
@@ -164,26 +152,26 @@ def private_files(
     return {name: files for name, files in tracked_files.items() if files}
 
 
-def _indexed(root: Path, folder: Path) -> list[tuple[str, Path]]:
+def _indexed(folder: Path) -> list[tuple[str, Path]]:
     """Files that differ from git's index or are missing, with the index's content as a file in ``folder``."""
     copies = []
-    for number, (below_top, name) in enumerate(_names(root, "diff-files")):
+    for number, (below_top, name) in enumerate(_names("diff-files")):
         place = folder / f"{number}{Path(name).suffix}"
-        place.write_bytes(os.fsencode(_git(root, "cat-file", "blob", f":{below_top}")))
+        place.write_bytes(os.fsencode(_git(Path(), "cat-file", "blob", f":{below_top}")))
         copies.append((name, place))
     return copies
 
 
-def _staged(root: Path) -> list[str]:
-    """Files that the next commit adds or changes, relative to ``root``."""
-    return [name for _, name in _names(root, "diff", "--cached", "--diff-filter=d")]
+def _staged() -> list[str]:
+    """Files that the next commit adds or changes, relative to this folder."""
+    return [name for _, name in _names("diff", "--cached", "--diff-filter=d")]
 
 
-def _names(root: Path, *command: str) -> list[tuple[str, str]]:
-    """Files that a comparison of git lists, relative to the top of the checkout and to ``root``."""
-    names = [name for name in _git(root, *command, "--name-only", "-z").split("\0") if name]
-    top = _git(root, "rev-parse", "--show-cdup").strip()
-    return [(name, os.path.relpath(root / f"{top}{name}", root)) for name in names]
+def _names(*command: str) -> list[tuple[str, str]]:
+    """Files that a comparison of git lists, relative to the top of the checkout and to this folder."""
+    names = [name for name in _git(Path(), *command, "--name-only", "-z").split("\0") if name]
+    top = _git(Path(), "rev-parse", "--show-cdup").strip()
+    return [(name, os.path.relpath(f"{top}{name}")) for name in names]
 
 
 def _data_files(place: Path) -> Iterator[Path]:

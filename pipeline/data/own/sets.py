@@ -12,17 +12,9 @@ import numpy as np
 from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
+from pipeline.data.own import images, npz, tables, texts
 from pipeline.errors import UserError
-from pipeline.params import (
-    OWN,
-    PARAMS,
-    OwnArrays,
-    OwnFeatures,
-    OwnFiles,
-    OwnImages,
-    OwnTable,
-    OwnTexts,
-)
+from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
@@ -51,11 +43,7 @@ def _features(declaration: OwnFiles) -> Features | None:
 def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:
     """Training and test part of the declared files, after a comparison with their declaration.
 
-    Args:
-        name: key of the declaration.
-        declaration: declaration of the files.
-        place: path of the files.
-        root: folder of params.yaml, in which the weights of a public network are looked for.
+    The weights of a public network are looked for in ``root``, the folder of params.yaml.
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
@@ -67,7 +55,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     else:
         parts = _split(name, declaration, _read(declaration, place, "all"))
     if (network := declaration.public_network) is not None:
-        from pipeline.data.own import trunk
+        from pipeline.data.own import trunk  # imports torch
 
         parts = {
             part: Examples(trunk.features(examples.inputs, network, root), examples.labels)
@@ -81,28 +69,16 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
 def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     """Examples of one part of own files: 'train', 'test', or 'all' if the files have no parts."""
     if isinstance(declaration, OwnImages):
-        from pipeline.data.own import images
-
-        return images.read(
-            place if part == "all" else place / part,
-            declaration.classes,
-            declaration.shape,
-            declaration.resize,
-        )
+        folder = place if part == "all" else place / part
+        return images.read(folder, declaration.classes, declaration.shape, declaration.resize)
     path = place / f"{part}{declared.ending(declaration)}" if place.is_dir() else place
     if isinstance(declaration, OwnArrays):
-        from pipeline.data.own import npz
-
         return npz.read(path, declaration.inputs, declaration.labels)
     if isinstance(declaration, OwnTable):
-        from pipeline.data.own import tables
-
         return tables.read(
             path, declaration.label, declaration.classes, declaration.columns, declaration.target
         )
     assert isinstance(declaration, OwnTexts)
-    from pipeline.data.own import texts
-
     return texts.read(path, declaration.text, declaration.label, declaration.classes)
 
 

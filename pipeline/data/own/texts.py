@@ -23,7 +23,7 @@ def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
     Raises:
         UserError: the file is no CSV, lacks a column, or a row has no class or an unknown one.
     """
-    texts, names = columns(path, text, label)
+    texts, names = values(path, csv_frame(path), text, label)
     numbers = {name: number for number, name in enumerate(classes)}
     for row, name in enumerate(names, 1):
         if name not in numbers:
@@ -93,15 +93,6 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
         ) from problem
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
-
-
-def columns(path: Path, *names: str) -> list[list[str]]:
-    """Values of the columns ``names``, such as the texts and the names of their classes.
-
-    Raises:
-        UserError: the file is no CSV, lacks a column, or a row has an empty value in one of them.
-    """
-    return values(path, csv_frame(path), *names)
 
 
 def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
