@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from pipeline.results import records
 from tests.docs.blocks import begin
+from tests.there import there
 
 MODEL = '''"""A small network of one's own."""
 
@@ -69,11 +70,9 @@ def test_the_walk(tmp_path: Path, typed: Callable[..., str]) -> None:
     run("dprepro search mine")
     run("dvc repro evaluate@mine ledger@mine")
     said = run("dprepro ledger mine")
-    proven = re.search(r"epsilon = 3: epsilon at most ([\d.]+) proven", said)
-    assert proven is not None
+    proven = there(re.search(r"epsilon = 3: epsilon at most ([\d.]+) proven", said))
     assert 2.97 <= float(proven[1]) <= 3
-    together = re.search(r"and 2 trainings of its search have at most ε = ([\d.]+)", said)
-    assert together is not None
+    together = there(re.search(r"and 2 trainings of its search have at most ε = ([\d.]+)", said))
     assert float(together[1]) > 3
     assert records.read_evaluation("mine", lab) is not None
     # nothing private is staged, however much is
