@@ -30,7 +30,6 @@ LONG = (
     "test_export.py",
     "test_faults.py",
     "test_private_model.py",
-    "test_practitioner.py",
     "test_repro.py",
     "test_audit_training.py",
     "test_side_by_side.py",

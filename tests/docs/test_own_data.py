@@ -42,6 +42,14 @@ def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
     assert there(there(records.read_ledgers("my-row", project)).replicas[0].ledger.epsilon_upper) < 3
 
 
+def test_its_report_is_in_its_own_words(typed: Callable[..., str], project: Path) -> None:
+    typed("dprepro report --no-mlflow", project)
+    first = (project / "reports/index.html").read_text()
+    assert "Rows of our own" in first
+    assert "Does it reproduce?" not in (project / "reports/papers/mine.html").read_text()
+    assert re.search(r"\d papers? on differentially", first) is None
+
+
 def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     wrong = {check.subject: check.wrong for check in verification.verify(params.load())}
