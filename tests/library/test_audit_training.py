@@ -384,8 +384,9 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
         assert np.mean(np.array(p) < 0.01) < 0.03
 
 
-def right_trainings(runs: int, rate: float, steps: int, size: int = 1000) -> Iterator[list[Mistake]]:
+def right_trainings(runs: int, rate: float, steps: int) -> Iterator[list[Mistake]]:
     """What all tests answer of simulated runs on 1,000 examples and on 1,050."""
+    size = 1000
     random, kinds = np.random.default_rng(0), np.bincount(np.arange(size) % 3)
     for _ in range(runs):
         empty = [NOISE * random.normal(size=(steps, width)) for width in (1482, 1000)]
