@@ -16,13 +16,14 @@ def in_jax(net: nn.Module) -> tuple[list[dict[str, Any]], Function]:
     Raises:
         NotImplementedError: a layer has no JAX function here.
     """
-    layers = list(_flat(net))
+    modules = [layer for _, layer in net.named_modules(remove_duplicate=False)]
+    layers = [layer for layer in modules if not isinstance(layer, nn.Sequential)]
     weights = [
         {name: jnp.asarray(value.detach().numpy()) for name, value in layer.named_parameters()}
         for layer in layers
     ]
-    trained = [any(value.requires_grad for value in layer.parameters()) for layer in layers]
     functions = [_function(layer) for layer in layers]
+    trained = [any(value.requires_grad for value in layer.parameters()) for layer in layers]
 
     def outputs(values: list[dict[str, Any]], inputs: Any) -> Any:
         remaining = iter(values)
@@ -31,14 +32,6 @@ def in_jax(net: nn.Module) -> tuple[list[dict[str, Any]], Function]:
         return inputs
 
     return [value for value, is_trained in zip(weights, trained, strict=True) if is_trained], outputs
-
-
-def _flat(net: nn.Module) -> Any:
-    if isinstance(net, nn.Sequential):
-        for layer in net:
-            yield from _flat(layer)
-    else:
-        yield net
 
 
 def _function(layer: nn.Module) -> Function:

@@ -48,12 +48,7 @@ class Case:
     def net(self) -> nn.Module:
         """Network with the same initial weights in each call."""
         torch.manual_seed(0)
-        return self.build() if self.build else build_net(self.described, self.shape, CLASSES)
-
-    @property
-    def described(self) -> Model:
-        """The case's model, if it is one of the project's."""
-        return Model.model_validate(self.model)
+        return self.build() if self.build else build_net(Model(**self.model), self.shape, CLASSES)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stages.train import Device
+from stages.train import Device, ready
 
 if TYPE_CHECKING:
     from pipeline.results.schema import Attack
@@ -40,9 +40,8 @@ def audit(
     settings = params.load()
     if model:
         from pipeline.audits.final_model import audit_model
-        from stages.train import ready
 
-        data, how = ready(row, settings, device, physical=0, at_once=0)
+        data, how = ready(row, settings, device)
         path = audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=level or ())
     else:
         from pipeline.audits.rows import audit_row

@@ -59,12 +59,12 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,
 ) -> None:
     """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
+    from dprepro.accounting import noise_multiplier
     from pipeline.errors import UserError
     from pipeline.ledgers.accountants import fast_accountants
     from pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from pipeline.ledgers.ledger import make_ledger
     from pipeline.ledgers.precision import up
-    from pipeline.privacy.calibration import least_noise
     from pipeline.privacy.selection import selection_epsilon
     from pipeline.reporting.wording import delta_remark
     from pipeline.results.schema import AccountantEpsilon
@@ -87,12 +87,7 @@ def epsilon(
         except UserError as problem:
             raise UserError(str(problem).replace("noise_multiplier", "sigma")) from problem
         if for_epsilon is not None:
-            sigma = least_noise(
-                for_epsilon,
-                delta,
-                settings.total_steps,
-                lambda noise: spending_of(dpsgd_settings(noise, **options)),
-            )
+            sigma = noise_multiplier(for_epsilon, **options)
             settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"
         spending = spending_of(settings)

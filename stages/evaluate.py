@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from stages.answers import compared, measured, scored
-from stages.train import Device, Physical
+from stages.train import Device, Physical, ready
 
 
 def evaluate(
@@ -19,19 +19,13 @@ def evaluate(
     numeric target, it gets RMSE, MAE and R2 instead.
     """
     from pipeline import params
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
     from pipeline.rerun import replaced
     from pipeline.results import records
     from pipeline.training import evaluation
     from stages.progress import counting
-    from stages.train import execution
 
     loaded = params.load()
-    declared = loaded.row(row)
-    check_declared(declared.data, loaded)
-    data = prepared.load(declared.data)
-    how = execution(device, physical)
+    data, how = ready(row, loaded, device, physical, anywhere=True)
     run, before = records.read_run(row), records.read_evaluation(row)
     with counting(row, len(run.replicas) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import Device
+from stages.train import Device, execution
 
 
 def relevance(
@@ -15,7 +15,6 @@ def relevance(
     from pipeline.data.declaration import check_declared
     from pipeline.params import load, pick
     from pipeline.pretrained.relevance import make_relevance
-    from stages.train import execution
 
     loaded = load()
     check_declared(pick(loaded.relevances, name, "relevance").data, loaded)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers
+from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers, ready, side_by_side
 
 
 def rerun(
@@ -26,7 +26,6 @@ def rerun(
     from pipeline.rerun import rerun as run
     from stages.answers import compared
     from stages.progress import showing
-    from stages.train import ready, side_by_side
 
     loaded = params.load()
     data, how = ready(row, loaded, device, physical, replicas_at_once)

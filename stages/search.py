@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import AtOnce, Device, Physical, Workers
+from stages.train import AtOnce, Device, Physical, Workers, ready, side_by_side
 
 
 def search(
@@ -16,19 +16,13 @@ def search(
 ) -> None:
     """Train a row with each setting of a grid and record the validation accuracies."""
     from pipeline import params
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
     from pipeline.results import records
     from pipeline.training import search as library
     from stages.progress import showing
-    from stages.train import execution, side_by_side
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
-    declared = loaded.row(asked.row)
-    check_declared(declared.data, loaded)
-    data = prepared.load(declared.data)
-    how = execution(device, physical, replicas_at_once)
+    data, how = ready(asked.row, loaded, device, physical, replicas_at_once, anywhere=True)
     with showing(f"search {name}") as show:
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
     print(f"search {name}: {path}")

@@ -75,9 +75,9 @@ def side_by_side(workers: int) -> int:
 
 
 def ready(
-    key: str, settings: "Settings", device: str, physical: int, at_once: int
+    key: str, settings: "Settings", device: str, physical: int = 0, at_once: int = 0, anywhere: bool = False
 ) -> tuple["Prepared", "Execution"]:
-    """Prepared data of a row, and its `Execution`.
+    """Prepared data of a row, and its `Execution`; ``anywhere``: also on a CPU if the row needs a GPU.
 
     Raises:
         UserError: the device can't be used, the row needs a GPU and the device is a CPU, or the row's data
@@ -87,7 +87,7 @@ def ready(
     from pipeline.data.declaration import check_declared
 
     row, how = settings.row(key), execution(device, physical, at_once)
-    if row.needs == "gpu" and how.device.type == "cpu":
+    if row.needs == "gpu" and how.device.type == "cpu" and not anywhere:
         raise UserError(f"{key}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     check_declared(row.data, settings)
     return prepared.load(row.data), how

@@ -119,19 +119,14 @@ def keep_search(
     records.write(record, root)
 
 
-def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
-    """Write a row's run, evaluation and ledgers, without weights; of an account its ledgers alone.
+def keep(record: Record, root: Path) -> None:
+    """Write a row's run, evaluation and ledgers, as by the versions here, without weights.
 
-    As made by the versions that are here, unless ``by_other_version``: then by what the record says.
+    Of an account its ledgers alone.
     """
     lay_papers(root)
     made = record.provenance
     account = record.method == schema.ACCOUNTING
-    origins, measured_by = record.origins, versions.MEASURING - 1
-    if not account and not by_other_version:
-        trained_by = versions.training(record.method, record.model["name"])
-        origins = tuple(origin.model_copy(update={"made_by": trained_by}) for origin in origins)
-        measured_by = versions.MEASURING
     entries = tuple(
         Entry(
             level=replica.level,
@@ -146,6 +141,8 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     records.write(ledgers, root)
     if account:
         return
+    made_by = versions.training(record.method, record.model["name"])
+    origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
     trained = tuple(
         Trained(
             **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds", "origin"}),
@@ -166,10 +163,12 @@ def keep(record: Record, root: Path, by_other_version: bool = False) -> None:
     history = digest_file(curves) if curves.exists() else record.history or ""
     parts = record.model_dump(include={"row", "model", "method", "data"})
     records.write(Run(**parts, replicas=trained, origins=origins, history=history), root)
-    measured = [
+    measured = tuple(
         Evaluated(
-            **replica.model_dump(include={"level", "seed", "metrics"}), weights=None, measured_by=measured_by
+            **replica.model_dump(include={"level", "seed", "metrics"}),
+            weights=None,
+            measured_by=versions.MEASURING,
         )
         for replica in record.replicas
-    ]
-    records.write(Evaluation(row=record.row, replicas=tuple(measured)), root)
+    )
+    records.write(Evaluation(row=record.row, replicas=measured), root)

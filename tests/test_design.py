@@ -2,10 +2,7 @@
 
 import re
 import tomllib
-from graphlib import TopologicalSorter
 from pathlib import Path
-
-import grimp
 
 from pipeline.identity import versions
 
@@ -35,10 +32,3 @@ def test_versions_and_stages_are_the_ones_there_are() -> None:
     assert declared <= set(re.findall(r"`([A-Z_]+)`", PAGE))
     stages = set(re.findall(r"^  (\w+):$", (ROOT / "dvc.yaml").read_text(), re.MULTILINE))
     assert stages - {"identity", "own", "account"} <= set(re.findall(r"\w+", PAGE))
-
-
-def test_files_of_reporting_import_each_other_in_no_circle() -> None:
-    graph = grimp.build_graph("pipeline", cache_dir=None)
-    room = [module for module in graph.modules if module.startswith("pipeline.reporting")]
-    order = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in room})
-    assert set(order.static_order()) >= set(room)

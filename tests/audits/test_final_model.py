@@ -15,7 +15,7 @@ from pipeline.params import Settings
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.schema import FINAL_MODEL, Attack
-from tests.data.own_files import ROW, declare, made, settings_of
+from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.there import there
 
 EXAMPLES = 400
@@ -23,10 +23,7 @@ EXAMPLES = 400
 
 def declared(root: Path, **settings: object) -> Settings:
     """Clusters that are far apart, and a row that trains on them."""
-    labels = np.arange(EXAMPLES) % 3
-    features = np.random.default_rng(1).uniform(-1, 1, (EXAMPLES, 30))
-    features[:, 0] += 2 * (labels - 1)
-    np.savez(root / "mine.npz", inputs=features, labels=labels)
+    write_features(root, (30,), EXAMPLES)
     row = {
         **ROW,
         "settings": {**ROW["settings"], "batch": 64, "epochs": 2, **settings},

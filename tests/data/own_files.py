@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.own import describe
@@ -22,6 +24,14 @@ def declare(root: Path, kind: str, path: str, public: int = 0, **said: Any) -> d
     own, data = describe.describe("mine", kind, {"path": path, **said}, root, unprotected)
     entry = own.model_dump(mode="json", exclude_unset=True)
     return {"own": {"mine": entry}, "data": {"mine": data.model_dump(mode="json")}}
+
+
+def write_features(root: Path, shape: tuple[int, ...], count: int = 240) -> None:
+    """Features in [-3, 3] of three classes that the first of them tell apart."""
+    labels = np.arange(count) % 3
+    features = np.random.default_rng(1).uniform(-1, 1, (count, *shape))
+    features[:, 0] += 2 * (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
+    np.savez(root / "mine.npz", inputs=features, labels=labels)
 
 
 def settings_of(declared: dict[str, Any]) -> Settings:

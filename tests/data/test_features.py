@@ -18,20 +18,10 @@ from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses, declared_uses
-from tests.data.own_files import ROW, declare, made, settings_of
+from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet
-
-COUNT = 240
-
-
-def write(root: Path, shape: tuple[int, ...]) -> None:
-    """Features in [-3, 3] of three classes that the first of them tell apart."""
-    labels = np.arange(COUNT) % 3
-    features = np.random.default_rng(1).uniform(-1, 1, (COUNT, *shape))
-    features[:, 0] += 2 * (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))
-    np.savez(root / "mine.npz", inputs=features, labels=labels)
 
 
 def declared(root: Path, public: int = 0, **said: Any) -> dict[str, Any]:
@@ -43,7 +33,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write(tmp_path, (12,))
+    write_features(tmp_path, (12,))
     settings = settings_of(declared(tmp_path))
     assert isinstance(settings.own["mine"], OwnFeatures)
     data = made(tmp_path, settings)
@@ -72,7 +62,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
 
 def test_params_yaml_alone_implies_what_the_data_imply(tmp_path: Path) -> None:
     """A pack is compared with one of them, depending on whether the data are here."""
-    write(tmp_path, (12,))
+    write_features(tmp_path, (12,))
     for public in (0, 3):
         settings = settings_of(declared(tmp_path, public))
         method = settings.rows["row"].resolved[0]
@@ -86,7 +76,7 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
 ) -> None:
     """The arrays and the weights are the same."""
     monkeypatch.chdir(tmp_path)
-    write(tmp_path, (12,))
+    write_features(tmp_path, (12,))
     content = declared(tmp_path, range=[-9.0, 9.0])
     settings = settings_of(content)
     rows.train("row", settings, made(tmp_path, settings), cpu, quiet, 1e9)
@@ -104,7 +94,7 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
 
 
 def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_path: Path) -> None:
-    write(tmp_path, (5, 8, 8))
+    write_features(tmp_path, (5, 8, 8))
     narrow = settings_of(declared(tmp_path, range=[-1.5, 1.5]))
     line = refusal_of(lambda: fetch("mine", narrow, tmp_path))
     assert "beyond own.mine.range in params.yaml, -1.5 to 1.5; `clip: true` moves them" in line
@@ -118,7 +108,7 @@ def test_a_range_told_beforehand_is_checked_and_leaves_nothing_uncounted(tmp_pat
 
 
 def test_features_and_images_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    write(tmp_path, (1, 8, 8))
+    write_features(tmp_path, (1, 8, 8))
     declaration = declared(tmp_path, public=8)
     declaration["own"]["mine"]["kind"] = "npz"
     line = refusal_of(lambda: fetch("mine", settings_of(declaration), tmp_path))

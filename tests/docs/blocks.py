@@ -95,23 +95,19 @@ def declared() -> set[str]:
 def problem(line: str, names: set[str]) -> str | None:
     """Why a line of a console block is no command that there is; None where it is one."""
     words = shlex.split(line, comments=True)
-    exported = words[0] == "export"
-    if exported:
+    while words and re.fullmatch(r"export|[A-Z_]+=.*", words[0]):
         words.pop(0)
-    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-        words.pop(0)
-    if exported:
-        return f"export: {words[0]!r} is no variable" if words else None
+    if not words:
+        return None
     program, *rest = words
-    if program in {"python", "python3"} and rest[:2] == ["-m", "stages"]:
-        return _dprepro(rest[2:], names)
-    if program in {"python", "python3"} and rest[:1] == ["-m"]:
-        return None if find_spec(rest[1]) else f"no module {rest[1]}"
-    if program in {"python", "python3"}:
-        return None if (ROOT / rest[0]).exists() else f"no file {rest[0]}"
-    checks = {"cd": _cd, "dprepro": _dprepro, "dvc": _dvc, "git": _git, "make": _make, "pip": _pip}
-    known = checks.get(Path(program).name)
-    return known(rest, names) if known else f"{program!r} is neither run nor checked"
+    if [program, *rest[:2]] == ["python", "-m", "stages"]:
+        program, *rest = "dprepro", *rest[2:]
+    if program == "python":
+        return None if rest[0] == "-m" and find_spec(rest[1]) else f"no module {rest[1]}"
+    if program in ("cd", "git"):
+        return None
+    checks = {"dprepro": _dprepro, "dvc": _dvc, "make": _make, "pip": _pip}
+    return checks[program](rest, names) if program in checks else f"{program!r} is neither run nor checked"
 
 
 def _dprepro(words: list[str], names: set[str]) -> str | None:
@@ -157,15 +153,6 @@ def _make(words: list[str], names: set[str]) -> str | None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     unknown = [word for word in words if "=" not in word and word not in targets]
     return f"make: no target {unknown[0]!r}" if unknown else None
-
-
-def _cd(words: list[str], names: set[str]) -> str | None:
-    return None  # the page's own test goes there
-
-
-def _git(words: list[str], names: set[str]) -> str | None:
-    told = subprocess.run(["git", words[0], "-h"], capture_output=True)
-    return f"git: no command {words[0]!r}" if told.returncode == 1 else None
 
 
 def _pip(words: list[str], names: set[str]) -> str | None:

@@ -13,6 +13,7 @@ from pipeline.files import digest_file
 from pipeline.results import records
 from tests.docs.blocks import Block, begin, blocks
 from tests.keeping import stripes
+from tests.there import there
 
 PAGE = [*blocks("docs/own-data.md")]
 
@@ -36,13 +37,17 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
-    measured, ledgers = records.read_evaluation("my-row", project), records.read_ledgers("my-row", project)
-    assert measured is not None
-    assert ledgers is not None
-    assert measured.replicas[0].metrics["test_accuracy"] > 0.5  # a tenth is chance
-    epsilon_upper = ledgers.replicas[0].ledger.epsilon_upper
-    assert epsilon_upper is not None
-    assert epsilon_upper < 3
+    (measured,) = there(records.read_evaluation("my-row", project)).replicas
+    assert measured.metrics["test_accuracy"] > 0.5  # a tenth is chance
+    assert there(there(records.read_ledgers("my-row", project)).replicas[0].ledger.epsilon_upper) < 3
+
+
+def test_its_report_is_in_its_own_words(typed: Callable[..., str], project: Path) -> None:
+    typed("dprepro report --no-mlflow", project)
+    first = (project / "reports/index.html").read_text()
+    assert "Rows of our own" in first
+    assert "Does it reproduce?" not in (project / "reports/papers/mine.html").read_text()
+    assert re.search(r"\d papers? on differentially", first) is None
 
 
 def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,8 +60,8 @@ def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_entries_are_those_of_the_page(project: Path) -> None:
     typed = of("yaml")[0].text
     text = (project / "params.yaml").read_text()
-    there = re.sub(r'"sha256:\w+"', '"sha256:..."', text[text.index("own:") : text.index("starts:")])
-    assert there == typed
+    written = re.sub(r'"sha256:\w+"', '"sha256:..."', text[text.index("own:") : text.index("starts:")])
+    assert written == typed
     digest = params.load(project / "params.yaml").own["mine"].digest
     assert digest == digest_file(project / "mine.npz")
 

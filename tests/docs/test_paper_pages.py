@@ -8,6 +8,7 @@ import pytest
 from pipeline.params import PAPERS, load
 from pipeline.results import records
 from tests.docs.blocks import ROOT
+from tests.there import there
 
 OWN = load(ROOT / "params.yaml")
 PAGES = sorted((ROOT / "docs/papers").glob("*.md"))
@@ -54,8 +55,7 @@ def test_its_times_are_those_that_were_measured(page: Path) -> None:
         if told == "waits for a GPU":
             assert OWN.rows[key].needs == "gpu"
             continue
-        run = records.read_run(key, ROOT)
-        assert run is not None, key
+        run = there(records.read_run(key, ROOT))
         spans = {(replica.started, replica.ended) for replica in run.replicas}
         measured = sum(ended - started for started, ended in spans)
         number, unit = told.split()

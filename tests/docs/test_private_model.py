@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipeline.results import records
 from tests.docs.blocks import ROOT, begin, blocks
+from tests.there import there
 
 PAGE = [*blocks("docs/private-model.md")]
 TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
@@ -29,8 +30,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
     with open(tmp_path / "predictions.csv") as file:
         (predicted,) = csv.DictReader(file)
     assert (predicted["file"], predicted["class"]) == ("new.png", "0")
-    ledgers = records.read_ledgers("my-model", tmp_path)
-    assert ledgers is not None
+    ledgers = there(records.read_ledgers("my-model", tmp_path))
     folder = tmp_path / "exported"
     told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
     assert told_of_it["epsilon"] == ledgers.replicas[0].ledger.epsilon_upper < 8

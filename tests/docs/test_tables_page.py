@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from pipeline.results import records
 from tests.docs.blocks import begin, blocks
+from tests.there import there
 
 PAGE = [*blocks("docs/tables.md")]
 
@@ -27,11 +28,10 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
         else:
             for line in block.commands:
                 typed(line, tmp_path, tmp_path)
-    measured, ledgers = records.read_evaluation("risk", tmp_path), records.read_ledgers("risk", tmp_path)
-    assert measured is not None
-    assert ledgers is not None
-    assert measured.replicas[0].metrics["test_accuracy"] > 0.9  # six of ten are well
-    assert 0.9 < (ledgers.replicas[0].ledger.epsilon_upper or 0) <= 1
+    (measured,) = there(records.read_evaluation("risk", tmp_path)).replicas
+    assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
+    (entry,) = there(records.read_ledgers("risk", tmp_path)).replicas
+    assert 0.9 < there(entry.ledger.epsilon_upper) <= 1
     with open(tmp_path / "predicted.csv") as file:
         predicted = [*csv.DictReader(file)]
     assert len(predicted) == 50_000

@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -29,6 +31,7 @@ from pipeline.results.weights import weights_path, write_weights
 from pipeline.transport import dvclock
 from stages.app import app
 from stages.report import report_left_out
+from tests.docs.blocks import edit as change
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
 from tests.there import there
@@ -344,32 +347,27 @@ def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
     assert list(dvclock.Lock().changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
 
 
-def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: Path) -> None:
+def left_by(process: int, path: Path) -> Path:
+    """What a process has half written beside a path."""
+    left = Path(str(temporary_path(path)).replace(f"-{os.getpid()}.", f"-{process}."))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(b"half")
+    return left
+
+
+def test_leftovers_of_the_dead_are_cleared_and_of_the_living_or_a_persons_own_are_not(
+    workspace: Path,
+) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    here = f"-{os.getpid()}."
     for path in (MEASURED, Path("runs/small/x"), Path("params.yaml"), Path("data/prepared/mnist")):
-        left = Path(str(temporary_path(path)).replace(here, f"-{dead.pid}."))
-        left.write_bytes(b"half")
+        left, other = left_by(dead.pid, path), left_by(os.getppid(), path)
         journal = Path(f"{left}-journal")  # SQLite's own
         journal.write_bytes(b"half")
-        other = Path(str(temporary_path(path)).replace(here, f"-{os.getppid()}."))
-        other.write_bytes(b"half")
         clear_leftovers()
-        assert not left.exists()
-        assert not journal.exists()
-        assert other.exists()
-
-
-def test_a_persons_own_files_are_neither_walked_nor_cleared(workspace: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
+        assert [each.exists() for each in (left, journal, other)] == [False, False, True]
     for folder in ("data/mine/train", "data/raw/mine/train"):
-        own = Path(
-            str(temporary_path(Path(folder) / "image.png")).replace(f"-{os.getpid()}.", f"-{dead.pid}.")
-        )
-        own.parent.mkdir(parents=True)
-        own.write_bytes(b"a name like a leftover's")
+        own = left_by(dead.pid, Path(folder) / "image.png")
         clear_leftovers()
         assert own.exists()
 
@@ -389,29 +387,29 @@ def test_changed_data_are_told(workspace: Path) -> None:
     assert wrong().keys() == {"data/prepared/mnist"}
 
 
-def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def secret(workspace: Path) -> Path:
+    """The params.yaml of rows that are not seeded."""
+    declared = workspace / "params.yaml"
+    change(declared, "reproducible: true", "reproducible: false")
+    return declared
+
+
+def stopped(work: Callable[[], object]) -> None:
+    """Do what stops as examples meet."""
+    meet = patch.object(PrivateSteps, "_compare_with_alone", side_effect=Unproven("step 0: examples meet", 1))
+    with meet, pytest.raises(Unproven):
+        work()
+
+
+def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret: Path) -> None:
     """It was secret and broke off: what it spent has no bound, also where the row had no record yet."""
-    params_file = Path("params.yaml")
-    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
-
-    def stop(*_: object) -> None:
-        raise Unproven("step 0: examples meet", 1)
-
-    def train_and_stop() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(PrivateSteps, "_compare_with_alone", stop)
-            project.train()
-
     shutil.rmtree("reports")
-    with pytest.raises(Unproven):
-        train_and_stop()
+    stopped(project.train)
     assert not RUN.exists()
     project.train()
-    params_file.write_text(params_file.read_text().replace("seeds: 1", "seeds: 2"))
-    with pytest.raises(Unproven):
-        train_and_stop()
+    change(secret, "seeds: 1", "seeds: 2")
+    stopped(project.train)
     (replaced,) = there(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (2, None)
     # also one with other settings, where nothing is to train once the settings of before are back
@@ -432,30 +430,17 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(
     )
 
 
-def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params_file = Path("params.yaml")
-    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
-    records.search_path("quick").unlink(missing_ok=True)
-
-    def stop(*_: object) -> None:
-        raise Unproven("step 0: examples meet", 1)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivateSteps, "_compare_with_alone", stop)
-        with pytest.raises(Unproven):
-            project.search()
+def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(secret: Path) -> None:
+    records.search_path("quick").unlink()
+    stopped(project.search)
     project.search()
     (replaced,) = there(records.read_search("quick")).replaced
     assert (replaced.trainings, replaced.spent) == (1, None)
 
 
 def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params_file = Path("params.yaml")
-    params_file.write_text(params_file.read_text().replace("reproducible: true", "reproducible: false"))
     monkeypatch.setattr(ClipperFactory, "isolation", "tried")
     project.train()
     project.search()

@@ -2,7 +2,6 @@
 
 import math
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from pipeline.files import digest_file
 from pipeline.models.functional import trial_call
 from pipeline.privacy.gaussian import gaussian_epsilon
 from tests.docs.blocks import blocks
+from tests.laboratory import laboratory, refused, run
 from tests.privacy.corpus import alone
 
-ROOT = Path(__file__).parents[2]
 TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
 
 
@@ -207,23 +206,18 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.Capture
 PARAMS = """\
 source: {kind: official}
 code: [others]
-own: {}
 raw: {shapes: {}}
 data:
   shapes: {raw: shapes, train: 50, validation: 10, public: {raw: shapes, part: train, count: 4}}
-starts: {}
-relevances: {}
-accounts: {}
 rows: {}
-searches: {}
 """
 
 
-def test_a_packages_data_set_is_fetched(tmp_path: Path, warm: Path) -> None:
+def test_a_packages_data_set_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a mirror with the bytes that the entry pins, and prepared; other bytes are refused."""
-    mirror, project = tmp_path / "mirror", tmp_path / "project"
-    mirror.mkdir()
-    project.mkdir()
+    mirror, project, package = (tmp_path / name for name in ("mirror", "project", "others/data_sets"))
+    for folder in (mirror, project, package):
+        folder.mkdir(parents=True)
     mnist = catalog.get("mnist")
     synthetic.write(mnist, 70, 20, mirror)
 
@@ -234,30 +228,15 @@ def test_a_packages_data_set_is_fetched(tmp_path: Path, warm: Path) -> None:
     official = mnist.edition("official")
     editions = {"official": Edition(pinned(official.train), pinned(official.test))}
     entry = replace(mnist, key="shapes", editions=editions, folders=("",))
-    (tmp_path / "others/data_sets").mkdir(parents=True)
-    (tmp_path / "others/data_sets/shapes.py").write_text(
-        f"from pipeline.data.catalog import *\nSHAPES = {entry}\n"
-    )
-    (project / "params.yaml").write_text(PARAMS)
-
-    def dprepro(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [warm / "dprepro", *arguments], cwd=project, capture_output=True, text=True,
-            env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": "", "DPREPRO_MIRROR": str(mirror)},
-        )  # fmt: skip
-
-    fetched = dprepro("fetch", "shapes")
-    assert fetched.returncode == 0, fetched.stderr
-    assert "4 files, edition official" in fetched.stdout
-    prepared = dprepro("prepare", "shapes")
-    assert prepared.returncode == 0, prepared.stderr
-    assert "train 50, validation 10, test 20, public 4" in prepared.stdout
-
-    first = mirror / official.train[1].name
-    first.write_bytes(first.read_bytes()[:-1] + b"!")
-    refused = dprepro("fetch", "shapes")
-    assert refused.returncode != 0
-    assert str(first) in refused.stderr
+    (package / "shapes.py").write_text(f"from pipeline.data.catalog import *\nSHAPES = {entry}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("DPREPRO_MIRROR", str(mirror))
+    with laboratory(project, PARAMS):
+        assert "4 files, edition official" in run("fetch shapes")
+        assert "train 50, validation 10, test 20, public 4" in run("prepare shapes")
+        first = mirror / official.train[1].name
+        first.write_bytes(first.read_bytes()[:-1] + b"!")
+        assert str(first) in refused("fetch shapes")
 
 
 def test_what_is_promised_is_there() -> None:
