@@ -119,7 +119,7 @@ def test_public_examples_have_the_features_of_the_private_ones(kind: str) -> Non
         "params.yaml: data.mnist.public.raw: 'others' has other features than 'scans'; allowed: the same "
         "public network, or the same columns in the same order"
     )
-    raw["own"]["others"] |= both[0]
+    raw["own"]["others"].update({key: value for key, value in both[0].items() if value is not None})
     params.parse(raw)
 
 
