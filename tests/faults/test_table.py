@@ -413,11 +413,10 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     (replaced,) = there(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (2, None)
     # also one with other settings, where nothing is to train once the settings of before are back
-    text = params_file.read_text()
-    params_file.write_text(text.replace("learning_rate: 0.5", "learning_rate: 0.25"))
-    with pytest.raises(Unproven):
-        train_and_stop()
-    params_file.write_text(text.replace("seeds: 2", "seeds: 1"))
+    text = secret.read_text()
+    secret.write_text(text.replace("learning_rate: 0.5", "learning_rate: 0.25"))
+    stopped(project.train)
+    secret.write_text(text.replace("seeds: 2", "seeds: 1"))
     project.train()
     (replaced,) = there(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (3, None)
