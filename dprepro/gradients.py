@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from dprepro.checking import checked
 from pipeline.errors import UserError, printable
 from pipeline.fields import Positive
-from pipeline.models.functional import trial_call
+from pipeline.models.functional import trial_results
 from pipeline.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
@@ -113,7 +113,7 @@ def _failure(problem: Exception) -> UserError:
 def _classes(network: nn.Module, example: Tensor) -> int:
     """Number of classes K, from a made-up input of the type and on the device of ``example`` (1, ...)."""
     try:
-        logits: Tensor = trial_call(network, random_inputs(network, example, 1).to(example))
+        logits: Tensor = trial_results(network, random_inputs(network, example, 1).to(example))[0]
     except Exception as problem:  # the network's code may raise any exception
         subject = f"inputs: {example.dtype} on {example.device}"
         raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem

@@ -1,13 +1,13 @@
 """What a laboratory's package may be called, and bring; `test_contributing.py` trains what one brings."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from pipeline import extensions, params
 from pipeline.errors import UserError
-from pipeline.methods.rooms import implementation, method_settings
+from pipeline.methods.registry import training_class
+from pipeline.methods.rooms import method_settings
 from tests.conftest import forgetting
 
 
@@ -34,7 +34,7 @@ def test_a_method_says_what_it_is(method: str) -> None:
     assert settings_type.method == method
     assert settings_type.axis in settings_type.model_fields
     assert "none" in settings_type.normalizations
-    module, name = implementation(method)
-    assert module.startswith(settings_type.__module__.removesuffix("settings"))
+    trainer = training_class(method)
+    assert trainer.__module__.startswith(settings_type.__module__.removesuffix("settings"))
     for needed in ("init", "step", "model", "network", "logits", "variants", "resumable", "guarantee"):
-        assert callable(getattr(getattr(import_module(module), name), needed))
+        assert callable(getattr(trainer, needed))

@@ -1,7 +1,7 @@
 """Interfaces of training methods: their task, execution and required functions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -148,9 +148,9 @@ class Method(ABC):
         """Tensors (R, ...) of R tested networks for a stored ``model``, with test noise number ``draw``."""
         return model
 
-    def predict(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """(R, B) predictions of R networks for stored ``inputs`` (B, ...): `predicted` classes or numbers."""
-        return predicted(self.logits(network, inputs))
+    def predictor(self, network: Tensors) -> Predict:
+        """Predictor of `predicted` classes or numbers; it ignores the position of the inputs in the split."""
+        return lambda inputs, position: predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
         """Outputs (R, B, K) of R networks, without dropout, for stored ``inputs`` (B, ...)."""
@@ -184,7 +184,7 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     """Apply a function of one replica's tensors to tensors (R, ...) of all replicas.
 
     Args:
-        function: function of one replica's tensors.
+        function: function of one replica's tensors; the first argument is a tensor or a dictionary of them.
         execution: whether replicas are computed together or one by one.
         shared: number of arguments, counted from the last, that are the same for every replica.
 
@@ -199,9 +199,11 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
     def sequential(*arguments: Any) -> Any:
         # without vmap, which splits normalisation layers into many small operations
         stacked, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
+        first = stacked[0]
+        replicas = len(first if isinstance(first, Tensor) else next(iter(first.values())))
         parts = [
             function(*map_tensors(lambda value, index=replica: value[index], stacked), *common)
-            for replica in range(len(next(tensors_of(stacked))))
+            for replica in range(replicas)
         ]
         if len(parts) == 1:
             return map_tensors(lambda value: value[None], parts[0])  # a view
@@ -279,44 +281,11 @@ def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
-def tensors_of(tree: Any) -> Iterator[Tensor]:
-    """Tensors in nested dictionaries and tuples.
-
-    Args:
-        tree: nested dictionaries and tuples of tensors.
-
-    Yields:
-        Each tensor, in order.
-    """
-    if isinstance(tree, Tensor):
-        yield tree
-    else:
-        for part in tree.values() if isinstance(tree, dict) else tree:
-            yield from tensors_of(part)
-
-
 def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
-    """Reshape ``values`` (R,) so that they can multiply ``tensor`` (R, ...).
-
-    Args:
-        tensor: tensor with the needed number of dimensions.
-        values: a number per replica.
-
-    Returns:
-        (R, 1, ...) view.
-    """
+    """View (R, 1, ...) of ``values`` (R,), so that they can multiply ``tensor`` (R, ...)."""
     return values.reshape(-1, *(1,) * (tensor.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:
-    """Network inputs from stored examples: uint8 images scaled to [0, 1], other examples unchanged.
-
-    The scaling uses no statistic of the data.
-
-    Args:
-        stored: (..., C, H, W) images or (..., T) tokens.
-
-    Returns:
-        The inputs.
-    """
+    """Network inputs from ``stored`` examples: uint8 images scaled to [0, 1], other examples unchanged."""
     return stored.float().div_(255) if stored.dtype == torch.uint8 else stored

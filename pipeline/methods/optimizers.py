@@ -5,7 +5,7 @@ All tensors have a leading replica dimension (R, ...); rates and other scalars a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,22 +17,19 @@ from pipeline.privacy.gradients import Tensors
 BETAS, TINY = (0.9, 0.999), 1e-8
 
 
-class Optimizer(Protocol):
-    """Update rule of an optimizer."""
-
-    def start(self, parameters: Tensors) -> State:
-        """State before the first step: the parameters and the optimizer's own tensors."""
-
-    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
-        """State after a step with these gradients and learning rates."""
-
-
 @dataclass(frozen=True)
 class Sgd:
     """SGD with momentum; as in torch, the first gradient is not dampened."""
 
     momentum: Tensor | None = None  # None: no replica has momentum
-    dampening: Tensor | None = None
+    dampening: Tensor | float = 0.0
+
+    @classmethod
+    def of(cls, task: Task, settings: Sequence[Any]) -> "Sgd":
+        """SGD with the momentum and the dampening, if any, of each replica's settings."""
+        momenta = [setting.momentum for setting in settings]
+        dampening = task.numbers(getattr(setting, "dampening", 0.0) for setting in settings)
+        return cls(task.numbers(momenta) if any(momenta) else None, dampening)
 
     def start(self, parameters: Tensors) -> State:
         """Parameters with zero momentum."""
@@ -42,8 +39,7 @@ class Sgd:
         """Parameters and momentum after a step."""
         directions, momentum = gradients, self.momentum
         if momentum is not None:
-            dampening = torch.zeros_like(momentum) if self.dampening is None else self.dampening
-            share = torch.ones_like(dampening) if step == 0 else 1 - dampening
+            share = torch.ones_like(momentum) - (0.0 if step == 0 else self.dampening)
             directions = {
                 name: (per_replica(value, momentum) * state["momentum"][name]).add_(
                     per_replica(value, share) * value
@@ -76,10 +72,7 @@ class Adam:
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
 
 
-def momentum_of(task: Task, settings: Sequence[Any]) -> Tensor | None:
-    """(R,) ``momentum`` of each replica's settings; None if no replica has momentum."""
-    momenta = [setting.momentum for setting in settings]
-    return task.numbers(momenta) if any(momenta) else None
+Optimizer = Sgd | Adam
 
 
 def decayed(parameters: Tensors, rates: Tensor, weight_decays: Sequence[float]) -> Tensors:

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from pipeline.errors import UserError, printable
 from pipeline.extensions import extensions
 from pipeline.methods.base import Method, Task
-from pipeline.methods.rooms import implementation
+from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.spending import NetworkSizes
 from pipeline.models.functional import trial_results
@@ -21,7 +21,7 @@ from pipeline.privacy.randomness import initial_seed
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
     """Training method ``name`` for the task's replicas."""
-    return _class_of(name)(task, settings, normalization)
+    return training_class(name)(task, settings, normalization)
 
 
 def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
@@ -36,12 +36,14 @@ def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int)
     Raises:
         UserError: the network can't be built, or can't be trained by the method.
     """
-    return _class_of(name).network_sizes(build_net(model, shape, classes), torch.zeros(1, *shape))
+    return training_class(name).network_sizes(build_net(model, shape, classes), torch.zeros(1, *shape))
 
 
-def _class_of(name: str) -> type[Method]:
-    module, method = implementation(name)
-    trainer: type[Method] = getattr(import_module(module), method)
+def training_class(method: str) -> type[Method]:
+    """Training class of ``method``."""
+    settings = method_settings()[method]
+    module, name = settings.trained_by.split(".")
+    trainer: type[Method] = getattr(import_module(f"{settings.__module__.rpartition('.')[0]}.{module}"), name)
     return trainer
 
 

@@ -30,10 +30,3 @@ def method_settings() -> dict[str, type[MethodSettings]]:
                     )
                 declared[settings.method] = settings
     return dict(sorted(declared.items()))
-
-
-def implementation(method: str) -> tuple[str, str]:
-    """Module and name of the training class of ``method``."""
-    settings = method_settings()[method]
-    module, name = settings.trained_by.split(".")
-    return f"{settings.__module__.rpartition('.')[0]}.{module}", name

@@ -1,7 +1,8 @@
 """Samples of examples or mini-sets for one step of several replicas, and sums over these samples."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -115,7 +116,7 @@ class BatchSum(NamedTuple):
         }
 
 
-class Metrics(Mapping[str, Tensor]):
+class Metrics(UserDict[str, Tensor]):
     """Metrics of a step by name, computed when they are first read. Those of most steps are never read."""
 
     def __init__(self, compute: Callable[[], Tensors]):
@@ -123,17 +124,6 @@ class Metrics(Mapping[str, Tensor]):
         self._compute = compute
 
     @cached_property
-    def _values(self) -> Tensors:
+    def data(self) -> Tensors:  # type: ignore[override]
+        """(R,) values of each metric, one per replica."""
         return self._compute()
-
-    def __getitem__(self, name: str) -> Tensor:
-        """(R,) values of a metric, one per replica."""
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Names of the metrics."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """Number of metrics."""
-        return len(self._values)

@@ -61,13 +61,11 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
             vars(layer).update(attributes)
 
 
-def trial_call(net: nn.Module, inputs: Tensor) -> Any:
-    """Outputs of ``net`` for ``inputs``; its state and torch's random state stay unchanged."""
-    return trial_results(net, inputs)[0]
-
-
 def trial_results(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
-    """Outputs of a `trial_call`, and the network's buffers, by name, after the call."""
+    """Outputs of ``net`` for ``inputs``, and its buffers, by name, after the call.
+
+    The network's state and torch's random state stay unchanged.
+    """
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
         return net(inputs), dict(net.named_buffers())

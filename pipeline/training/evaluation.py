@@ -22,7 +22,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import CONVERGED, Errors, Evaluated, Evaluation, ReplicaKey, Scores, Trained
 from pipeline.results.weights import read_weights, weights_path
-from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task, predictor
+from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
 from pipeline.training.scores import errors, scores
 
 
@@ -180,7 +180,7 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(predictor(method, network), replicas, data.splits[split], execution))
+            values.append(accuracy(method.predictor(network), replicas, data.splits[split], execution))
     accuracies = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
     if data.target is None:

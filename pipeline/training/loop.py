@@ -13,14 +13,13 @@ from torch import Tensor
 from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import Stopped
 from pipeline.files import digest_json
-from pipeline.methods.base import Execution, Method, Predict, State, Task, predicted
+from pipeline.methods.base import Execution, Method, Predict, State, Task
 from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.methods.spending import Guarantee
 from pipeline.models.model import Model
 from pipeline.pretrained.relevance import read_relevance
 from pipeline.pretrained.starts import initial_nets
-from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.parameters import Noise
 from pipeline.privacy.randomness import Streams
 from pipeline.training import checkpoints
@@ -169,11 +168,6 @@ def make_task(
     )
 
 
-def predictor(method: Method, network: Tensors) -> Predict:
-    """Predictor with a method's tensors ``network``; it ignores the position of the inputs in the split."""
-    return lambda inputs, position: predicted(method.logits(network, inputs))
-
-
 def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
     """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``.
 
@@ -240,7 +234,7 @@ def train_group(
             if is_logged:
                 with torch.no_grad():
                     network = method.network(method.model(state), 0)
-                accuracies = accuracy(predictor(method, network), len(members), validation, execution)
+                accuracies = accuracy(method.predictor(network), len(members), validation, execution)
                 values["validation_accuracy"] = accuracies.tolist()
                 validation_accuracy = float(np.mean(values["validation_accuracy"]))
                 history += [

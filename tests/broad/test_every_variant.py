@@ -4,12 +4,11 @@ import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 import pytest
 
 from pipeline.data import fetch, prepare, prepared
-from pipeline.data.prepared import SPLITS
 from pipeline.ledgers import accounts
 from pipeline.ledgers.rows import row_ledgers
 from pipeline.methods.base import Execution
@@ -48,15 +47,10 @@ def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> N
     assert settings.accounts
 
 
-def settings_shown(method: str, settings: Settings) -> list[Any]:
-    """What is set at every level of every row of a method."""
-    return [level for row in settings.rows.values() if row.method == method for level in row.resolved]
-
-
 @pytest.mark.parametrize("method", ["adlm", "batch_clipping", "ilm", "tan"])
 def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     """Every word that a setting knows, and of the other settings one value that isn't the default."""
-    shown = settings_shown(method, settings)
+    shown = [level for row in settings.rows.values() if row.method == method for level in row.resolved]
     # of every method; tests/methods/test_settings.py has the schedules
     every_method = {"schedule", "epochs", "learning_rate", "warmup", "milestones", "gamma"}
     # which take no other way through the code, or tests of tests/methods do (allocated batches, DP-SGD)
@@ -71,28 +65,6 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
             assert values | elsewhere == set(get_args(field.annotation)), name
         else:
             assert values - {field.default}, name
-
-
-@pytest.mark.parametrize("method", ["adlm", "ilm"])
-def test_rows_show_every_sensitivity_with_and_without_noise(method: str, settings: Settings) -> None:
-    shown = settings_shown(method, settings)
-    assert {type(configured.sensitivity) for configured in shown} == {str, float, type(None)}
-    assert {configured.sensitivity for configured in shown} >= {"maps", "neurons"}
-    assert method == "adlm" or {configured.private for configured in shown} == {True, False}
-
-
-def test_data_can_be_prepared(settings: Settings, tmp_path: Path) -> None:
-    for name in settings.raw:
-        fetch.fetch(name, settings, tmp_path)
-    for name, data in settings.data.items():
-        counts = prepare.prepare(name, settings, tmp_path)["counts"]
-        assert counts == {
-            "train": data.train,
-            "validation": data.validation,
-            "test": settings.raw[data.raw].test,
-            "public": data.public.count,
-        }
-        assert set(counts) == set(SPLITS)
 
 
 def in_order(settings: Settings) -> Iterator[str]:

@@ -27,25 +27,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.prepared import Prepared, Split
-from pipeline.methods.base import Execution, Method, Relevances, Task
-from pipeline.methods.registry import build_method, build_net
+from pipeline.data.prepared import Prepared
+from pipeline.methods.base import Method, Relevances, Task
+from pipeline.methods.registry import build_method
 from pipeline.methods.settings import MethodSettings
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.training.loop import Replica, make_task
-from tests.methods.examples import shape_of
+from tests.methods.examples import CPU, random_data, shape_of, with_start
 from tests.narrow import narrow
 
 STEPS = 3
 LARGE, IN_PLACE = {"resnet18", "vgg", "vgg16", "wrn16_4"}, "lenet5"
 BATCH, EXAMPLES, PUBLIC = 8, 16, 6
-TOKENS, VOCABULARY = 12, 50
 EPS = torch.finfo(torch.float64).eps
 CLASSES = 10
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 # settings that only set a number of a step, whatever they are; one that isn't the default stands for all
 NUMBERS = (
     *("batch", "epochs", "steps", "learning_rate", "schedule", "rate_decay", "clip", "clip_decay"),
@@ -150,29 +148,8 @@ def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
 
 def made_up(kind: Kind, settings: Settings, folder: Path) -> Prepared:
     """Random examples of the shape of the kind's, with weights to start from if it wants such."""
-    generator, shape = np.random.default_rng(0), _shape(kind.row, settings)
-
-    def split(count: int) -> Split:
-        inputs: np.ndarray
-        if shape is None:
-            inputs = generator.integers(1, VOCABULARY, (count, TOKENS), dtype=np.int32)
-        elif len(shape) == 1:
-            inputs = generator.random((count, *shape), dtype=np.float32)
-        else:
-            inputs = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
-        return Split(inputs, np.arange(count) % CLASSES)
-
-    text = {"text": {"vocabulary": VOCABULARY}} if shape is None else {}
-    manifest = {"classes": [str(label) for label in range(CLASSES)], "digests": {}, "raw": {}, **text}
-    data = Prepared("made up", {"train": split(EXAMPLES), "public": split(PUBLIC)}, manifest)
-    if kind.row.data not in settings.starts:
-        return data
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net = build_net(kind.row.model, data.input_shape, 2 * CLASSES)
-    start = folder / "start.npz"
-    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
-    return replace(data, start=start)
+    data = random_data(_shape(kind.row, settings), {"train": EXAMPLES, "public": PUBLIC}, CLASSES)
+    return with_start(data, kind.row.model, folder) if kind.row.data in settings.starts else data
 
 
 def small(level: MethodSettings) -> MethodSettings:

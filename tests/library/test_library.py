@@ -15,7 +15,7 @@ import dprepro
 from pipeline.data import catalog, synthetic
 from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
-from pipeline.models.functional import trial_call
+from pipeline.models.functional import trial_results
 from pipeline.privacy.gaussian import gaussian_epsilon
 from tests.docs.blocks import blocks
 from tests.laboratory import laboratory, refused, run
@@ -173,7 +173,8 @@ def test_labels_are_whole_numbers_of_any_type(kind: torch.dtype) -> None:
 def test_trying_a_network_leaves_random_numbers_and_statistics_alone() -> None:
     counting = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(), nn.Linear(64, 3))
     before = [torch.get_rng_state(), *(value.clone() for value in counting.state_dict().values())]
-    assert trial_call(counting, torch.rand(2, 1, 8, 8, generator=torch.Generator())).shape == (2, 3)
+    outputs, _ = trial_results(counting, torch.rand(2, 1, 8, 8, generator=torch.Generator()))
+    assert outputs.shape == (2, 3)
     after = [torch.get_rng_state(), *counting.state_dict().values()]
     for value, expected in zip(after, before, strict=True):
         torch.testing.assert_close(value, expected, rtol=0, atol=0)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.base import Execution
@@ -34,6 +35,14 @@ def build(
     members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
     made = replace(make_task(members, model, seeded, data, how, noise), **task)
     return build_method(settings[0].method, made, settings, model.normalization)
+
+
+def single(tensors: dict[str, Tensor], replica: int = 0) -> dict[str, Tensor]:
+    return {name: value[replica] for name, value in tensors.items()}
+
+
+def flat(tensors: dict[str, Tensor], replica: int = 0) -> Tensor:
+    return torch.cat([value[replica].flatten() for value in tensors.values()])
 
 
 def tan(**changes: object) -> TanSettings:

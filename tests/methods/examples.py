@@ -1,5 +1,7 @@
 """A few random examples of the shapes that rows have."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from pipeline.params import Row, Settings
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 SAMPLE = 6
+TOKENS, VOCABULARY = 12, 50
 Shape = tuple[int, ...] | None
 
 
@@ -25,26 +28,39 @@ def shape_of(row: Row, settings: Settings) -> Shape:
     return catalog()[settings.raw[split.raw].of or split.raw].shape
 
 
+def random_data(shape: Shape, sizes: Mapping[str, int], classes: int) -> Prepared:
+    """Splits of random examples of a shape, features where it has one dimension; None: texts."""
+    generator = np.random.default_rng(0)
+
+    def split(count: int) -> Split:
+        inputs: np.ndarray
+        if shape is None:
+            inputs = generator.integers(1, VOCABULARY, (count, TOKENS), dtype=np.int32)
+        elif len(shape) == 1:
+            inputs = generator.random((count, *shape), dtype=np.float32)
+        else:
+            inputs = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
+        return Split(inputs, np.arange(count) % classes)
+
+    text = {"text": {"vocabulary": VOCABULARY}} if shape is None else {}
+    manifest = {"classes": [str(label) for label in range(classes)], "digests": {}, "raw": {}, **text}
+    return Prepared("made up", {name: split(count) for name, count in sizes.items()}, manifest)
+
+
+def with_start(data: Prepared, model: Model, folder: Path) -> Prepared:
+    """The data with weights to start from."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = build_net(model, data.input_shape, 20)
+    start = folder / "start.npz"
+    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
+    return replace(data, start=start)
+
+
 def made_up(model: Model, shape: Shape, folder: Path) -> Prepared:
     """A few random examples, the last far from the others, and weights to start from if wanted."""
-    generator = np.random.default_rng(0)
-    if shape is None:
-        inputs = generator.integers(1, 50, (SAMPLE, 12), dtype=np.int32)
-        inputs[-1] = 7
-    else:
-        inputs = generator.integers(0, 256, (SAMPLE, *shape), dtype=np.uint8)
-        inputs[-1] = 255 * (inputs[-1] > 127)
-    split = Split(inputs, np.arange(SAMPLE) % 4)
-    manifest = {
-        "classes": list("abcd"),
-        "digests": {},
-        "raw": {},
-        **({"text": {"vocabulary": 50}} if shape is None else {}),
-    }
-    data = Prepared("made up", dict.fromkeys(("train", "public"), split), manifest)
-    if model.trainable == "all":
-        return data
-    start = folder / "start.npz"
-    net = build_net(model, data.input_shape, 20)
-    np.savez(start, **{name: value.numpy() for name, value in net.state_dict().items()})
-    return Prepared(data.name, data.splits, manifest, start)
+    data = random_data(shape, {"train": SAMPLE}, 4)
+    inputs = data.splits["train"].inputs
+    inputs[-1] = 7 if shape is None else 255 * (inputs[-1] > 127)
+    data.splits["public"] = data.splits["train"]
+    return data if model.trainable == "all" else with_start(data, model, folder)

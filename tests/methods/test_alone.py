@@ -10,7 +10,7 @@ from pipeline.errors import UserError
 from pipeline.methods import private_steps
 from pipeline.methods.registry import build_net
 from pipeline.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
-from pipeline.training.loop import accuracy, predictor
+from pipeline.training.loop import accuracy
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 
@@ -95,6 +95,6 @@ def test_no_weight_changes_but_by_a_release(configured: Any) -> None:
     before = {name: value.clone() for name, value in state["parameters"].items()}
     with torch.no_grad():
         method.step(state, 0)
-        accuracy(predictor(method, state["parameters"]), 1, data.splits["validation"], ALONE)
+        accuracy(method.predictor(state["parameters"]), 1, data.splits["validation"], ALONE)
     for name, value in before.items():
         assert torch.equal(state["parameters"][name], value), name

@@ -39,10 +39,6 @@ def begun(method: BatchClipping) -> tuple[dict, Bounds]:
     return state, Bounds(*(state["bounds"][name] for name in Bounds._fields))
 
 
-def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value[0] for name, value in tensors.items()}
-
-
 def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) -> Tensor:
     """Mean loss of a mini-set by the definition: zero-padded, scaled as D_pub is, its own statistics."""
     task = method.task
@@ -303,22 +299,6 @@ def test_what_is_not_private_says_so(tiny: Prepared) -> None:
     assert leaking.broken == (statement("running_averages"),)
     # there are no averages without batch norm
     assert make(tiny, PLAIN, batch_clipping(statistics="running")).guarantee(0).broken == ()
-
-
-def test_only_running_averages_look_at_private_data_besides_the_released_sums(tiny: Prepared) -> None:
-    """Same weights, other private data: what is tested with differs only where averages are kept."""
-    for statistics in ("public", "running"):
-        method = make(tiny, BN, batch_clipping(statistics=statistics))
-        state, _ = method.step(method.init(), 0)
-        other = make(tiny, BN, batch_clipping(statistics=statistics))
-        other.task.inputs[:] = 255 - other.task.inputs
-        elsewhere, _ = other.step(other.init(), 0)
-        weights = {name: state["parameters"][name] for name in method.names}
-        first = method.network({**method.model(state), **weights}, 0)
-        second = other.network({**other.model(elsewhere), **weights}, 0)
-        same = all(torch.equal(first[name], second[name]) for name in first)
-        assert same == (statistics == "public")
-        assert {"1.mean", "1.var"} <= {n.replace("2.", "1.", 1) for n in first}
 
 
 def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -> None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pipeline.methods.optimizers import Adam, Sgd
+from pipeline.methods.optimizers import Adam, Sgd, decayed
 
 STEPS, RATES = 4, (0.1, 0.02)
 
@@ -50,11 +50,14 @@ def test_sgd_with_momentum_and_dampening_is_torchs() -> None:
     torch.testing.assert_close(state["parameters"], expected)
 
 
-def test_adam_is_torchs() -> None:
+def test_adam_with_decoupled_weight_decay_is_torchs() -> None:
+    decays, rates = (0.0, 0.3), torch.tensor(RATES)
     parameters, gradients = problem()
     state = Adam().start(parameters)
     for step, gradient in enumerate(gradients):
-        state = Adam().update(state, gradient, torch.tensor(RATES), step)
-    torch.testing.assert_close(
-        state["parameters"], by_torch([(torch.optim.Adam, {"lr": lr}) for lr in RATES])
+        state |= {"parameters": decayed(state["parameters"], rates, decays)}
+        state = Adam().update(state, gradient, rates, step)
+    expected = by_torch(
+        [(torch.optim.AdamW, {"lr": lr, "weight_decay": w}) for lr, w in zip(RATES, decays, strict=True)]
     )
+    torch.testing.assert_close(state["parameters"], expected)

@@ -43,18 +43,19 @@ def others(data: Prepared) -> Prepared:
     return replace(data, splits={**data.splits, "train": turned})
 
 
-def models(data: Prepared, model: Model, configured: MethodSettings) -> tuple[Tensors, Tensors]:
+def models(data: Prepared, network: Model, configured: MethodSettings) -> tuple[Tensors, Tensors]:
     """Of two private data sets and the same releases."""
     networks, tape = [], None
     for seen in (data, others(data)):
-        method = build(seen, model, configured)
+        method = build(seen, network, configured)
         tape = tape or Tape(gaussian_of(method))
         RecordingMechanism.wrap(method, tape.release)
         state = method.init()
         for step in range(3):
             state, _ = method.step(state, step)
         tape.playing = True
-        networks.append(method.model(state))
+        model = method.model(state)
+        networks.append({**model, **method.network(model, 0)})
     return networks[0], networks[1]
 
 

@@ -13,6 +13,7 @@ from pipeline.errors import UserError
 from pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from pipeline.methods.settings import MethodSettings
 from pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
 
@@ -48,22 +49,6 @@ def test_tan_is_as_long_as_it_says_and_noted_ten_times() -> None:
         assert noted[-1] == steps
     assert tan().private
     assert not tan(sigma=0).private
-
-
-def test_tan_shares_a_step_where_only_numbers_differ() -> None:
-    alike = {
-        "sigma": 0.5, "learning_rate": 1.0, "schedule": "cosine", "clip": 2.0, "delta": 1e-6, "momentum": 0.9,
-        "dampening": 0.5, "weight_decay": 0.1, "ema": 0.0, "warmup": 0.1, "milestones": (0.3,), "gamma": 0.5,
-    }  # fmt: skip
-    apart = {
-        "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam", "note_norms": True,
-        "sampling": "allocation", "participations": 2, "class_weights": (1.0, 2.0),
-    }  # fmt: skip
-    assert alike.keys() | apart.keys() == TanSettings.model_fields.keys()
-    for name, value in alike.items():
-        assert tan(**{name: value}).batching_key == tan().batching_key, name
-    for name, value in {**apart, "sigma": 0.0}.items():
-        assert tan(**{name: value}).batching_key != tan().batching_key, name
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "step"])
@@ -124,36 +109,47 @@ def with_identical(**changes: Any) -> dict[str, Any]:
 SOUND = {"variant": "sound", "sensitivity": None}
 
 
-def test_noise_has_the_scale_of_a_batch_unless_another_is_told() -> None:
-    for changes, size in (({}, 100), ({"noise_batch": 1800}, 1800)):
-        assert params.parse(with_identical(**changes)).rows["one"].resolved[0].scale_batch == size
+ANY_METHODS = {
+    "learning_rate": 1.0, "schedule": "cosine", "warmup": 0.1, "milestones": (0.3,), "gamma": 0.5,
+}  # fmt: skip
+# settings, and values of each of them that replicas which share a step may and may not differ in
+BATCHED: dict[str, tuple[MethodSettings, dict[str, Any], dict[str, Any]]] = {
+    "tan": (
+        tan(),
+        {
+            "sigma": 0.5, "clip": 2.0, "delta": 1e-6, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1,
+            "ema": 0.0,
+        },
+        {
+            "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam",
+            "note_norms": True, "sampling": "allocation", "participations": 2, "class_weights": (1.0, 2.0),
+            "sigma": 0.0,
+        },
+    ),
+    "adlm": (
+        AdlmSettings.model_validate({**PERTURBED, "epsilon": 1}),
+        {
+            "epsilon": 2.0, "sensitivity": 9800.0, "noise_batch": 1800, "loss_share": 0.25,
+            "relevance_share": 0.1,
+        },
+        {
+            "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
+            "note_relevance": True, "epsilon": float("inf"),
+        },
+    ),
+}  # fmt: skip
 
 
-def test_shares_of_epsilon_are_one_together() -> None:
-    configured = (
-        params.parse(with_relevance(relevance_share=0.1, loss_share=0.3)).rows["adaptive"].resolved[0]
-    )
-    assert configured.input_share + configured.loss_share + configured.relevance_share == pytest.approx(1)
-    assert configured.input_share == pytest.approx(0.6)
-    assert params.parse(with_identical(loss_share=0.3)).rows["one"].resolved[0].input_share == 0.7
-
-
-def test_laplace_replicas_share_a_step_where_only_numbers_differ() -> None:
-    configured = AdlmSettings.model_validate({**PERTURBED, "epsilon": 1})
-    alike = {
-        "epsilon": 2.0, "learning_rate": 1.0, "schedule": "cosine", "sensitivity": 9800.0,
-        "noise_batch": 1800, "loss_share": 0.25, "relevance_share": 0.1, "warmup": 0.1, "milestones": (0.3,),
-        "gamma": 0.5,
-    }  # fmt: skip
-    apart = {
-        "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
-        "note_relevance": True,
-    }  # fmt: skip
-    assert alike.keys() | apart.keys() == AdlmSettings.model_fields.keys()
-    for name, value in alike.items():
-        assert configured.model_copy(update={name: value}).batching_key == configured.batching_key, name
-    for name, value in {**apart, "epsilon": float("inf")}.items():
-        assert configured.model_copy(update={name: value}).batching_key != configured.batching_key, name
+@pytest.mark.parametrize(("configured", "alike", "apart"), BATCHED.values(), ids=BATCHED)
+def test_replicas_share_a_step_where_only_numbers_differ(
+    configured: MethodSettings, alike: dict[str, Any], apart: dict[str, Any]
+) -> None:
+    alike |= ANY_METHODS
+    assert alike.keys() | apart.keys() == type(configured).model_fields.keys()
+    for values, same in ((alike, True), (apart, False)):
+        for name, value in values.items():
+            other = configured.changed({name: value})
+            assert (other.batching_key == configured.batching_key) == same, name
 
 
 def with_batch_clipping(**changes: Any) -> dict[str, Any]:

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from pipeline.data.prepared import Prepared
 from pipeline.methods.augment import crop_flip
@@ -17,7 +15,7 @@ from pipeline.methods.spending import NOISELESS
 from pipeline.methods.tan.method import NORM_EDGES, Tan
 from pipeline.methods.tan.settings import TanSettings
 from pipeline.models.model import Model
-from tests.methods.conftest import CPU, build, tan
+from tests.methods.conftest import CPU, build, flat, tan
 
 COPIES = 3
 AUGMENTED = {"copies": COPIES, "augment": "crop_flip"}
@@ -34,10 +32,6 @@ def run(method: Tan, steps: int) -> tuple[dict[str, dict[str, Tensor]], Mapping[
     for step in range(steps):
         state, metrics = method.step(state, step)
     return state, metrics
-
-
-def flat(tensors: dict[str, Tensor], replica: int = 0) -> Tensor:
-    return torch.cat([value[replica].flatten() for value in tensors.values()])
 
 
 def scaled(method: Tan, images: Tensor) -> Tensor:
@@ -63,37 +57,9 @@ def test_the_guarantee_is_of_the_declared_noise(tiny: Prepared) -> None:
     assert (guarantee.spending.rate, guarantee.delta, guarantee.claimed_by) == (0.1, 1e-3, "rdp")
 
 
-def test_a_simulation_has_the_same_noise_in_its_steps(tiny: Prepared) -> None:
-    whole, part = tan(batch=80, sigma=2.0), tan(batch=20, sigma=0.5)
-    assert part.simulates(whole)
-    noise = []
-    for configured in (whole, part):
-        method = make(tiny, configured)
-        assert method.mechanism is not None
-        noise.append(method.mechanism.deviations(method.bounds(method.clips))[0, 0] / configured.batch)
-    assert noise[0] == pytest.approx(noise[1])
-
-
 def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
-    method = make(tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0))
-    assert method.guarantee(0).spending is None
-    assert method.guarantee(0).broken == (NOISELESS,)
-    without_noise = make(
-        tiny, tan(sigma=0, clip=1e6, learning_rate=0.1, ema=0, optimizer="adam", weight_decay=0.3)
-    )
-    leaves = {n: v[0].clone().requires_grad_() for n, v in without_noise.init()["parameters"].items()}
-    optimizer = torch.optim.AdamW(leaves.values(), lr=0.1, weight_decay=0.3)
-    for step in range(2):
-        chosen = torch.from_numpy(sample_at(without_noise, step)[0])
-        inputs = scaled(without_noise, as_input(without_noise.task.inputs[chosen]))
-        optimizer.zero_grad()
-        logits = functional_call(without_noise.task.net, leaves, (inputs,))
-        (F.cross_entropy(logits, without_noise.task.labels[chosen], reduction="sum") / 20).backward()
-        optimizer.step()
-    state, _ = run(without_noise, 2)
-    for name, value in leaves.items():
-        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=2e-2)
-        torch.testing.assert_close(state["average"], state["parameters"])
+    guarantee = make(tiny, tan(sigma=0)).guarantee(0)
+    assert (guarantee.spending, guarantee.broken) == (None, (NOISELESS,))
 
 
 def test_the_average_forgets_its_start(tiny: Prepared) -> None:

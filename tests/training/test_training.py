@@ -465,9 +465,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         method = NoisyWeights(task, [settings], "running_bn")
         model = {name: value.unsqueeze(0) for name, value in saved.items()}
         actual = [
-            loop.accuracy(
-                loop.predictor(method, method.network(model, draw)), 1, data.splits["test"], cpu
-            ).item()
+            loop.accuracy(method.predictor(method.network(model, draw)), 1, data.splits["test"], cpu).item()
             for draw in range(4)
         ]
         assert replica.metrics["test_accuracy"] == pytest.approx(np.mean(actual))

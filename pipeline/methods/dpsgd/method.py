@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.dpsgd.statistics import STATISTICS
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed, momentum_of
+from pipeline.methods.dpsgd.statistics import STATISTICS, NoStatistics
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
 from pipeline.privacy.clippers import ClipperFactory
@@ -30,12 +30,10 @@ class Dpsgd(PrivateSteps):
         """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch = self.first.batch
-        self.statistics = STATISTICS[normalization](task, self.first)
+        self.statistics = STATISTICS.get(normalization, NoStatistics)(task, self.first)
         # weights of the tensors in the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
-        self.optimizer: Optimizer = Adam()
-        if self.first.optimizer == "sgd":
-            self.optimizer = Sgd(momentum_of(task, settings))
+        self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd.of(task, settings)
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
@@ -61,9 +59,7 @@ class Dpsgd(PrivateSteps):
         parameters, bounds = state["parameters"], self.whole
         tensors = self.network(parameters, 0) if self.first.private else parameters
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
-        sums = batch.sums
-        if self.first.private:
-            sums = self.released(sums, bounds, step)
+        sums = self.released(batch.sums, bounds, step)
         if self.first.private and self.statistics.weights:
             sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(parameters, sums)
         # divided by the expected batch size, because the true size is private

@@ -247,11 +247,5 @@ def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
     return layers
 
 
-STATISTICS: dict[str, type[NoStatistics]] = {
-    "none": NoStatistics,
-    "layer": NoStatistics,
-    "group": NoStatistics,
-    "response": NoStatistics,
-    "public_bn": PublicStatistics,
-    "batch_bn": JointStatistics,
-}
+# by normalisation; all others are `NoStatistics`
+STATISTICS: dict[str, type[NoStatistics]] = {"public_bn": PublicStatistics, "batch_bn": JointStatistics}

@@ -1,6 +1,5 @@
 """The adaptive Laplace mechanism (Phan et al. 2017, Algorithm 1): relevant features have less noise."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import floor, log2
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.methods.base import Relevances, State, Task
+from pipeline.methods.base import Relevances, State
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.laplace.settings import AdlmSettings
 from pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
@@ -20,12 +19,14 @@ from pipeline.privacy.mechanisms import FINENESS, release_laplace
 class Adlm(Perturbed):
     """Adaptive mechanism: the inputs' epsilon_2 is divided among features by their noisy relevances."""
 
-    def __init__(self, task: Task, settings: Sequence[AdlmSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order; the task has relevances."""
-        super().__init__(task, settings, normalization)
-        self.adaptive = tuple(settings)
-        assert task.relevance is not None, "checked when params are read"
-        self.relevance: Relevances = task.relevance
+    settings: tuple[AdlmSettings, ...]
+    first: AdlmSettings
+
+    @property
+    def relevance(self) -> Relevances:
+        """Relevances of the data's features."""
+        assert self.task.relevance is not None, "checked when params are read"
+        return self.task.relevance
 
     @cached_property
     def mean(self) -> Tensor:
@@ -33,7 +34,7 @@ class Adlm(Perturbed):
         # in single precision, the rounded means of neighbours could be further apart than the noise allows
         on_grid = self.task.streams.noise == "grid"
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
-        scaled: Tensor = self.adaptive[0].scaled(mean)
+        scaled: Tensor = self.first.scaled(mean)
         return scaled
 
     @cached_property
@@ -49,10 +50,10 @@ class Adlm(Perturbed):
         streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
             # the sensitivity of a mean is no multiple of any spacing
-            distance = self.adaptive[0].relevance_distance(self.sizes)
+            distance = self.first.relevance_distance(self.sizes)
             spacing, margin = 2.0 ** floor(log2(distance * FINENESS / 2)), 1 + FINENESS
         scales = self.task.numbers(
-            margin * settings.relevance_scale(self.sizes) for settings in self.adaptive
+            margin * settings.relevance_scale(self.sizes) for settings in self.settings
         )
         scales = scales[:, None].expand(-1, self.features)
         return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[:, 0]
@@ -60,13 +61,13 @@ class Adlm(Perturbed):
     @cached_property
     def ratios(self) -> Tensor:
         """Ratios (R, d) for R replicas and d features: Eq. 16 of the relevances `noisy`."""
-        ratios: Tensor = self.adaptive[0].ratios(self.noisy)
+        ratios: Tensor = self.first.ratios(self.noisy)
         return ratios
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """Make one step; the last one also records the relevances if the settings ask for them."""
         next_state, metrics = super().step(state, step)
-        if not self.adaptive[0].note_relevance or step + 1 < self.steps:
+        if not self.first.note_relevance or step + 1 < self.steps:
             return next_state, metrics
         relevances = {
             "relevance/" + "/".join(map(str, position)): self.noisy[:, index]
@@ -80,4 +81,4 @@ class Adlm(Perturbed):
         span = (self.mean.amax() - self.mean.amin()).item() or 1.0
         ratios = self.ratios[replica].cpu().numpy()
         sizes = replace(self.sizes, relevances=replace(self.sizes.relevances, span=span, ratios=ratios))
-        return self.adaptive[replica].guarantee(sizes, self.normalization)
+        return self.settings[replica].guarantee(sizes, self.normalization)

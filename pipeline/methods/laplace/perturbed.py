@@ -154,7 +154,7 @@ class Perturbed(Method):
         inputs = release_laplace(exact, self.input_scales, task.streams, 0, "inputs")
         if self.limit is not None:
             inputs.clamp_(-self.limit, self.limit)
-        first = first_coefficients(F.one_hot(task.labels, self.parts.classes).float())
+        first = 0.5 - F.one_hot(task.labels, self.parts.classes).float()
         second = self._second
         if self.variant == "paper":
             # 1/8 contains no data, but has noise in the paper; noise on phi^(0) would change no gradient
@@ -191,7 +191,7 @@ class Perturbed(Method):
             inputs = inputs.clamp(-self.limit, self.limit)
         targets = F.one_hot(task.labels[chosen], self.parts.classes).float()
         units = self._noise(self.loss_scales[:, None].expand(-1, self.parts.units), step, "units")
-        return NoisyExamples(inputs, first_coefficients(targets), self._second, units)
+        return NoisyExamples(inputs, 0.5 - targets, self._second, units)
 
     def _noise(self, scales: Tensor, step: int, purpose: str) -> Tensor:
         """(R, d) noise of the given ``scales`` (R, d) for R replicas."""
@@ -233,14 +233,10 @@ class Perturbed(Method):
         return self.parts.outputs(tensors, self._bound_hidden(hidden, low, high))
 
 
-def first_coefficients(targets: Tensor) -> Tensor:
-    """Coefficients phi^(1) of `polynomial`: 1/2 - y for one-hot ``targets`` y; no others depend on labels."""
-    return 0.5 - targets
-
-
 def polynomial(outputs: Tensor, first: Tensor, second: Tensor | float = SECOND) -> Tensor:
     """(B,) loss: sum of phi^(0) + phi^(1) z + phi^(2) z^2 over the M outputs z, with phi^(0) = log 2.
 
-    ``outputs``, ``first`` (phi^(1)) and ``second`` (phi^(2)) are (B, M).
+    ``outputs``, ``first`` (phi^(1)) and ``second`` (phi^(2)) are (B, M). phi^(1) is 1/2 - y for one-hot
+    labels y; no other coefficient depends on labels.
     """
     return (math.log(2) + first * outputs + second * outputs.square()).sum(-1)

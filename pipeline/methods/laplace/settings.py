@@ -32,11 +32,6 @@ def _sensitivity(value: Any) -> Any:
 Sensitivity = Annotated[Literal["maps", "neurons"] | Positive | None, BeforeValidator(_sensitivity)]
 
 
-def _float32(value: float) -> float:
-    """Scale of the noise, rounded to float32."""
-    return float(np.float32(value))
-
-
 class IlmSettings(EpochSettings):
     """Identical Laplace mechanism (Phan et al. 2017, appendix C): the same noise on every feature."""
 
@@ -98,35 +93,32 @@ class IlmSettings(EpochSettings):
         return self.private
 
     def input_scale(self, network: NetworkSizes) -> float:
-        """Scale b of the noise on each input if all features have the same scale; 0 without noise."""
-        return _float32(self._input_sensitivity(network) / (self.input_share * self.epsilon))
+        """Float32 scale b of the noise on each input if all features have the same scale; 0 without noise.
+
+        b is Delta_h0 / (|L| epsilon_2) (line 13 of Algorithm 1). Delta_h0 of |h0| hidden neurons on d
+        features is 2 |h0| d (Lemma 3); |L| is `scale_batch`. In 'sound' the sensitivity is d instead, the
+        largest L1 distance of two images with d features in [0, 1].
+        """
+        if self.variant == "sound":
+            sensitivity = float(network.features)
+        elif isinstance(self.sensitivity, float):
+            sensitivity = self.sensitivity / self.scale_batch
+        else:
+            hidden = network.maps if self.sensitivity == "maps" else network.neurons
+            sensitivity = 2.0 * hidden * network.features / self.scale_batch
+        return float(np.float32(sensitivity / (self.input_share * self.epsilon)))
 
     def loss_scale(self, network: NetworkSizes) -> float:
-        """Scale b of the noise on each coefficient of the loss; 0 without noise."""
-        return _float32(self._loss_sensitivity(network) / (self.loss_share * self.epsilon))
+        """Float32 scale b of the noise on each coefficient of the loss; 0 without noise.
 
-    def _input_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity of the inputs, to be divided by epsilon_2: Delta_h0 / |L| (line 13 of Algorithm 1).
-
-        Delta_h0 of |h0| hidden neurons on d features is 2 |h0| d (Lemma 3); |L| is `scale_batch`. In 'sound'
-        the sensitivity is d, the largest L1 distance of two images with d features in [0, 1].
+        b is Delta_F / (|L| epsilon_3) (line 19 of Algorithm 1). Delta_F of M classes and |h_k| units is
+        M (|h_k| + |h_k|^2 / 4) (Lemma 5); |L| is `scale_batch`. In 'sound' the sensitivity is 2 instead,
+        because another label moves two coefficients by 1 each.
         """
-        if self.variant == "sound":
-            return float(network.features)
-        if isinstance(self.sensitivity, float):
-            return self.sensitivity / self.scale_batch
-        hidden = network.maps if self.sensitivity == "maps" else network.neurons
-        return 2.0 * hidden * network.features / self.scale_batch
-
-    def _loss_sensitivity(self, network: NetworkSizes) -> float:
-        """Sensitivity of the loss, to be divided by epsilon_3: Delta_F / |L| (line 19 of Algorithm 1).
-
-        Delta_F of M classes and |h_k| units is M (|h_k| + |h_k|^2 / 4) (Lemma 5); |L| is `scale_batch`. In
-        'sound' the sensitivity is 2, because another label moves two coefficients by 1 each.
-        """
-        if self.variant == "sound":
-            return 2.0
-        return network.classes * (network.units + network.units**2 / 4) / self.scale_batch
+        sensitivity = 2.0
+        if self.variant != "sound":
+            sensitivity = network.classes * (network.units + network.units**2 / 4) / self.scale_batch
+        return float(np.float32(sensitivity / (self.loss_share * self.epsilon)))
 
     def spending(self, sizes: Sizes) -> Releases:
         """Spending of the inputs and the labels, which are released once for a training of any length."""

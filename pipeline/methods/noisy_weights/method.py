@@ -84,12 +84,10 @@ class NoisyWeights(Method):
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """A predictor 'scale_L' for each L of `scales`: L times the first noisy weights and their biases."""
-
-        def predictor(scale: float) -> Predict:
-            network = self._draw_network(model, 0, scale)
-            return lambda inputs, position: self.predict(network, inputs)
-
-        return {f"scale_{scale:g}": predictor(scale) for scale in self.first.scales}
+        return {
+            f"scale_{scale:g}": self.predictor(self._draw_network(model, 0, scale))
+            for scale in self.first.scales
+        }
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
         """Tensors with noise number ``draw``; ``scale`` multiplies noisy weights and their layers' biases."""

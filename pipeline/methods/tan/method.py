@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.augment import Transforms, crop_flip
 from pipeline.methods.base import LAST, Predict, State, Task, as_input, over_replicas, per_replica
-from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed, momentum_of
+from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import BatchSum
 from pipeline.methods.tan.settings import TanSettings
@@ -44,10 +44,7 @@ class Tan(PrivateSteps):
         self.draws = 3 * self.copies if self.first.augment == "crop_flip" else 0
         self.views = Transforms(task.public, None)
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
-        self.optimizer: Optimizer = Adam()
-        if self.first.optimizer == "sgd":
-            dampening = task.numbers(setting.dampening for setting in settings)
-            self.optimizer = Sgd(momentum_of(task, settings), dampening)
+        self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd.of(task, settings)
         # augmentation at test time is not for privacy, so it is seeded: equal in every evaluation
         self.test_streams = Streams(task.streams.names, True, task.execution.device)
 
@@ -91,7 +88,7 @@ class Tan(PrivateSteps):
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Predictors: 'last' uses the last weights, 'vote' the average on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
-        predictors: dict[str, Predict] = {"last": lambda inputs, position: self.predict(last, inputs)}
+        predictors: dict[str, Predict] = {"last": self.predictor(last)}
         if self.draws and self.copies > 1:
             predictors["vote"] = partial(self._vote, self.network(model, 0))
         return predictors

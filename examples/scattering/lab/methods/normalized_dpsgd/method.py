@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
 from pipeline.methods.base import State, Task
-from pipeline.methods.optimizers import Sgd, momentum_of
+from pipeline.methods.optimizers import Sgd
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
 from pipeline.privacy.mechanisms import GaussianMechanism
@@ -39,7 +39,7 @@ class NormalizedDpsgd(PrivateSteps):
     def __init__(self, task: Task, settings: Sequence[NormalizedDpsgdSettings], normalization: str):
         """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
-        self.optimizer = Sgd(momentum_of(task, settings))
+        self.optimizer = Sgd.of(task, settings)
 
     @cached_property
     def statistics_mechanism(self) -> GaussianMechanism:
