@@ -139,19 +139,15 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 
 def audit_singles(
-    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid", replicas: int = 1
+    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
 ) -> Scores:
-    """Scores of canaries in one run of a method that clips each example.
-
-    With several ``replicas``, an attacker also compares the replicas' noise, which should differ.
-    """
+    """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
-    present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
-    kinds = canaries.single_canaries(examples, count, present)
-    names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
-    recorded = record_releases([canary_settings(settings)] * replicas, kinds, names, LAYERS, noise, steps)
-    moved, spending, there = recorded.moved[:, 0], recorded.spending, present.numpy()
+    there = np.random.default_rng(list(name.encode())).random(count) < 0.5
+    kinds = canaries.single_canaries(examples, torch.from_numpy(there))
+    recorded = record_releases([canary_settings(settings)], kinds, [name], LAYERS, noise, steps)
+    moved, spending = recorded.moved[:, 0], recorded.spending
     scores = ratios(moved, spending)
     # batch of each canary in an ordered pass over the data
     phases = np.arange(count) // spending.batch
@@ -160,8 +156,6 @@ def audit_singles(
     others = {"repeats": repeats(moved), "order": (moved * turns).sum(0)}
     if spending.sampling == "allocation":
         others["same_batches"] = ratios_of_same_batches(moved, spending)
-    if replicas > 1:
-        others["replicas"] = (moved - recorded.moved[:, 1]).var(0)
     return Scores(
         scores[~there],
         scores[there],
@@ -249,7 +243,3 @@ def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
-
-
-def _seed(name: str) -> Sequence[int]:
-    return list(name.encode())

@@ -25,8 +25,6 @@ from pipeline.results import records
 from pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
 
 ALPHA = 0.05  # significance of all bounds of an attack together
-# bounds that assume nothing of the mechanism
-ASSUMING_NOTHING = {"errors", "one_run", "labels", "coordinates"}
 SEES = {
     "canaries": "every step",
     "crowd": "every step",
@@ -158,13 +156,14 @@ def _attack(
 
 def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
     """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
+    return recorded_bounds({name: function(ALPHA / len(functions)) for name, function in functions.items()})
+
+
+def recorded_bounds(found: dict[str, float]) -> tuple[Bound, ...]:
+    """Lower bounds by name, as an audit's record has them."""
     return tuple(
-        Bound(
-            by=name,
-            epsilon=down(function(ALPHA / len(functions))),
-            assumes_gaussian=name not in ASSUMING_NOTHING,
-        )
-        for name, function in functions.items()
+        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in bounds.ASSUMING_NOTHING)
+        for name, epsilon in found.items()
     )
 
 
