@@ -55,7 +55,6 @@ class Scores:
     spending: SampledGaussian  # one step of the method that ran
     delta: float  # of the method's guarantee
     steps: int
-    one_run: bool  # whether the canaries were together in one run
     # scores of other attackers by name: without, within
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
@@ -162,8 +161,7 @@ def audit_singles(
         spending,
         recorded.delta,
         steps,
-        one_run=True,
-        others={name: (values[~there], values[there]) for name, values in others.items()},
+        {name: (values[~there], values[there]) for name, values in others.items()},
     )
 
 
@@ -192,7 +190,7 @@ def audit_crowd(
     spending = sides[0].spending
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
-    return Scores(without, within, spending, sides[0].delta, steps, one_run=False)
+    return Scores(without, within, spending, sides[0].delta, steps)
 
 
 def repeats(releases: np.ndarray) -> np.ndarray:

@@ -165,7 +165,7 @@ def audit_pair(
     sizes = tensor_sizes(white.parameters, len(direction))
     weights = direction.double() / _tensor_means(variances, sizes).clamp_min(FLOOR**2)
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
-    scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
+    scored = Scores(scores[0], scores[1], *spent[0], STEPS)
     there, absent = exact
     variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
     # both sides get the same noise

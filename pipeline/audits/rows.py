@@ -66,13 +66,14 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     """Attacks on a method that releases sums with Gaussian noise."""
     examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = config.total_steps(examples)
-    if config.attack == "canaries":
+    single = config.attack == "canaries"  # all of them in one run
+    if single:
         scores = mechanism.audit_singles(config, examples, steps, name, noise)
     else:
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
-    functions = _bound_functions(scores.without, scores.within, scores.one_run, delta)
+    functions = _bound_functions(scores.without, scores.within, single, delta)
     functions |= {name: _by_gaussian(*paired, delta) for name, paired in scores.others.items()}
     yield _by_scores(config.attack, scores, noise, delta, functions, whole)
 

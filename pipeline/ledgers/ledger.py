@@ -215,6 +215,8 @@ def release_ledger(
         )
         for quantity in releases.laplace
     )
+    # for a black image and a white image of another class; the distance of their mean relevances is unknown
+    opposites = [part.epsilon_upper or 0.0 for part in released if part.quantity != "relevances"]
     ledger = Ledger(
         event=str(releases),
         noise_multiplier=None,
@@ -233,22 +235,11 @@ def release_ledger(
         protects=protects,
         # everything is released before the first step
         spent=tuple((step, releases.epsilon) for step in reported_steps) if is_proven else (),
-        epsilon_lower=_opposites_epsilon(released) if is_proven else None,
+        epsilon_lower=fsum(opposites) if is_proven else None,
         epsilon_lower_by=statement("opposites") if is_proven else None,
         risk=laplace_risk(releases.epsilon) if is_proven else None,
     )
     return stated(ledger)
-
-
-def _opposites_epsilon(releases: Iterable[Released]) -> float:
-    """Lower bound on epsilon at delta 0, for a black image and a white image of another class.
-
-    Relevances are left out, because the distance of the mean relevances is unknown for this pair.
-
-    Returns:
-        Sum of the epsilons of inputs and labels.
-    """
-    return fsum(released.epsilon_upper or 0.0 for released in releases if released.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)
