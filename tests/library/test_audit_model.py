@@ -31,20 +31,31 @@ def network(hidden: int = 64) -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, hidden), nn.ReLU(), nn.Linear(hidden, CLASSES))
 
 
-def private(noise: float, examples: int, steps: int = 1, hidden: int = 64) -> Callable[..., Iterator[Any]]:
-    """Opacus on all examples."""
+def private(
+    noise: float,
+    examples: int,
+    steps: int = 1,
+    hidden: int = 64,
+    reduction: str = "mean",
+    parts: int = 1,
+    every: bool = False,
+) -> Callable[..., Iterator[Any]]:
+    """Opacus on all examples, in so many parts of a step; with ``every`` it yields after each part."""
 
     def train(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
-        wrapped = GradSampleModule(network(hidden))
+        wrapped = GradSampleModule(network(hidden), loss_reduction=reduction)
         sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
         claims = {"noise_multiplier": noise, "max_grad_norm": 1.0, "expected_batch_size": examples}
-        optimizer = DPOptimizer(sgd, **claims)
+        optimizer = DPOptimizer(sgd, **claims, loss_reduction=reduction)
         yield wrapped, optimizer
-        for _ in range(steps):
+        for part in list(range(parts)) * steps:
+            optimizer.signal_skip_step(part < parts - 1)
             optimizer.zero_grad()
-            F.cross_entropy(wrapped(inputs), labels).backward()
+            loss = F.cross_entropy(wrapped(inputs[part::parts]), labels[part::parts], reduction=reduction)
+            loss.backward()
             optimizer.step()
-            yield wrapped, optimizer
+            if every or part == parts - 1:
+                yield wrapped, optimizer
 
     return train
 
@@ -104,47 +115,22 @@ def test_right_noise_is_not_shown_to_be_above_the_proven_epsilon() -> None:
 
 def test_steps_that_opacus_skips_release_nothing() -> None:
     """The raw gradient of a batch's part was taken for a release."""
-
-    def train(every: bool) -> Callable[..., Iterator[Any]]:
-        def steps(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
-            torch.manual_seed(0)
-            wrapped = GradSampleModule(network())
-            sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-            claims = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 120}
-            optimizer = DPOptimizer(sgd, **claims)
-            yield wrapped, optimizer
-            for part in range(10):
-                optimizer.signal_skip_step(part < 9)
-                optimizer.zero_grad()
-                F.cross_entropy(wrapped(inputs[part::10]), labels[part::10]).backward()
-                optimizer.step()
-                if every or part == 9:
-                    yield wrapped, optimizer
-
-        return steps
-
-    each, whole = (audited(train(every), 120, canaries=50).within for every in (True, False))
-    np.testing.assert_array_equal(each, whole)
+    np.testing.assert_array_equal(
+        *(seeded(private(1.0, 120, parts=10, every=every), 120) for every in (True, False))
+    )
 
 
 def test_scores_from_sums_are_those_from_means() -> None:
-    def train(reduction: str) -> Callable[..., Iterator[Any]]:
-        def steps(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
-            torch.manual_seed(0)
-            wrapped = GradSampleModule(network(), loss_reduction=reduction)
-            sgd = torch.optim.SGD(wrapped.parameters(), lr=0.0)
-            claims = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 128}
-            optimizer = DPOptimizer(sgd, **claims, loss_reduction=reduction)
-            yield wrapped, optimizer
-            optimizer.zero_grad()
-            F.cross_entropy(wrapped(inputs), labels, reduction=reduction).backward()
-            optimizer.step()
-            yield wrapped, optimizer
-
-        return steps
-
-    sums, means = (audited(train(kind), 128, canaries=50, kind="gradient").within for kind in ("sum", "mean"))
+    sums, means = (
+        seeded(private(1.0, 128, reduction=reduction), 128, kind="gradient") for reduction in ("sum", "mean")
+    )
     np.testing.assert_allclose(sums, means, rtol=1e-3)
+
+
+def seeded(train: Callable[..., Any], examples: int, **options: Any) -> np.ndarray:
+    """Scores of the canaries that are in, at one seed of the training."""
+    torch.manual_seed(0)
+    return audited(train, examples, canaries=50, **options).within
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,7 @@ def training(
     """
 
     def train(examples: np.ndarray) -> Iterator[DPOptimizer]:
-        network: Any = nn.Linear(examples.shape[1], 1, bias=False)
-        dataset = TensorDataset(torch.from_numpy(examples))
-        network, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
-            module=network,
-            optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-            data_loader=DataLoader(dataset, batch_size=batch, **private(len(examples))),
-            noise_multiplier=NOISE,
-            max_grad_norm=1.0,
-        )
+        network, optimizer, loader = private_linear(examples, batch, **private(len(examples)))
         if loading:
             sizes: dict[str, Any] = {} if "batch_sampler" in loading else {"batch_size": batch}
             loader = DataLoader(loader.dataset, **sizes, **loading)
@@ -119,13 +111,14 @@ def test_the_batches_of_a_split_step_are_whole() -> None:
     assert "sampler" in names(audited(train))
 
 
-def private_linear(examples: np.ndarray) -> tuple[Any, Any, Any]:
+def private_linear(examples: np.ndarray, batch: int = BATCH, **loading: Any) -> tuple[Any, Any, Any]:
     """Linear network, optimizer and loader of an Opacus engine."""
     network: Any = nn.Linear(examples.shape[1], 1, bias=False)
-    return PrivacyEngine().make_private(
+    dataset = TensorDataset(torch.from_numpy(examples))
+    return PrivacyEngine(accountant="rdp").make_private(
         module=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-        data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=BATCH),
+        data_loader=DataLoader(dataset, batch_size=batch, **loading),
         noise_multiplier=NOISE,
         max_grad_norm=1.0,
     )
