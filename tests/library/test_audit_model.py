@@ -115,9 +115,8 @@ def test_right_noise_is_not_shown_to_be_above_the_proven_epsilon() -> None:
 
 def test_steps_that_opacus_skips_release_nothing() -> None:
     """The raw gradient of a batch's part was taken for a release."""
-    np.testing.assert_array_equal(
-        *(seeded(private(1.0, 120, parts=10, every=every), 120) for every in (True, False))
-    )
+    each, whole = (seeded(private(1.0, 120, parts=10, every=every), 120) for every in (True, False))
+    np.testing.assert_array_equal(each, whole)
 
 
 def test_scores_from_sums_are_those_from_means() -> None:
