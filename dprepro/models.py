@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats
-from pipeline.audits import membership
+from pipeline.audits import bounds, membership
 from pipeline.audits.mechanism import ratios
 from pipeline.errors import UserError
 from pipeline.fields import Count
@@ -158,9 +158,7 @@ def audit_model(
         delta,
         AuditedEpsilon(
             epsilon_lower=membership.largest(found, True),
-            if_gaussian=max(
-                (found[name] for name in found.keys() - membership.ASSUMING_NOTHING), default=0.0
-            ),
+            if_gaussian=max((found[name] for name in found.keys() - bounds.ASSUMING_NOTHING), default=0.0),
             confidence=confidence,
         ),
         found,

@@ -196,11 +196,6 @@ class _Player:
         self.scale = 1.0  # factor from a release to a sum in clipping bounds
         self.size = len(inputs)
 
-    @property
-    def scalable(self) -> bool:
-        """Return True if inputs are floating-point numbers, so that they can be multiplied by a factor."""
-        return "float" in str(getattr(self.inputs, "dtype", ""))
-
     def claims(self) -> dict[str, float]:
         """Clipping bound, noise multiplier and expected batch size of the Opacus optimizer, if any."""
         returned = self._step(self._made(0), range(self.size), 1.0, 0)
@@ -317,7 +312,8 @@ class _Comparison:
         self.silent = set[str]()  # tensors with entries that have no noise
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
-        self.factors = (1.0, LARGER) if player.scalable else (1.0,)  # of inputs
+        # of inputs; only floating-point numbers can be multiplied by a factor
+        self.factors = (1.0, LARGER) if "float" in str(getattr(player.inputs, "dtype", "")) else (1.0,)
         self.first = player.run(0, self.every)
         again = player.run(0, self.every)
         if any(not np.array_equal(self.first.arrays[name], again.arrays[name]) for name in self.first.arrays):
@@ -347,10 +343,10 @@ class _Comparison:
         for draw in (0, 1):
             ours, theirs = (self.player.run(draw, rows).arrays for rows in (self.every, self.every[::-1]))
             changes.append({name: ours[name] - theirs[name] for name in ours if _alike(ours, theirs, name)})
-        largest = max((float(np.linalg.norm(value)) for value in self.first.arrays.values()), default=0.0)
-        names = changes[0].keys() & changes[1].keys()
-        names = {name for name in names if changes[0][name].shape == changes[1][name].shape}
-        apart = hypot(*(float(np.linalg.norm(changes[0][name] - changes[1][name])) for name in names))
+        largest = max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
+        first, second = changes
+        names = [name for name in first if _alike(first, second, name)]
+        apart = hypot(*(float(np.linalg.norm(first[name] - second[name])) for name in names))
         return apart > COMPANY + 4e-6 * largest
 
     def _varied(self, rows: int) -> float:
@@ -490,9 +486,8 @@ class _Comparison:
         of_size = "a divisor that follows the batch size, which is private"
         all_rows = self.noisy_rows
         half = all_rows[: len(all_rows) // 2]
-        for kind, rows, factor in (("divisor", half, 1.0), ("scale", all_rows, self.factors[-1])):
-            if kind == "scale" and not self.player.scalable:
-                continue
+        scales = [("scale", all_rows, factor) for factor in self.factors[1:]]
+        for kind, rows, factor in [("divisor", half, 1.0), *scales]:
             runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
             for name in names:
                 if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
@@ -522,7 +517,7 @@ class _Comparison:
         apart = {
             name: value - theirs.arrays[name]
             for name, value in ours.arrays.items()
-            if name in theirs.arrays and theirs.arrays[name].shape == value.shape
+            if _alike(ours.arrays, theirs.arrays, name)
         }
         for name in self.buffers & apart.keys():
             if np.abs(apart[name]).max(initial=0) > SILENT:

@@ -28,6 +28,8 @@ LARGEST_MU = 1e6  # mu of a mechanism with almost no noise
 PRECISION = 1e-4
 THRESHOLDS = 200  # largest number of candidates
 ALPHA = 0.05  # significance at which candidates are compared
+# bounds that assume nothing of the mechanism
+ASSUMING_NOTHING = frozenset({"errors", "one_run", "labels", "coordinates"})
 # shares of the canaries on which the attacker guesses; each share is a separate test
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 

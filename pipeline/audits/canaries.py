@@ -7,7 +7,7 @@ has input 0, and so gradient 0.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +19,15 @@ from pipeline.privacy.randomness import Streams
 
 RATE = 1e-30  # learning rate
 LENGTH = 1e6  # of a canary's input: its gradient, also divided by a batch size, exceeds any clipping bound
-ABSENT = -1  # direction of an example without a gradient
+CLASSES = 2
 
 
 class Directions:
     """(N, D) inputs, made on access: ``lengths[n]`` times unit vector number ``directions[n]``."""
 
-    def __init__(self, directions: Tensor, width: int, lengths: Tensor):
-        """Set (N,) ``lengths`` and (N,) ``directions``, from 0 to ``width`` - 1 or `ABSENT` (input 0)."""
-        self.directions, self.width, self.lengths = directions, width, lengths
-        self.shape = (len(directions), width)
+    def __init__(self, directions: Tensor, lengths: Tensor, width: int):
+        """Set (N,) ``directions``, from 0 to ``width`` - 1, and (N,) ``lengths``."""
+        self.directions, self.lengths, self.shape = directions, lengths, (len(directions), width)
 
     def __len__(self) -> int:
         """Number of examples, N."""
@@ -40,9 +39,7 @@ class Directions:
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
         """Inputs at ``index``."""
-        directions = self.directions[index]
-        units = F.one_hot(directions.clamp_min(0), self.width).float()
-        return units * torch.where(directions == ABSENT, 0.0, self.lengths[index])[..., None]
+        return F.one_hot(self.directions[index], self.shape[1]).float() * self.lengths[index][..., None]
 
 
 class AlternatingLinear(nn.Module):
@@ -51,16 +48,16 @@ class AlternatingLinear(nn.Module):
     Adjacent layers have opposite gradients, so noise that they share cancels out in an attacker's score.
     """
 
-    def __init__(self, width: int, classes: int, parts: int):
+    def __init__(self, width: int, parts: int):
         """Set all weights to zero."""
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(width, classes, bias=False) for _ in range(parts))
+        self.layers = nn.ModuleList(nn.Linear(width, CLASSES, bias=False) for _ in range(parts))
         for layer in self.layers:
             assert isinstance(layer, nn.Linear)
             nn.init.zeros_(layer.weight)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits (B, K) of K classes for inputs (B, D)."""
+        """Logits (B, K) of K = `CLASSES` classes for inputs (B, D)."""
         return torch.stack([layer_sign(at) * layer(inputs) for at, layer in enumerate(self.layers)]).sum(0)
 
 
@@ -69,27 +66,21 @@ def layer_sign(layer: int) -> int:
     return -1 if layer % 2 else 1
 
 
-@dataclass(frozen=True)
-class CanaryExamples:
-    """Examples of an attack: direction (number of an axis of the input), label and length of each."""
+class CanaryExamples(NamedTuple):
+    """Examples of an attack."""
 
-    directions: Tensor  # (N,) each a coordinate of the input or `ABSENT`
+    inputs: Directions
     labels: Tensor  # (N,)
-    lengths: Tensor  # (N,) of inputs
-    width: int
-    classes: int
 
 
-def single_canaries(examples: int, canaries: int, present: Tensor) -> CanaryExamples:
-    """Examples; the first M = ``canaries`` are canaries, the n-th with an input along axis n.
+def single_canaries(examples: int, present: Tensor) -> CanaryExamples:
+    """Examples; the first M are canaries, the n-th with an input along axis n.
 
     All others, and canaries where ``present`` (M,) is False, are absent: they have no gradient.
     """
-    directions = torch.full((examples,), ABSENT)
-    directions[:canaries] = torch.where(present, torch.arange(canaries), ABSENT)
-    return CanaryExamples(
-        directions, torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH), canaries, 2
-    )
+    directions, lengths, count = torch.zeros(examples, dtype=torch.long), torch.zeros(examples), len(present)
+    directions[:count], lengths[:count] = torch.arange(count), LENGTH * present
+    return CanaryExamples(Directions(directions, lengths, count), torch.zeros(examples, dtype=torch.long))
 
 
 def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
@@ -101,21 +92,17 @@ def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
     labels, lengths = torch.zeros(examples, dtype=torch.long), torch.full((examples,), LENGTH)
     if within:
         labels[0], lengths[0] = 1, LENGTH * 1e4
-    return CanaryExamples(torch.zeros(examples, dtype=torch.long), labels, lengths, 1, 2)
+    return CanaryExamples(Directions(torch.zeros_like(labels), lengths, 1), labels)
 
 
-def task(
-    kinds: CanaryExamples,
-    names: Sequence[str],
-    parts: int,
-    reproducible: bool = True,
-    noise: Noise | None = None,
-) -> Task:
+def task(kinds: CanaryExamples, names: Sequence[str], parts: int, noise: Noise | None = None) -> Task:
     """Training task of one replica for each of ``names`` on the examples ``kinds``.
 
-    Randomness is as in any training (`Streams`). The network is an `AlternatingLinear` with ``parts`` layers.
+    Randomness is as in a seeded training (`Streams`). The network is an `AlternatingLinear` with ``parts``
+    layers.
     """
-    net = AlternatingLinear(kinds.width, kinds.classes, parts)
+    width = kinds.inputs.shape[1]
+    net = AlternatingLinear(width, parts)
     device = torch.device("cpu")
     # shared by all replicas and never written
     parameters = {
@@ -124,10 +111,10 @@ def task(
     return Task(
         net=net,
         parameters=parameters,
-        inputs=Directions(kinds.directions, kinds.width, kinds.lengths),  # type: ignore[arg-type]
+        inputs=kinds.inputs,  # type: ignore[arg-type]
         labels=kinds.labels,
-        public=torch.full((4, kinds.width), LENGTH),
+        public=torch.full((4, width), LENGTH),
         public_labels=torch.zeros(4, dtype=torch.long),
-        streams=Streams(names, reproducible, device, noise),
+        streams=Streams(names, True, device, noise),
         execution=Execution(device, replicas_at_once=None, physical=100_000),
     )

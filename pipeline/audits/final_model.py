@@ -8,7 +8,7 @@ bound that a perfect attacker reaches with the same number of canaries.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from torch import Tensor
 
 from pipeline.audits import membership, releases
 from pipeline.audits.pair import Without
-from pipeline.audits.rows import ALPHA, noises
+from pipeline.audits.rows import ALPHA, noises, recorded_bounds
 from pipeline.data.prepared import Prepared
 from pipeline.errors import UserError
 from pipeline.identity import provenance, versions
 from pipeline.ledgers.ledger import smallest_bound
-from pipeline.ledgers.precision import down, up
+from pipeline.ledgers.precision import up
 from pipeline.methods.base import Execution, Method
 from pipeline.methods.laplace.perturbed import Perturbed
 from pipeline.methods.registry import build_method
@@ -33,7 +33,7 @@ from pipeline.privacy.accounting import describe
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import statement
 from pipeline.results import records
-from pipeline.results.schema import FINAL_MODEL, Attack, Audit, Bound
+from pipeline.results.schema import FINAL_MODEL, Attack, Audit
 from pipeline.training.loop import Replica, make_task
 
 CANARIES = 1000
@@ -80,7 +80,9 @@ def audit_model(
     previous = records.read_audit(key, root, final_models=True)
     kept = previous.attacks if previous and previous.made_by == made_by else ()
     attacks = {attack.level: attack for attack in kept if attack.level in private}
-    seconds = _known_seconds(key, root)
+    run = records.read_run(key, root)
+    # duration of one recorded training at each level
+    seconds = {each.level: run.seconds_of(each) for each in run.replicas} if run else {}
 
     def write() -> Path:
         record = Audit(
@@ -96,12 +98,6 @@ def audit_model(
         attacks[level] = _attack(key, row, private[level], data, execution, say, seconds.get(level))
         write()
     return write()
-
-
-def _known_seconds(key: str, root: Path) -> dict[str, float]:
-    """Duration of one recorded training at each level, in seconds."""
-    run = records.read_run(key, root)
-    return {each.level: run.seconds_of(each) for each in run.replicas} if run else {}
 
 
 def _attack(
@@ -127,13 +123,12 @@ def _attack(
     noise = noises(row)[-1]
     replica = Replica(f"{name}/final model", SEED, config)
     task = make_task([replica], row.model, True, data, execution, noise)
-    own = build_method(row.method, task, [config], row.model.normalization)
     changed = labels.copy()
     changed[canaries.positions[inside]] = canaries.labels[inside]
     streams = Without([replica.name], True, execution.device, noise)
-    streams.absent = canaries.positions[~inside] if _left_out(own) else canaries.positions[:0]
     task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
     method = build_method(row.method, task, [config], row.model.normalization)
+    streams.absent = canaries.positions[~inside] if _left_out(method) else canaries.positions[:0]
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
     could_show = membership.attainable(epsilon_upper, delta, count, False, alpha)
@@ -160,15 +155,10 @@ def _attack(
         whole=True,
         confidence=1 - ALPHA,
         trials=(int((~inside).sum()), int(inside.sum())),
-        bounds=tuple(_bounds(found)),
-        could_show=tuple(_bounds(could_show)),
+        bounds=recorded_bounds(found),
+        could_show=recorded_bounds(could_show),
         seconds=round(time.process_time() - begun, 1),
     )
-
-
-def _bounds(found: dict[str, float]) -> Iterator[Bound]:
-    for name, epsilon in found.items():
-        yield Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in membership.ASSUMING_NOTHING)
 
 
 def _left_out(method: Method) -> bool:

@@ -31,11 +31,8 @@ NEAR = 2  # floats on either side of a quotient that are also tried
 
 def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
     """Gaussian mechanism of a row's settings, for the row's number of examples."""
-    examples_of_one = canaries.single_canaries(examples, 1, torch.ones(1, dtype=torch.bool))
-    method = build_method(
-        config.method, canaries.task(examples_of_one, [name], 1), [canary_settings(config)], "none"
-    )
-    return gaussian_of(method)
+    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), [name], 1)
+    return gaussian_of(build_method(config.method, task, [canary_settings(config)], "none"))
 
 
 def audit(

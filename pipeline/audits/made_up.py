@@ -7,15 +7,15 @@ from pipeline.data.raw import entry_of
 from pipeline.params import Row, Settings
 from pipeline.pretrained.starts import features_shape
 
-TOKENS, CLASSES = 12, 10
+TOKENS, CLASSES, PUBLIC = 12, 10, 8
 BLACK, WHITE = 0, 255
 
 
-def examples(row: Row, settings: Settings, count: int, last: int | None, public: int = 8) -> Prepared:
+def examples(row: Row, settings: Settings, count: int, last: int | None) -> Prepared:
     """Data set of ``count`` random examples of class 0, then one of class 1 whose values are all ``last``.
 
-    A text has token 7 instead of ``last``. If ``last`` is None, the last example is like the others.
-    ``public``: number of public examples.
+    A text has token 7 instead of ``last``. If ``last`` is None, the last example is like the others. `PUBLIC`
+    further examples are public.
     """
     split = settings.split(row.data)
     entry = entry_of(split.raw, settings)
@@ -36,12 +36,12 @@ def examples(row: Row, settings: Settings, count: int, last: int | None, public:
     inputs, labels = drawn(count + 1), np.zeros(count + 1, dtype=np.int64)
     if last is not None:
         inputs[-1], labels[-1] = last if shape is not None else 7, 1
-    seen = drawn(public)
+    seen = drawn(PUBLIC)
     manifest = {
         "classes": [str(number) for number in range(CLASSES)],
         "digests": {},
         "raw": {},
         **({"text": {"vocabulary": 50}} if shape is None else {}),
     }
-    splits = {"train": Split(inputs, labels), "public": Split(seen, np.arange(public) % CLASSES)}
+    splits = {"train": Split(inputs, labels), "public": Split(seen, np.arange(PUBLIC) % CLASSES)}
     return Prepared("made up", splits, manifest)

@@ -55,7 +55,6 @@ class Scores:
     spending: SampledGaussian  # one step of the method that ran
     delta: float  # of the method's guarantee
     steps: int
-    one_run: bool  # whether the canaries were together in one run
     # scores of other attackers by name: without, within
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
@@ -139,19 +138,15 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 
 def audit_singles(
-    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid", replicas: int = 1
+    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
 ) -> Scores:
-    """Scores of canaries in one run of a method that clips each example.
-
-    With several ``replicas``, an attacker also compares the replicas' noise, which should differ.
-    """
+    """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
-    present = torch.from_numpy(np.random.default_rng(_seed(name)).random(count) < 0.5)
-    kinds = canaries.single_canaries(examples, count, present)
-    names = [name, *(f"{name}/{replica}" for replica in range(1, replicas))]
-    recorded = record_releases([canary_settings(settings)] * replicas, kinds, names, LAYERS, noise, steps)
-    moved, spending, there = recorded.moved[:, 0], recorded.spending, present.numpy()
+    there = np.random.default_rng(list(name.encode())).random(count) < 0.5
+    kinds = canaries.single_canaries(examples, torch.from_numpy(there))
+    recorded = record_releases([canary_settings(settings)], kinds, [name], LAYERS, noise, steps)
+    moved, spending = recorded.moved[:, 0], recorded.spending
     scores = ratios(moved, spending)
     # batch of each canary in an ordered pass over the data
     phases = np.arange(count) // spending.batch
@@ -160,16 +155,13 @@ def audit_singles(
     others = {"repeats": repeats(moved), "order": (moved * turns).sum(0)}
     if spending.sampling == "allocation":
         others["same_batches"] = ratios_of_same_batches(moved, spending)
-    if replicas > 1:
-        others["replicas"] = (moved - recorded.moved[:, 1]).var(0)
     return Scores(
         scores[~there],
         scores[there],
         spending,
         recorded.delta,
         steps,
-        one_run=True,
-        others={name: (values[~there], values[there]) for name, values in others.items()},
+        {name: (values[~there], values[there]) for name, values in others.items()},
     )
 
 
@@ -198,7 +190,7 @@ def audit_crowd(
     spending = sides[0].spending
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
-    return Scores(without, within, spending, sides[0].delta, steps, one_run=False)
+    return Scores(without, within, spending, sides[0].delta, steps)
 
 
 def repeats(releases: np.ndarray) -> np.ndarray:
@@ -249,7 +241,3 @@ def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
-
-
-def _seed(name: str) -> Sequence[int]:
-    return list(name.encode())

@@ -21,7 +21,6 @@ REPEATS = 5  # simulations of a perfect attacker
 # shares of the canaries on which the attacker guesses; never all, because seldom exactly half are in
 SHARES = (0.05, 0.2, 0.5, 0.9)
 FEWEST = 8  # least number of independent trials for a choice of thresholds
-ASSUMING_NOTHING = frozenset({"one_run", "errors"})
 
 
 @dataclass(frozen=True)
@@ -128,4 +127,5 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def largest(found: dict[str, float], assuming_nothing: bool) -> float:
     """Largest of the bounds that assume nothing, or of all bounds if not ``assuming_nothing``."""
-    return max((value for name, value in found.items() if name in ASSUMING_NOTHING or not assuming_nothing))
+    names = found.keys() & bounds.ASSUMING_NOTHING if assuming_nothing else found.keys()
+    return max(found[name] for name in names)

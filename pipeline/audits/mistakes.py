@@ -69,9 +69,14 @@ def recognise(
     if not blanks.std(1).min() > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
     examples = sum(kinds)
-    answers = [_generator(blanks), _clipping(crowd, kinds), _layers(crowd, kinds, rate, noise_multiplier)]
+    text = "longer gradients move releases further: clipping after averaging, or none"
+    answers = [
+        _generator(blanks),
+        Mistake("clipping", text, _further(crowd, kinds, 1)),
+        _layers(crowd, kinds, rate, noise_multiplier),
+        _divisor(blanks),
+    ]
     reused, spoilt = answers[0].p < 1e-4, answers[1].p < 1e-4 or _further(crowd, kinds, 2) < 1e-4
-    answers.append(_divisor(blanks))
     if not reused:
         scaled = noise[0] / noise[0].std(1, keepdims=True)
         answers.append(_uneven(scaled))
@@ -271,12 +276,6 @@ def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
     """p-value of: ``kind`` (1 or 2) moves releases no further than ``kind`` - 1; others as in `recognise`."""
     moved = crowd / np.asarray(kinds)
     return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
-
-
-def _clipping(crowd: np.ndarray, kinds: Sequence[int]) -> Mistake:
-    """Test whether longer examples move releases further than shorter ones; arguments as in `recognise`."""
-    text = "longer gradients move releases further: clipping after averaging, or none"
-    return Mistake("clipping", text, _further(crowd, kinds, 1))
 
 
 def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:

@@ -162,10 +162,9 @@ def audit_pair(
     without, within = moved(False, runs), moved(True, runs)
     # the best test divides each entry by its noise variance, which is measured over the runs
     variances = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
-    sizes = tensor_sizes(white.parameters, len(direction))
-    weights = direction.double() / _tensor_means(variances, sizes).clamp_min(FLOOR**2)
+    weights = direction.double() / _tensor_means(variances, white.parameters).clamp_min(FLOOR**2)
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
-    scored = Scores(scores[0], scores[1], *spent[0], STEPS, one_run=False)
+    scored = Scores(scores[0], scores[1], *spent[0], STEPS)
     there, absent = exact
     variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
     # both sides get the same noise
@@ -223,14 +222,11 @@ def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float
     ]
 
 
-def tensor_sizes(parameters: Tensors, total: int) -> list[int]:
-    """Number of entries of each parameter, then of all other tensors of a model with ``total`` entries."""
+def _tensor_means(noise: Tensor, parameters: Tensors) -> Tensor:
+    """(P,) variances ``noise`` of P entries, averaged over each parameter, and over all other tensors."""
     sizes = [value[0].numel() for value in parameters.values()]
-    return [*sizes, total - sum(sizes)] if total > sum(sizes) else sizes
-
-
-def _tensor_means(noise: Tensor, sizes: list[int]) -> Tensor:
-    """(P,) variances ``noise`` of P entries, averaged over each tensor, whose entries have equal noise."""
+    if others := len(noise) - sum(sizes):
+        sizes.append(others)
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 

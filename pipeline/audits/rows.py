@@ -25,8 +25,6 @@ from pipeline.results import records
 from pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
 
 ALPHA = 0.05  # significance of all bounds of an attack together
-# bounds that assume nothing of the mechanism
-ASSUMING_NOTHING = {"errors", "one_run", "labels", "coordinates"}
 SEES = {
     "canaries": "every step",
     "crowd": "every step",
@@ -68,13 +66,14 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     """Attacks on a method that releases sums with Gaussian noise."""
     examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = config.total_steps(examples)
-    if config.attack == "canaries":
+    single = config.attack == "canaries"  # all of them in one run
+    if single:
         scores = mechanism.audit_singles(config, examples, steps, name, noise)
     else:
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
-    functions = _bound_functions(scores.without, scores.within, scores.one_run, delta)
+    functions = _bound_functions(scores.without, scores.within, single, delta)
     functions |= {name: _by_gaussian(*paired, delta) for name, paired in scores.others.items()}
     yield _by_scores(config.attack, scores, noise, delta, functions, whole)
 
@@ -158,13 +157,14 @@ def _attack(
 
 def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
     """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
+    return recorded_bounds({name: function(ALPHA / len(functions)) for name, function in functions.items()})
+
+
+def recorded_bounds(found: dict[str, float]) -> tuple[Bound, ...]:
+    """Lower bounds by name, as an audit's record has them."""
     return tuple(
-        Bound(
-            by=name,
-            epsilon=down(function(ALPHA / len(functions))),
-            assumes_gaussian=name not in ASSUMING_NOTHING,
-        )
-        for name, function in functions.items()
+        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in bounds.ASSUMING_NOTHING)
+        for name, epsilon in found.items()
     )
 
 

@@ -38,15 +38,7 @@ from pipeline.export.networks import (
 )
 from pipeline.export.statement import PrivacyStatement
 from pipeline.fields import Key, Strict
-from pipeline.files import (
-    Damaged,
-    digest,
-    digest_json,
-    read_checked,
-    replacing_folder,
-    write_bytes,
-    write_text,
-)
+from pipeline.files import digest, digest_json, replacing_folder, write_bytes, write_text
 from pipeline.ledgers.data_budget import budget_of
 from pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from pipeline.models.reads import recording_reads
@@ -216,10 +208,10 @@ def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, R
     Raises:
         UserError: the replica was not measured or not accounted for.
     """
-    record, name = records.read(key, settings.rows[key]), (trained.level, trained.seed)
-    for replica in record.replicas if record else ():
-        if record is not None and (replica.level, replica.seed) == name:
-            return record, replica
+    if record := records.read(key, settings.rows[key]):
+        for replica in record.replicas:
+            if replica.key == trained.key:
+                return record, replica
     raise UserError(
         f"{key}: {trained.level}, seed {trained.seed}: not measured or not accounted for; run "
         f"`dprepro evaluate {key}` and `dprepro ledger {key}`"
@@ -270,11 +262,7 @@ def _other_outputs(folder: Path, exported: Exported) -> UserError:
 
 def _config(path: Path) -> Exported:
     """Content of ``config.json``, compared with its own digest."""
-    with reading(path, "`dprepro export ROW FOLDER` writes such a folder"):
-        check_regular(path)
-        if path.stat().st_size > RECORD_BYTES:
-            raise UserError(f"{path}: not what `dprepro export` writes: larger than {RECORD_BYTES} bytes")
-        content = path.read_bytes()
+    content = _content(path, "`dprepro export ROW FOLDER` writes such a folder")
     try:
         fields = json.loads(content)
         seal = fields.pop("digest")
@@ -290,14 +278,19 @@ def _config(path: Path) -> Exported:
 
 
 def _part(path: Path, expected: str) -> bytes:
+    content = _content(path, "it is part of the exported model")
+    if digest(content) != expected:
+        raise UserError(
+            f"{path}: is not what was exported: its digest is not the one in {CONFIG}; export it again"
+        )
+    return content
+
+
+def _content(path: Path, hint: str) -> bytes:
+    """Content of a file of usual size; ``hint`` is for the message if it can't be read."""
     most = WEIGHTS_BYTES if path.suffix == ".safetensors" else RECORD_BYTES
-    with reading(path, "it is part of the exported model"):
+    with reading(path, hint):
         check_regular(path)
         if path.stat().st_size > most:
             raise UserError(f"{path}: larger than {most >> 20} MB, which is the most of such a file")
-        try:
-            return read_checked(path, expected)
-        except Damaged as problem:
-            raise UserError(
-                f"{path}: is not what was exported: its digest is not the one in {CONFIG}; export it again"
-            ) from problem
+        return path.read_bytes()

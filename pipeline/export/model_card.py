@@ -51,6 +51,12 @@ def model_card(
     elif columns is not None:
         takes = f"a CSV or Parquet table with the columns {', '.join(columns)}"
     suffix = f" Purpose: {purpose}" if purpose else ""
+    answers = "Probabilities are the softmax of the network's outputs; they are not calibrated."
+    predicted = f"{data.classes} classes"
+    if data.target is not None:
+        low, high = data.target
+        answers = "The prediction is a number in the units of the column."
+        predicted = f"A number to predict, {about['classes'][0]}, clipped to {low:g} to {high:g}"
     return f"""---
 {content.getvalue()}---
 
@@ -64,12 +70,12 @@ Row `{record.row}` at {wording.level_words(replica.level)}, seed {replica.seed},
 dprepro predict . FILES...
 ```
 
-A file is {takes}. {_answers(data)}
+A file is {takes}. {answers}
 
 ## Data
 
 {origin["title"]} (edition: {origin["edition"]}; licence: {origin.get("licence") or "not stated"}).
-{_of(data)}; {counts}.
+{predicted}; {counts}.
 No licence was chosen for the model: the metadata above say `unknown`.
 
 ## Training
@@ -86,21 +92,6 @@ No licence was chosen for the model: the metadata above say `unknown`.
 ## Privacy statement
 
 {markdown(statement)}"""
-
-
-def _answers(data: Prepared) -> str:
-    """Sentence on the meaning of the predictions."""
-    if data.target is None:
-        return "Probabilities are the softmax of the network's outputs; they are not calibrated."
-    return "The prediction is a number in the units of the column."
-
-
-def _of(data: Prepared) -> str:
-    """Sentence about the data's classes, or about the range of their numeric target."""
-    if data.target is None:
-        return f"{data.classes} classes"
-    low, high = data.target
-    return f"A number to predict, {data.manifest['classes'][0]}, clipped to {low:g} to {high:g}"
 
 
 def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:

@@ -297,14 +297,20 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
 
 def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     """Lines for engineers: mechanism, bounds, uses of data that epsilon does not cover, and attacks."""
+    upper = "none is proven"
+    if statement.epsilon is not None:
+        upper = f"{wording.upwards(statement.epsilon)}, by {statement.accountant}"
+    claimed = None
+    if statement.claimed is not None and statement.claimed != statement.epsilon:
+        claimed = f"{wording.upwards(statement.claimed)}, by {statement.claimed_by}"
     items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
-        "ε, upper bound": _upper(statement),
+        "ε, upper bound": upper,
         "δ": _delta(statement.delta),
         "Gaussian DP": statement.gaussian_dp
         and f"{statement.gaussian_dp}. The first part uses the exact curve",
-        "ε by the claim's accountant": _claim(statement),
+        "ε by the claim's accountant": claimed,
         "ε, computed lower bound": _lower(statement.at_least, statement.at_least_on),
         "ε, lower bound by attacks": _lower(
             statement.audited, "on the whole mechanism, without an assumption on the scores"
@@ -347,17 +353,5 @@ def _delta(delta: float | None) -> str | None:
     return None if delta is None else wording.number(delta) if delta else "0 (pure)"
 
 
-def _upper(statement: PrivacyStatement) -> str:
-    if statement.epsilon is None:
-        return "none is proven"
-    return f"{wording.upwards(statement.epsilon)}, by {statement.accountant}"
-
-
 def _lower(epsilon: float | None, on: str | None) -> str | None:
     return None if epsilon is None else f"{wording.downwards(epsilon)} ({on})"
-
-
-def _claim(statement: PrivacyStatement) -> str | None:
-    if statement.claimed is None or statement.claimed == statement.epsilon:
-        return None
-    return f"{wording.upwards(statement.claimed)}, by {statement.claimed_by}"

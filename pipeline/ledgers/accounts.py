@@ -16,7 +16,7 @@ from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
 from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
-from pipeline.results import records, schema
+from pipeline.results import records
 from pipeline.results.schema import Entry, Ledgers
 
 
@@ -99,17 +99,11 @@ def spending_of(settings: AccountSettings) -> SampledGaussian:
 def entry(level: str, settings: AccountSettings) -> Entry:
     """Ledger and metrics of one level."""
     ledger = make_ledger(spending_of(settings), settings.total_steps, settings.delta, settings.claimed_by)
-    return Entry(
-        level=level,
-        seed=0,
-        ledger=ledger,
-        settings=settings.model_dump(mode="json"),
-        metrics=renyi_metrics(settings) if settings.claimed_by == "rdp" else _mu_metric(ledger),
-    )
-
-
-def _mu_metric(ledger: schema.Ledger) -> dict[str, float]:
-    return {} if ledger.mu is None else {"mu": ledger.mu}
+    metrics = {} if ledger.mu is None else {"mu": ledger.mu}
+    if settings.claimed_by == "rdp":
+        metrics = renyi_metrics(settings)
+    described = settings.model_dump(mode="json")
+    return Entry(level=level, seed=0, ledger=ledger, settings=described, metrics=metrics)
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:

@@ -6,7 +6,7 @@ trainings of all rows and searches on a data set.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from math import fsum
 from pathlib import Path
@@ -51,22 +51,41 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         The composition; None if no replica has a bound, or if only one training has a bound and no replaced
         training lacks one.
     """
-    trainings = trainings_of_run(run)
     names = {search} if search else set()
-    for name in sorted(names | set(searches_of(root).get(run.row, ()))):
-        candidates, earlier = searched_trainings(name, root)
-        trainings.searched.extend(candidates)
-        trainings.replaced.extend(earlier)
+    searches = sorted(names | set(searches_of(root).get(run.row, ())))
+    trainings = trainings_of([run], searches, root)
     composition = composed(trainings)
     if composition is None or not composition.trainings:
         return None
     return composition if composition.total > 1 or None in trainings.replaced else None
 
 
-def trainings_of_run(run: Run) -> Trainings:
-    """Spending of a run's replicas and replaced trainings."""
-    replicas = [_composable(run.spent(training)) for training in run.replicas]
-    return Trainings(replicas, [], list(_repeated(run.replaced)))
+def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Trainings:
+    """Spending of rows' recorded trainings and of searches; one without a record counts as one training.
+
+    Args:
+        runs: recorded trainings of rows.
+        searches: names of searches.
+        root: folder of params.yaml.
+
+    Returns:
+        Spending of each replica, candidate and replaced training.
+
+    Raises:
+        UserError: a file is no record of a search.
+    """
+    trainings = Trainings([], [], [])
+    for run in runs:
+        trainings.replicas.extend(_composable(run.spent(training)) for training in run.replicas)
+        trainings.replaced.extend(_repeated(run.replaced))
+    for search in searches:
+        record = read_search(search, root)
+        if record is None:
+            trainings.searched.append(None)
+        else:
+            trainings.searched.extend(map(_composable, record.spent()))
+            trainings.replaced.extend(_repeated(record.replaced))
+    return trainings
 
 
 def composed(trainings: Trainings) -> Composition | None:
@@ -162,24 +181,3 @@ def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spent | None]:
     """Spending of each replaced training."""
     for known in replaced:
         yield from repeat(_composable(known.spent), known.trainings)
-
-
-def searched_trainings(search: str, root: Path) -> tuple[list[Spent | None], list[Spent | None]]:
-    """Spending of a search's trainings and of its replaced trainings.
-
-    A search without a record counts as one training without a bound.
-
-    Args:
-        search: name of the search.
-        root: folder of params.yaml.
-
-    Returns:
-        Spending of each candidate, and of each replaced training; None for a training without a bound.
-
-    Raises:
-        UserError: the file is no record of a search.
-    """
-    record = read_search(search, root)
-    if record is None:
-        return [None], []
-    return [_composable(spent) for spent in record.spent()], list(_repeated(record.replaced))

@@ -84,23 +84,11 @@ def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget 
 
 
 def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
-    from pipeline.ledgers.composition import (  # imports dp-accounting and SciPy, which takes a second
-        Trainings,
-        composed,
-        searched_trainings,
-        trainings_of_run,
-    )
+    # imports dp-accounting and SciPy, which takes a second
+    from pipeline.ledgers.composition import composed, trainings_of
 
-    trainings = Trainings([], [], [])
-    for row in rows:
-        run = records.read_run(row, root)
-        assert run is not None, "it was just read"
-        for part, more in zip(trainings, trainings_of_run(run), strict=True):
-            part.extend(more)
-    for search in searches:
-        candidates, earlier = searched_trainings(search, root)
-        trainings.searched.extend(candidates)
-        trainings.replaced.extend(earlier)
+    runs = [run for row in rows if (run := records.read_run(row, root))]
+    trainings = trainings_of(runs, searches, root)
     unlinked = tuple(search for search in searches if search not in linked)
     left_out = sum(training is None for part in trainings for training in part)
     return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out)

@@ -73,7 +73,10 @@ def ledger_of(
             releases, protects = releases.with_known_noise(), None
         ledger = release_ledger(releases, trained.steps, reasons, not_covered, protects, steps)
     elif trained.spending is None or trained.delta is None:
-        return empty_ledger(trained.steps, trained.broken)
+        return Ledger(
+            event=None, noise_multiplier=None, sampling_rate=None, steps=trained.steps, delta=None,
+            claimed=None, claimed_by=None, epsilon_upper=None, accountant=None, reasons=trained.broken,
+        )  # fmt: skip
     else:
         numbers = (trained.spending, trained.steps, trained.delta, trained.claimed_by)
         ledger = make_ledger(*numbers, reasons, not_covered, steps, others)
@@ -81,32 +84,18 @@ def ledger_of(
 
 
 def uses_outside(trained: Trained, searched: str | None, uses: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Uses of private data by a training that its epsilon does not cover; arguments as in `ledger_of`."""
-    other_uses = (*([statement("search", search=searched)] if searched else []), statement("other_choices"))
-    return (*other_uses, *trained.not_covered, *_uncovered_uses(trained, uses))
-
-
-def _uncovered_uses(trained: Trained, uses: Iterable[Statement]) -> Iterable[Statement]:
-    """Uses of private data that no epsilon of a private training covers, including the given ``uses``."""
-    if trained.spending is None:
-        return
+    """Uses of private data that the epsilon of a private training doesn't cover; arguments: `ledger_of`."""
     nominal = trained.settings.get("nominal_examples")
-    yield statement("examples_recorded" if nominal else "examples_public")
-    yield statement("validation")
-    yield statement("timing")
-    yield statement("digests")
-    yield from uses
-    if any(release.quantity == "relevances" for release in getattr(trained.spending, "laplace", ())):
-        yield statement("spans")
-
-
-def empty_ledger(steps: int, reasons: tuple[Statement, ...]) -> Ledger:
-    """Ledger of a training without privacy."""
-    return Ledger(
-        event=None, noise_multiplier=None, sampling_rate=None, steps=steps, delta=None,
-        claimed=None, claimed_by=None, epsilon_upper=None, accountant=None,
-        reasons=reasons,
-    )  # fmt: skip
+    laplace = trained.spending.laplace if isinstance(trained.spending, Releases) else ()
+    return (
+        *([statement("search", search=searched)] if searched else []),
+        statement("other_choices"),
+        *trained.not_covered,
+        statement("examples_recorded" if nominal else "examples_public"),
+        *map(statement, ("validation", "timing", "digests")),
+        *uses,
+        *([statement("spans")] if any(release.quantity == "relevances" for release in laplace) else []),
+    )
 
 
 def make_ledger(
@@ -226,6 +215,8 @@ def release_ledger(
         )
         for quantity in releases.laplace
     )
+    # for a black image and a white image of another class; the distance of their mean relevances is unknown
+    opposites = [part.epsilon_upper or 0.0 for part in released if part.quantity != "relevances"]
     ledger = Ledger(
         event=str(releases),
         noise_multiplier=None,
@@ -244,22 +235,11 @@ def release_ledger(
         protects=protects,
         # everything is released before the first step
         spent=tuple((step, releases.epsilon) for step in reported_steps) if is_proven else (),
-        epsilon_lower=_opposites_epsilon(released) if is_proven else None,
+        epsilon_lower=fsum(opposites) if is_proven else None,
         epsilon_lower_by=statement("opposites") if is_proven else None,
         risk=laplace_risk(releases.epsilon) if is_proven else None,
     )
     return stated(ledger)
-
-
-def _opposites_epsilon(releases: Iterable[Released]) -> float:
-    """Lower bound on epsilon at delta 0, for a black image and a white image of another class.
-
-    Relevances are left out, because the distance of the mean relevances is unknown for this pair.
-
-    Returns:
-        Sum of the epsilons of inputs and labels.
-    """
-    return fsum(released.epsilon_upper or 0.0 for released in releases if released.quantity != "relevances")
 
 
 @lru_cache(maxsize=64)

@@ -49,9 +49,7 @@ def stated(ledger: Ledger) -> Ledger:
 
 def _stated_risk(risk: Risk) -> Risk:
     """Attack risk with its bounds rounded up, and its cut-off ``least_rate`` rounded up to two digits."""
-    changes = {
-        name: None if value is None else up(value) for name, value in risk if name not in ("least_rate",)
-    }
+    changes = {name: None if value is None else up(value) for name, value in risk}
     return risk.model_copy(update={**changes, "least_rate": float(rounded_up(risk.least_rate, 2))})
 
 

@@ -75,8 +75,7 @@ def singles(other: str | None = None, of: TanSettings = TAN) -> Callable[[], Aud
     """By a thousand canaries in one run; ``other``: an attacker beside the one by likelihoods."""
 
     def audit() -> AuditedEpsilon:
-        replicas = 2 if other == "replicas" else 1
-        scores = mechanism.audit_singles(of, EXAMPLES, of.steps, "singles", replicas=replicas)
+        scores = mechanism.audit_singles(of, EXAMPLES, of.steps, "singles")
         return told(scores, scores.others[other] if other else (scores.without, scores.within))
 
     return audit
@@ -327,7 +326,6 @@ BUGS: dict[str, Bug] = {
         PrivateSteps, "released", leaking_beside(0.01), computed(LAYER_NORM)
     ),
     "statistics without noise": Bug(GaussianMechanism, "release", exact_statistics, computed(PUBLIC_BN)),
-    "noise reused across replicas": Bug(Streams, "rounded_normal", same_for_all, singles("replicas")),
     "a sum that isn't rounded": Bug(mechanisms, "_on_grid", unrounded, floats),
     "sampling twice the rate": Bug(Streams, "poisson", twice, singles()),
     "the same allocation each epoch": Bug(
@@ -422,6 +420,12 @@ FAULTS: dict[str, Fault] = {
         Streams,
         "_seed",
         lambda self, name, purpose, step: SEED(self, name, purpose, 0),
+        partial(test_mechanisms.test_noise_is_new_every_step_and_for_every_replica, "grid"),
+    ),
+    "noise reused across replicas": Fault(
+        Streams,
+        "rounded_normal",
+        same_for_all,
         partial(test_mechanisms.test_noise_is_new_every_step_and_for_every_replica, "grid"),
     ),
     "a sum's grid of 2^12 times the spacing": Fault(mechanisms, "_on_grid", coarser, NEIGHBOURS),

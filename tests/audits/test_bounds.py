@@ -25,13 +25,6 @@ def mu_of(epsilon: float) -> float:
     return float(brentq(lambda mu: gaussian_epsilon(mu, DELTA) - epsilon, 1e-6, 10))
 
 
-# all canaries right and delta 0: e^-e = (1 / alpha)^(1 / m) - 1
-@pytest.mark.parametrize("canaries", [100, 1000, 5000])
-def test_all_right_shows_what_the_formula_says(canaries: int) -> None:
-    actual = bounds.one_run(canaries, canaries, canaries, ALPHA, 0.0)
-    assert actual == pytest.approx(-log(ALPHA ** (-1 / canaries) - 1), abs=1e-3)
-
-
 # what a perfect attacker shows who guesses on all canaries or a fixed share of them, simulated elsewhere, 5
 # repeats: one run, its curve, Gaussian
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def after_a_step(noise: Noise, replicas: int) -> Errors:
     configured = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
     present = torch.arange(examples) % 2 == 1
     names = [f"reader/{replica}" for replica in range(replicas)]
-    task = canaries.task(canaries.single_canaries(examples, examples, present), names, 1, noise=noise)
+    task = canaries.task(canaries.single_canaries(examples, present), names, 1, noise=noise)
     method = Tan(task, [configured] * replicas, "none")
     state = method.init()
     state["parameters"] = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}

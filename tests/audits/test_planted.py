@@ -31,8 +31,6 @@ AUDITS = {
     "canaries of allocated batches": planted.singles(of=planted.ALLOCATION),
     "crowd": planted.crowd,
     "labels": planted.labels,
-    "computed": planted.computed(planted.LAYER_NORM),
-    "computed of statistics": planted.computed(planted.PUBLIC_BN),
 }
 
 

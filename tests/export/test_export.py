@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.keeping import stripes
 from tests.laboratory import NOTHING, declare, laboratory, refused, run, train
 
 IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
+OTHERWISE = "here computes otherwise"
 
 
 def with_vectors(declared: Any) -> None:
@@ -163,10 +165,21 @@ def test_a_csv_file_is_read_once(here: Path, tmp_path: Path, monkeypatch: pytest
     assert read == [tmp_path / "new.csv"]
 
 
+@contextmanager
+def restored(*paths: Path) -> Iterator[None]:
+    """Have these files again afterwards as they are now."""
+    kept = {path: path.read_bytes() for path in paths}
+    try:
+        yield
+    finally:
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+
 @pytest.mark.parametrize("part", ["auc", "recall", "confusion"])
 def test_verify_notices_forged_scores(here: Path, part: str) -> None:
     path = records.evaluation_path(TEXTS)
-    before, content = path.read_bytes(), json.loads(path.read_bytes())
+    content = json.loads(path.read_bytes())
     scores = content["replicas"][0]["scores"]
     if part == "auc":
         scores["auc"] -= 0.01
@@ -174,12 +187,10 @@ def test_verify_notices_forged_scores(here: Path, part: str) -> None:
         scores["recall"][1] -= 0.01
     else:
         scores["confusion"][0][0] += 1
-    path.write_text(json.dumps(content))
-    try:
+    with restored(path):
+        path.write_text(json.dumps(content))
         with pytest.raises(UserError, match=f"{part}.* is .*, and its weights reach"):
             verification._measure(TEXTS, params.load())
-    finally:
-        path.write_bytes(before)
 
 
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
@@ -258,25 +269,18 @@ def test_examples_of_other_own_data_are_no_public_ones_unsaid(here: Path) -> Non
 
 def test_a_ledger_from_before_another_training_is_not_exported(here: Path) -> None:
     """The statement would lack what all trainings together spend."""
-    path = records.run_path(IMAGES)
-    kept, ledgers = path.read_bytes(), records.ledger_path(IMAGES).read_bytes()
-    run_here, spent = json.loads(kept), json.loads(ledgers)
-    spending = run_here["replicas"][0]["spending"]
-    steps, delta = run_here["replicas"][0]["steps"], run_here["replicas"][0]["delta"]
-    earlier = {"trainings": 1, "spent": {"spending": spending, "steps": steps, "delta": delta}}
-    try:
-        for content in (run_here | {"replaced": [earlier]}, run_here):
+    path, ledgers = records.run_path(IMAGES), records.ledger_path(IMAGES)
+    run_here, spent = json.loads(path.read_bytes()), json.loads(ledgers.read_bytes())
+    of_first = {name: run_here["replicas"][0][name] for name in ("spending", "steps", "delta")}
+    with restored(path, ledgers):
+        for content in (run_here | {"replaced": [{"trainings": 1, "spent": of_first}]}, run_here):
             path.write_text(json.dumps(content))
             if content is run_here:
-                spent["replicas"] = spent["replicas"][:1]
-                records.ledger_path(IMAGES).write_text(json.dumps(spent))
+                ledgers.write_text(json.dumps(spent | {"replicas": spent["replicas"][:1]}))
             assert refused(f"export {IMAGES} x") == (
                 f"reports/ledgers/{IMAGES}.json: not of the row's present trainings, searches and data; run "
                 f"`dprepro ledger {IMAGES}`"
             )
-    finally:
-        path.write_bytes(kept)
-        records.ledger_path(IMAGES).write_bytes(ledgers)
 
 
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
@@ -332,46 +336,36 @@ def test_damage_and_a_missing_part_are_noticed(here: Path, tmp_path: Path, name:
     assert f"{name}: can't be read: No such file" in refused(f"predict {tmp_path}/model texts.csv")
 
 
-def changed(folder: Path, probe: Any = None, **changes: Any) -> None:
-    """The folder's config with other values, and the digest that goes with them."""
+def changed(folder: Path, part: str, value: Any) -> None:
+    """The folder's config with another part, or fields of it, and the digest that goes with them."""
     path = folder / "config.json"
     told = json.loads(path.read_text())
-    told["architecture"] |= changes
-    told["probe"] = probe or told["probe"]
+    told[part] = told[part] | value if isinstance(value, dict) else value
     del told["digest"]
     path.write_text(json.dumps(told | {"digest": digest_json(told)}))
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("row", "part", "value", "says"),
     [
-        ({"method": "gone"}, "no method 'gone'; allowed:"),
-        ({"model": {"name": "gone"}}, "no model 'gone'; allowed:"),
-        ({"model": {"name": "lenet_300_100"}}, "here computes otherwise"),
-        ({"model": {"name": "lenet5", "normalization": "layer"}}, "here computes otherwise"),
-        ({"settings": {"batch": 0}}, "settings: not those of dpsgd"),
-        ({"probe": [[0.5, 0.5], [0.5]]}, "here computes otherwise"),
-        ({"classes": ["0"]}, "here computes otherwise"),
-        ({"shape": [1, 100_000, 100_000]}, "here computes otherwise"),
+        (IMAGES, "architecture", {"method": "gone"}, "no method 'gone'; allowed:"),
+        (IMAGES, "architecture", {"model": {"name": "gone"}}, "no model 'gone'; allowed:"),
+        (IMAGES, "architecture", {"model": {"name": "lenet_300_100"}}, OTHERWISE),
+        (IMAGES, "architecture", {"model": {"name": "lenet5", "normalization": "layer"}}, OTHERWISE),
+        (IMAGES, "architecture", {"settings": {"batch": 0}}, "settings: not those of dpsgd"),
+        (IMAGES, "probe", [[0.5, 0.5], [0.5]], OTHERWISE),
+        (IMAGES, "architecture", {"classes": ["0"]}, OTHERWISE),
+        (IMAGES, "architecture", {"shape": [1, 100_000, 100_000]}, OTHERWISE),
+        # each text would take memory for all tokens
+        (TEXTS, "preparation", {"tokens": 10**12}, "tokens: 1000000000000: not the length of the network's"),
     ],
 )
 def test_what_this_installation_computes_otherwise_is_refused(
-    here: Path, tmp_path: Path, changes: dict[str, Any], says: str
+    here: Path, tmp_path: Path, row: str, part: str, value: Any, says: str
 ) -> None:
-    shutil.copytree(f"out/{IMAGES}", tmp_path / "model")
-    changed(tmp_path / "model", **changes)
-    assert says in refused(f"predict {tmp_path}/model mine.npz")
-
-
-def test_texts_of_another_length_than_the_network_takes_are_refused(here: Path, tmp_path: Path) -> None:
-    """Each text would take memory for all tokens."""
-    path = shutil.copytree(f"out/{TEXTS}", tmp_path / "model") / "config.json"
-    told = json.loads(path.read_text())
-    told["preparation"]["tokens"] = 10**12
-    del told["digest"]
-    path.write_text(json.dumps(told | {"digest": digest_json(told)}))
-    said = refused(f"predict {tmp_path}/model texts.csv")
-    assert "preparation.tokens: 1000000000000: not the length of the network's texts" in said
+    shutil.copytree(f"out/{row}", tmp_path / "model")
+    changed(tmp_path / "model", part, value)
+    assert says in refused(f"predict {tmp_path}/model {'texts.csv' if row == TEXTS else 'mine.npz'}")
 
 
 def test_a_folder_of_somebody_else_is_read_within_bounds(here: Path, tmp_path: Path) -> None:
@@ -459,23 +453,16 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
         refused(f"predict {network} mine.npz --out folder.csv") == "folder.csv: is a folder; allowed: a file"
     )
     assert "mine.npz: is one of the files" in refused(f"predict {network} mine.npz --out out/../mine.npz")
-    path = weights_path(IMAGES, "epsilon=8", 1)
-    content = path.read_bytes()
-    try:
-        path.unlink()
-        assert f"{path}: No such file" in refused(f"export {IMAGES} x --seed 1")
-        path.write_bytes(b"0" + content[1:])
-        assert "is not what training left" in refused(f"export {IMAGES} x --seed 1")
-    finally:
-        path.write_bytes(content)
-    measured = records.evaluation_path(IMAGES)
-    kept = measured.read_bytes()
-    try:
+    path, measured = weights_path(IMAGES, "epsilon=8", 1), records.evaluation_path(IMAGES)
+    with restored(measured):
         measured.unlink()
         said = refused(f"export {IMAGES} x")
         assert f"not measured or not accounted for; run `dprepro evaluate {IMAGES}`" in said
-    finally:
-        measured.write_bytes(kept)
+    with restored(path):
+        path.write_bytes(b"0" + path.read_bytes()[1:])
+        assert "is not what training left" in refused(f"export {IMAGES} x --seed 1")
+        path.unlink()
+        assert f"{path}: No such file" in refused(f"export {IMAGES} x --seed 1")
     assert not Path("x").exists()
     assert not [path for path in Path().iterdir() if ".x." in path.name]
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,25 +68,26 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
 
 
 @pytest.mark.parametrize(
-    ("key", "changes"),
+    ("key", "model", "shape", "changes"),
     [
         # its average over all pixels needs the same weights for images of any size
-        ("convnet", {"shape": (3, 200_000, 200_000)}),
-        ("convnet", {"side": 200_000}),
+        ("convnet", None, (3, 200_000, 200_000), {}),
+        ("convnet", None, (3, 32, 32), {"side": 200_000}),
         # near every unit of a hidden layer are constants for all others
-        (
-            "none",
-            {"model": Model(name="mlp", normalization="response", hidden=(300_000,)), "shape": (1, 1, 1)},
-        ),
+        ("none", Model(name="mlp", normalization="response", hidden=(300_000,)), (1, 1, 1), {}),
     ],
 )
-def test_a_forged_architecture_takes_no_memory(key: str, changes: dict[str, Any]) -> None:
+def test_a_forged_architecture_takes_no_memory(
+    key: str, model: Model | None, shape: tuple[int, ...], changes: dict[str, int]
+) -> None:
     row = BROAD.rows[key]
-    settings = row.resolved[0].model_dump(mode="json") | {k: v for k, v in changes.items() if k == "side"}
-    given: dict[str, Any] = {"model": row.model, "shape": (3, 32, 32)}
-    given |= {k: v for k, v in changes.items() if k != "side"}
     architecture = Architecture(
-        method=row.method, settings=settings, examples=10, classes=("a", "b"), **given
+        model=model or row.model,
+        method=row.method,
+        settings=row.resolved[0].model_dump(mode="json") | changes,
+        examples=10,
+        shape=shape,
+        classes=("a", "b"),
     )
     assert not fits(architecture, 64 << 20)
 

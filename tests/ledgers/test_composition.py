@@ -13,7 +13,7 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, searched_trainings
+from pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, trainings_of
 from pipeline.ledgers.declared import declared_guarantee
 from pipeline.ledgers.precision import up
 from pipeline.params import parse
@@ -41,7 +41,7 @@ def candidates(
 ) -> list[Spent | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
     searched(tmp_path, method, values, tried, **changes)
-    return searched_trainings("made-up", tmp_path)[0]
+    return trainings_of([], ["made-up"], tmp_path).searched
 
 
 def searched(
@@ -246,7 +246,7 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
         4,
         2,
     )
-    (candidate,), _ = searched_trainings("made-up", tmp_path)
+    (candidate,) = trainings_of([], ["made-up"], tmp_path).searched
     assert candidate is not None
     together = composed_epsilon([*[(mechanism, 50, 1e-5)] * 5, candidate])[0]
     assert composition.epsilon == up(together)

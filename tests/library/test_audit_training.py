@@ -114,10 +114,11 @@ def test_the_batches_of_a_split_step_are_whole() -> None:
 def private_linear(examples: np.ndarray, batch: int = BATCH, **loading: Any) -> tuple[Any, Any, Any]:
     """Linear network, optimizer and loader of an Opacus engine."""
     network: Any = nn.Linear(examples.shape[1], 1, bias=False)
+    dataset = TensorDataset(torch.from_numpy(examples))
     return PrivacyEngine(accountant="rdp").make_private(
         module=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-        data_loader=DataLoader(TensorDataset(torch.from_numpy(examples)), batch_size=batch, **loading),
+        data_loader=DataLoader(dataset, batch_size=batch, **loading),
         noise_multiplier=NOISE,
         max_grad_norm=1.0,
     )

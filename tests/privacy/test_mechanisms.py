@@ -238,7 +238,7 @@ OF_METHODS: dict[str, tuple[MethodSettings, dict[str, float]]] = {
 def test_each_replica_is_held_to_its_own_delta(name: str) -> None:
     first, changes = OF_METHODS[name]
     other = first.model_copy(update={"delta": 1e-7, **changes})
-    kinds = canaries.single_canaries(100, 5, torch.ones(5, dtype=torch.bool))
+    kinds = canaries.single_canaries(100, torch.ones(5, dtype=torch.bool))
     method = build_method(name, canaries.task(kinds, ("a", "b"), 1), [first, other], "none")
     assert [method.guarantee(replica).delta for replica in range(2)] == [1e-5, 1e-7]
     noise = [method.guarantee(replica).spending.noise_multiplier for replica in range(2)]

@@ -57,7 +57,7 @@ def test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted(
 
 def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
     """Of a linear network that is 0, where the gradient of an example x of class 0 is (-x / 2, x / 2)."""
-    net = canaries.AlternatingLinear(WIDTH, 2, 1)
+    net = canaries.AlternatingLinear(WIDTH, 1)
     labels = torch.zeros(len(inputs), dtype=torch.long)
     task = Task(
         net=net,
