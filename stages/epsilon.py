@@ -123,7 +123,6 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
     from rich.table import Table
 
-    from pipeline.privacy.sampled_gaussian import RELATION_WORDS
     from pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
     from stages.answers import answering, privacy_summary
 
@@ -131,7 +130,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     share = f"{100 * rate:.3g} % of the examples"
     console.print(
         f"noise multiplier {sigma:.15g}, {ledger.steps:,} steps, {ledger.sampling} batches of {share}, "
-        f"delta {number(ledger.delta or 0)}, neighbours {RELATION_WORDS[ledger.neighbouring]}"
+        f"delta {number(ledger.delta or 0)}, neighbours {ledger.neighbouring}"
     )
     console.print(f"[b]{privacy_summary(ledger)}[/b]\n")
     if ledger.risk:

@@ -14,7 +14,6 @@ from markdown_it import MarkdownIt
 
 from pipeline.export.statement import PrivacyStatement
 from pipeline.ledgers.data_budget import DataBudget
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.judging import severity
 from pipeline.reporting.judging.guarantees import guarantee
@@ -110,7 +109,7 @@ def privacy_statement(
         verdict=vocabulary.PRIVACY[judged.state].text,
         why=judged.reason,
         unit=ledger.unit,
-        neighbouring=RELATION_WORDS[ledger.neighbouring],
+        neighbouring=ledger.neighbouring.value,
         epsilon=ledger.epsilon_upper,
         delta=ledger.delta,
         accountant=ledger.accountant,

@@ -318,16 +318,11 @@ def noise_for(
         )
     event_at = partial(poisson_gaussian, rate, steps=steps, first_release=first_release)
     if accountant == "rdp":
-        return _calibrated(event_at, rdp_epsilon, lambda: _RdpByParts(RELATION), epsilon, delta, delta)
+        return _calibrated(event_at, partial(_RdpByParts, RELATION), epsilon, delta, delta)
+    remaining_delta = delta - ROUNDING * (steps + (first_release is not None))
     for interval in (COARSE, 1e-4):
-        multiplier = _calibrated(
-            event_at,
-            partial(pld_epsilon, interval=interval),
-            partial(PLDAccountant, RELATION, value_discretization_interval=interval),
-            epsilon,
-            delta,
-            delta - ROUNDING * (steps + (first_release is not None)),
-        )
+        by_losses = partial(PLDAccountant, RELATION, value_discretization_interval=interval)
+        multiplier = _calibrated(event_at, by_losses, epsilon, delta, remaining_delta)
         if pld_epsilon(event_at(multiplier), delta) >= NEAR * epsilon:
             break
     return multiplier
@@ -335,7 +330,6 @@ def noise_for(
 
 def _calibrated(
     event_at: Callable[[float], DpEvent],
-    epsilon_of: Callable[[DpEvent, float], float],
     accountant: Callable[[], PrivacyAccountant],
     epsilon: float,
     delta: float,
@@ -344,7 +338,7 @@ def _calibrated(
     """Noise multiplier of an epsilon just below ``epsilon``; ``remaining_delta``: delta minus rounding."""
     # below .2 the PLD grows very large, and such a loose target needs no calibration
     low, high = 0.2, 1.0
-    while epsilon_of(event_at(high), delta) > epsilon:
+    while accountant().compose(event_at(high)).get_epsilon(remaining_delta) > epsilon:
         low, high = high, 2 * high
         if high > 1e4:
             raise UserError(

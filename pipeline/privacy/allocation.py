@@ -72,11 +72,11 @@ class Rounded(NamedTuple):
     within: Masses
 
 
-def spacing_of(noise_multiplier: float, batches: int, coarseness: float = 1.0) -> float:
-    """Spacing of the grid of an epoch's privacy losses (log W); within limits, ``coarseness`` scales it."""
+def spacing_of(noise_multiplier: float, batches: int) -> float:
+    """Spacing of the grid of an epoch's privacy losses (log W)."""
     exponent = noise_multiplier**-2
     variance = min(exponent, log1p(expm1(min(exponent, 50.0)) / batches))
-    spacing = min(coarseness * FINENESS * sqrt(variance), LARGEST_SPACING)
+    spacing = min(FINENESS * sqrt(variance), LARGEST_SPACING)
     return max(spacing, (exponent + 2 * REACH / noise_multiplier) / MOST_POINTS)
 
 
@@ -125,12 +125,12 @@ def epoch_losses(
     noise_multiplier: float, batches: int, steps: int, spacing: float
 ) -> PrivacyLossDistribution:
     """Upper bound on privacy losses of an epoch's first ``steps`` steps; arguments as in `epoch_ratio`."""
-    (first, masses), zero, beyond = epoch_ratio(noise_multiplier, batches, steps, spacing)
-    removed = masses * np.exp(spacing * (first + np.arange(len(masses))))
-    last = first + len(masses) - 1
+    masses, zero, beyond = epoch_ratio(noise_multiplier, batches, steps, spacing)
+    removed = masses.values * np.exp(masses.logs(spacing))
+    last = masses.first + len(removed) - 1
     return PrivacyLossDistribution(
-        DensePLDPmf(spacing, first, removed, beyond, True),
-        DensePLDPmf(spacing, -last, masses[::-1].copy(), zero, True),
+        DensePLDPmf(spacing, masses.first, removed, beyond, True),
+        DensePLDPmf(spacing, -last, masses.values[::-1].copy(), zero, True),
     )
 
 

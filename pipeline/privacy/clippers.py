@@ -337,22 +337,21 @@ class Trial:
             raise
         except Exception:  # the network takes no such batch, so it can't mix one
             return
-        usual = float(self.examples[0].logits.norm())
-        for example, row in zip(chosen, logits.split(self.copies), strict=True):
-            scale = max(float(example.logits.norm()), usual, TINY)
-            difference = float((row - example.logits).norm()) / scale
+
+        def check(values: str, distance: float, scale: float) -> None:
+            difference = distance / max(scale, TINY)
             if not difference <= self.tolerance:
                 raise UserError(
-                    f"the network mixes examples: in a batch of {size} logits are {difference:.2g} of their "
-                    "size away from what each example has alone"
+                    f"the network mixes examples: in a batch of {size} {values} are {difference:.2g} of "
+                    "their size away from what each example has alone"
                 )
+
+        usual = float(self.examples[0].logits.norm())
+        for example, row in zip(chosen, logits.split(self.copies), strict=True):
+            scale = max(float(example.logits.norm()), usual)
+            check("logits", float((row - example.logits).norm()), scale)
         scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
-        difference = self._distance(gradients, chosen, weights) / max(scale, TINY)
-        if not difference <= self.tolerance:
-            raise UserError(
-                f"the network mixes examples: in a batch of {size} gradients are {difference:.2g} of their "
-                "size away from what each example has alone"
-            )
+        check("gradients", self._distance(gradients, chosen, weights), scale)
 
     def _is_right(self, factory: ClipperFactory, chosen: list[Example], under_vmap: bool) -> bool:
         """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""

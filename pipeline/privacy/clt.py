@@ -24,20 +24,18 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     Returns:
         mu; None if it overflows.
     """
-    mu = _mu_of_steps(spending, steps)
-    return mu if mu is None or spending.first_release is None else hypot(mu, 1 / spending.first_release)
-
-
-def _mu_of_steps(spending: SampledGaussian, steps: int) -> float | None:
-    noise = spending.noise_multiplier
-    if spending.sampling == "shuffled":
-        return sqrt(spending.epochs(steps)) / noise
-    share = spending.rate * sqrt(steps)
+    noise, share = spending.noise_multiplier, spending.rate * sqrt(steps)
     try:
-        coins = spending.sampling in ("poisson", "allocation")
-        mu = share * sqrt(expm1(noise**-2)) if coins else sqrt(2) * share * h(noise)
+        if spending.sampling == "shuffled":
+            mu = sqrt(spending.epochs(steps)) / noise
+        elif spending.sampling in ("poisson", "allocation"):
+            mu = share * sqrt(expm1(noise**-2))
+        else:
+            mu = sqrt(2) * share * h(noise)
     except OverflowError:
         return None
+    if spending.first_release is not None:
+        mu = hypot(mu, 1 / spending.first_release)
     return mu if isfinite(mu) else None
 
 

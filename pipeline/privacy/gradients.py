@@ -208,17 +208,10 @@ def wants_channels_last(net: nn.Module) -> bool:
 
 
 def channels_last(inputs: Tensor) -> Tensor:
-    """Images (B, C, H, W) with their channels last in memory; other inputs unchanged.
-
-    Args:
-        inputs: inputs of a network.
-
-    Returns:
-        A copy, because an image of one channel has both layouts, and later layers would continue with
-        channels first.
-    """
+    """Copy of images (B, C, H, W) with their channels last in memory; other inputs unchanged."""
     if inputs.dim() != 4:
         return inputs
+    # an image of one channel has both layouts; without a copy, later layers continue with channels first
     return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
 
 

@@ -27,14 +27,9 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
         (K,) distances >= 1 and their (K,) probabilities.
     """
     distances, probabilities, rest = _common_distances(spending)
-    return (
-        (np.append(distances, spending.sets), np.append(probabilities, rest))
-        if rest
-        else (
-            distances,
-            probabilities,
-        )
-    )
+    if rest:
+        return np.append(distances, spending.sets), np.append(probabilities, rest)
+    return distances, probabilities
 
 
 def _common_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray, float]:
@@ -99,10 +94,8 @@ def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, 
     low, high = max(0, floor(mean - margin)), min(trials, ceil(mean + margin))
     stride = -(-(high - low + 1) // MOST_VALUES)
     endpoints = np.minimum(np.arange(low, high + stride, stride), trials)
-    lower_tail, upper_tail = (
-        binom.cdf(endpoints, trials, probability),
-        binom.sf(endpoints, trials, probability),
-    )
+    distribution = binom(trials, probability)
+    lower_tail, upper_tail = distribution.cdf(endpoints), distribution.sf(endpoints)
     # on either side of the mean, from differences of that side's tail, which are precise
     between = np.where(endpoints[1:] > mean, upper_tail[:-1] - upper_tail[1:], np.diff(lower_tail))
     smallest, largest = np.concatenate([[0], endpoints + 1]), np.append(endpoints, trials)

@@ -200,18 +200,8 @@ class Streams:
         return noise
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
-        """Independent Laplace numbers of scale 1, as differences of exponential numbers.
-
-        The CPU draws them, so that a training resumed on another device continues with the same numbers.
-
-        Args:
-            step: step of the training.
-            size: numbers of each replica.
-            purpose: name of the stream.
-
-        Returns:
-            (R, size) in float32.
-        """
+        """(R, size) independent float32 Laplace numbers of scale 1, as differences of exponential numbers."""
+        # the CPU draws them, so that a training resumed on another device continues with the same numbers
         noise = torch.empty(len(self.names), size, dtype=torch.float32)
         for row, name in zip(noise, self.names, strict=True):
             generator = np.random.default_rng(self._seed(name, purpose, step))

@@ -1,9 +1,7 @@
 """Spending of a training: the parameters that every accountant needs."""
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import BeforeValidator, PlainSerializer
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pipeline.fields import Count, Positive, Strict
 from pipeline.privacy.parameters import Sampling
@@ -12,27 +10,14 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
-class NeighboringRelation(Enum):
-    """Relation of neighbouring data sets; names as in dp-accounting, whose import takes seconds."""
+class NeighboringRelation(StrEnum):
+    """Relation of neighbouring data sets; names as in dp-accounting, whose import takes seconds.
+
+    Records have it in words.
+    """
 
     ADD_OR_REMOVE_ONE = "add or remove one"
     REPLACE_ONE = "replace one"
-
-
-RELATION_WORDS = {relation: relation.value for relation in NeighboringRelation}
-
-
-def _relation(value: Any) -> NeighboringRelation:
-    for relation, words in RELATION_WORDS.items():
-        if value in (relation, words):
-            return relation
-    raise ValueError(f"{value!r}; allowed: {', '.join(map(repr, RELATION_WORDS.values()))}")
-
-
-# neighbouring relation; records have it in words
-Relation = Annotated[
-    NeighboringRelation, BeforeValidator(_relation), PlainSerializer(RELATION_WORDS.__getitem__)
-]
 
 
 def relation_of(sampling: Sampling) -> NeighboringRelation:
@@ -137,14 +122,8 @@ class SampledGaussian(Strict):
 
     def event(self, steps: int) -> "DpEvent":
         """Event of ``first_release`` and of ``steps`` steps, for dp-accounting."""
-        from dp_accounting import ComposedDpEvent, GaussianDpEvent
-
-        if self.first_release is None:
-            return self._event_of_steps(steps)
-        return ComposedDpEvent([GaussianDpEvent(self.first_release), self._event_of_steps(steps)])
-
-    def _event_of_steps(self, steps: int) -> "DpEvent":
         from dp_accounting import (
+            ComposedDpEvent,
             GaussianDpEvent,
             PoissonSampledDpEvent,
             SampledWithoutReplacementDpEvent,
@@ -152,24 +131,26 @@ class SampledGaussian(Strict):
             SelfComposedDpEvent,
         )
 
-        mechanism = GaussianDpEvent(self.noise_multiplier)
+        mechanism: DpEvent = GaussianDpEvent(self.noise_multiplier)
+        times = steps
         if self.sampling == "poisson":
-            return SelfComposedDpEvent(PoissonSampledDpEvent(self.rate, mechanism), steps)
-        if self.sampling == "allocation":
+            mechanism = PoissonSampledDpEvent(self.rate, mechanism)
+        elif self.sampling == "fixed":
+            mechanism = SampledWithoutReplacementDpEvent(self.examples, self.batch, mechanism)
+        elif self.sampling == "replacement":
+            mechanism = SampledWithReplacementDpEvent(self.examples, self.batch, mechanism)
+        elif self.sampling == "allocation":
             from pipeline.privacy.allocation import RandomAllocationDpEvent
 
-            allocated = RandomAllocationDpEvent(self.batches, self.participations, mechanism)
-            return SelfComposedDpEvent(allocated, self.epochs(steps))
-        if self.sampling == "fixed":
-            return SelfComposedDpEvent(
-                SampledWithoutReplacementDpEvent(self.examples, self.batch, mechanism), steps
-            )
-        if self.sampling == "replacement":
-            return SelfComposedDpEvent(
-                SampledWithReplacementDpEvent(self.examples, self.batch, mechanism), steps
-            )
-        # 'participations' are above 1 for an allocation that is known (`replacing`)
-        return SelfComposedDpEvent(mechanism, self.epochs(steps) * self.participations)
+            mechanism = RandomAllocationDpEvent(self.batches, self.participations, mechanism)
+            times = self.epochs(steps)
+        else:
+            # 'participations' are above 1 for an allocation that is known (`replacing`)
+            times = self.epochs(steps) * self.participations
+        composed = SelfComposedDpEvent(mechanism, times)
+        if self.first_release is None:
+            return composed
+        return ComposedDpEvent([GaussianDpEvent(self.first_release), composed])
 
     def epochs(self, steps: int) -> int:
         """Number of epochs begun in ``steps`` steps; an epoch leaves out the last incomplete batch."""

@@ -121,16 +121,7 @@ def _largest_loss(spending: SampledGaussian) -> float:
 
 @lru_cache(maxsize=16)
 def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
-    """Privacy losses of ``steps`` steps and of `SampledGaussian.first_release`.
-
-    Args:
-        spending: mechanism of a step; not 'shuffled', whose steps depend on each other.
-        steps: number of steps.
-        interval: interval of the grid.
-
-    Returns:
-        The losses.
-    """
+    """Losses of the first release and ``steps`` steps, not 'shuffled', on a grid of ``interval``."""
     if spending.first_release is not None:
         first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
         remaining = spending.model_copy(update={"first_release": None})

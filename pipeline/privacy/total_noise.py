@@ -22,15 +22,7 @@ def tan_divergence(eta: float, order: float) -> float:
 
 
 def tan_epsilon(eta: float, delta: float) -> float:
-    """Epsilon by Eq. 4: eta^2 + 2 eta sqrt(log(1 / delta)), the minimum of Eq. 3 over all orders.
-
-    Args:
-        eta: result of `signal_to_noise`.
-        delta: delta of the guarantee.
-
-    Returns:
-        The epsilon.
-    """
+    """Epsilon by Eq. 4, the minimum of Eq. 3 over all orders; eta: `signal_to_noise`."""
     return eta**2 + 2 * eta * sqrt(log(1 / delta))
 
 

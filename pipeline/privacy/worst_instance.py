@@ -30,9 +30,8 @@ from pipeline.privacy.participation import successes
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import MOST_AT_ONCE, ROUNDING
 
-CELLS = (
-    100_000  # of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
-)
+# of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
+CELLS = 100_000
 REACH = 10.0  # standard deviations that cells cover beyond the outermost means
 # relative loss of epsilon from the grid of losses
 GRAIN = 0.001
@@ -107,15 +106,15 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
         # one batch of an epoch has the record: distribution of the largest release of the epoch
         batches = spending.examples // spending.batch
         edges = np.linspace(-REACH, 1 / noise + REACH, CELLS + 1)
-        without = _log_masses(log_ndtr(edges) * batches)
-        within = _log_masses(log_ndtr(edges) * (batches - 1) + log_ndtr(edges - 1 / noise))
+        outside = log_ndtr(edges) * batches
+        inside = log_ndtr(edges) * (batches - 1) + log_ndtr(edges - 1 / noise)
+        without, within = (_log_difference(logs[1:], logs[:-1]) for logs in (outside, inside))
         # an epoch leaves out the examples that don't fill a last batch
         included = batches * spending.batch / spending.examples
-        mixture = (
-            within if included == 1 else np.logaddexp(within + log(included), without + log1p(-included))
-        )
+        if included < 1:
+            within = np.logaddexp(within + log(included), without + log1p(-included))
         # an incomplete epoch is left out, because it may not reach the record
-        return Pair(without, mixture, steps // batches)
+        return Pair(without, within, steps // batches)
     if spending.sampling == "allocation":
         return _pair_of_epochs(spending, steps)
     counts, probabilities = vector_counts(spending)
@@ -169,14 +168,11 @@ def _normal_log_masses(edges: np.ndarray) -> np.ndarray:
     # edges on the right are mirrored, because the distribution function is close to 1 there
     mirrored = left > 0
     low, high = np.where(mirrored, -right, left), np.where(mirrored, -left, right)
-    top = log_ndtr(high)
-    with np.errstate(divide="ignore"):
-        return top + np.log(-np.expm1(np.minimum(log_ndtr(low) - top, -1e-300)))
+    return _log_difference(log_ndtr(high), log_ndtr(low))
 
 
-def _log_masses(logarithms: np.ndarray) -> np.ndarray:
-    """Log probabilities between edges, from logarithms of the cumulative distribution at the edges."""
-    low, high = logarithms[:-1], logarithms[1:]
+def _log_difference(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Logarithms of e^``high`` - e^``low``, where ``high`` is at least ``low``; no digits cancel."""
     with np.errstate(divide="ignore"):
         return high + np.log(-np.expm1(np.minimum(low - high, -1e-300)))
 

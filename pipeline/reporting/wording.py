@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.privacy.parameters import is_large_delta
 from pipeline.privacy.risk import Risk
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.judging.guarantees import Guarantee
 from pipeline.reporting.judging.intervals import Mean
 from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
@@ -171,7 +170,7 @@ def composition(spent: Composition) -> str:
         of.append(counted(spent.replaced, "earlier, replaced training"))
     listed = enumerated(of)
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {RELATION_WORDS[spent.neighbouring]})"
+    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {spent.neighbouring})"
     text = f"Together, {listed} have {most}."
     if spent.left_out:
         text = (
@@ -201,7 +200,7 @@ def data_budget(budget: "DataBudget") -> str:
     return (
         f"Data set {budget.data}: {counted(spent.total, 'recorded private training')} "
         f"({' and '.join(where)} of params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} "
-        f"(neighbouring data sets: {RELATION_WORDS[spent.neighbouring]}), for an example that is in none of "
+        f"(neighbouring data sets: {spent.neighbouring}), for an example that is in none of "
         f"their public or validation splits{left}{unlinked}."
     )
 

@@ -26,7 +26,7 @@ from pipeline.params.searched import Choice, Judged
 from pipeline.privacy.laplace import Releases
 from pipeline.privacy.parameters import Isolation, Noise
 from pipeline.privacy.risk import Risk
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, Relation, SampledGaussian
+from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
@@ -93,7 +93,7 @@ class Ledger(Strict):
     steps: Whole
     delta: Probability | None
     unit: Plain = "one training example"
-    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
     noise: Noise = "float32"  # kind of noise that ran; has no meaning for an account
@@ -441,7 +441,7 @@ class Composition(Strict):
 
     epsilon: NotNegative  # an upper bound
     delta: Probability
-    neighbouring: Relation = NeighboringRelation.ADD_OR_REMOVE_ONE
+    neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: Plain  # method of the bound
     trainings: Whole  # private replicas of the row
     searched: Whole  # private trainings of the searches

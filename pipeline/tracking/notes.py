@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import vocabulary, wording
 from pipeline.reporting.cells import has_converged
 from pipeline.reporting.judging import severity
@@ -33,7 +32,7 @@ def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested
     why = f" ({verdict.reason})" if verdict.reason else ""
     sentences.append(f"Privacy: {vocabulary.PRIVACY[verdict.state].text.lower()}{why}.")
     if ledger.epsilon_upper is not None:
-        unit = f"{ledger.unit}; {RELATION_WORDS[ledger.neighbouring]}"
+        unit = f"{ledger.unit}; {ledger.neighbouring}"
         sentences.append(f"Proven is {wording.bound(ledger)} at δ {wording.delta(ledger)} ({unit}).")
     if ledger.claimed is not None:
         sentences.append(f"Claimed is {wording.claim(ledger)}.")

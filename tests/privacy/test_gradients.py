@@ -241,23 +241,18 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
             torch.testing.assert_close(actual.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_gradient_that_is_not_finite_has_factor_zero() -> None:
-    squares = torch.tensor([[1.0], [float("nan")], [float("inf")], [0.0]])
-    factors, _ = clip_factors(squares, torch.ones(4), Bounds.whole(torch.tensor(0.5), 1))
-    assert factors[:, 0].tolist() == [0.5, 0.0, 0.0, 1.0]
-
-
 def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
-    """Tensors 0 and 2 are one part, with weights 2 and 1; an overflow in tensor 1 is its own part's alone."""
+    """Tensors 0 and 2 are one part, with weights 2 and 1; what isn't finite is its own part's alone."""
     bounds = Bounds(
         torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
         torch.tensor([0.5, 3.0]),
         torch.tensor([2.0, 1.0, 1.0]),
     )
-    squares = torch.tensor([[4.0, 36.0, 9.0], [0.01, float("inf"), 0.0]])
-    factors, norms = clip_factors(squares, torch.ones(2), bounds)
-    torch.testing.assert_close(norms, torch.tensor([[5.0, 6.0], [0.2, float("inf")]]))
-    torch.testing.assert_close(factors, torch.tensor([[0.1, 0.5, 0.1], [1.0, 0.0, 1.0]]))
+    infinity = float("inf")
+    squares = torch.tensor([[4.0, 36.0, 9.0], [0.01, infinity, 0.0], [float("nan"), 0.0, 1.0]])
+    factors, norms = clip_factors(squares, torch.ones(3), bounds)
+    torch.testing.assert_close(norms, torch.tensor([[5.0, 6.0], [0.2, infinity], [infinity, 0.0]]))
+    torch.testing.assert_close(factors, torch.tensor([[0.1, 0.5, 0.1], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
 
 
 def test_frozen_layers_have_no_part_and_need_no_rule() -> None:

@@ -142,13 +142,6 @@ def test_seeded_numbers_are_what_they_always_were() -> None:
     assert seeded.normal(3, 9)[0].tolist() == generator.standard_normal(9, dtype=np.float32).tolist()
 
 
-def test_one_example_more_leaves_the_order_of_a_secret_sample_alone() -> None:
-    """Where its order told of the number of examples, rounding of a sum would."""
-    (sample,) = streams().poisson(0, 20_000, 0.005)
-    assert len(sample) > 1
-    assert (np.diff(sample) > 0).all()
-
-
 def test_numbers_drawn_ahead_go_with_the_entropy() -> None:
     resumed, other = streams(), streams()
     resumed._prefetcher._has_idle_core = True  # on any machine
@@ -208,7 +201,11 @@ def assert_independent(chosen: np.ndarray, rate: float, most: float) -> None:
 
 
 def test_secret_samples_are_poisson_samples() -> None:
-    """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them."""
+    """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them.
+
+    In rising order, so that one example more moves no other: where an order tells of the number of examples,
+    rounding of a sum does.
+    """
     examples, rate, steps = 60, 0.3, 3000
     with operating_system(lambda count: bytes(range(count))):
         source = streams()

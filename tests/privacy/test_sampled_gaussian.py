@@ -7,7 +7,7 @@ from scipy.stats import binom
 from pipeline.privacy.accounting import describe, renyi_epsilon, spent_epsilon
 from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
 from pipeline.privacy.participation import squared_distances, step_distances, unamplified_epsilon
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS, SampledGaussian
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import OneStep, losses
 
 
@@ -29,7 +29,7 @@ def spending(
 )
 def test_event_and_neighbours_of_each_sampling(sampling: str, neighbouring: str, event: str) -> None:
     mechanism = spending(sampling)
-    assert RELATION_WORDS[mechanism.neighbouring] == neighbouring
+    assert mechanism.neighbouring == neighbouring
     assert describe(mechanism.event(50)) == event
 
 

@@ -6,7 +6,6 @@ from math import log
 from statistics import NormalDist
 from typing import Literal
 
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting.vocabulary import joined, words
 from pipeline.results.schema import Ledger, Replica
 
@@ -96,7 +95,7 @@ def incomparable(left: Ledger, right: Ledger) -> str | None:
     if left.epsilon_upper is None or right.epsilon_upper is None:
         return "no epsilon is proven"
     if left.neighbouring is not right.neighbouring:
-        return f"neighbours {RELATION_WORDS[left.neighbouring]} and {RELATION_WORDS[right.neighbouring]}"
+        return f"neighbours {left.neighbouring} and {right.neighbouring}"
     return None if left.delta == right.delta else f"delta {left.delta} and {right.delta}"
 
 

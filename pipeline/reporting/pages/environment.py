@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from pipeline.privacy.sampled_gaussian import RELATION_WORDS
 from pipeline.reporting import cells, wording
 from pipeline.reporting.caveats import ENOUGH_EXAMPLES, caveats_at
 from pipeline.reporting.drawing import forest, levels
@@ -52,7 +51,6 @@ def _environment() -> Environment:
     environment.filters["inline"] = lambda svg, title: Markup(themed(svg, title))
     environment.globals |= functions | {
         "vocabulary": WORDS,
-        "RELATION_WORDS": RELATION_WORDS,
         "SHAPES": forest.SHAPES,
         "plot": levels.draw,
         "CONVERGED": CONVERGED,

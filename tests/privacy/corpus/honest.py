@@ -41,8 +41,6 @@ def images(*layers: nn.Module) -> Callable[[], nn.Module]:
 
     def build() -> nn.Module:
         body = nn.Sequential(*layers)
-        if any(isinstance(layer, nn.BatchNorm2d) for layer in layers):
-            body.eval()
         with torch.no_grad():
             width = body(torch.rand(1, 2, 6, 6)).numel()
         return nn.Sequential(body, nn.Flatten(), nn.Linear(width, CLASSES))
@@ -62,10 +60,6 @@ def reading(layer: nn.Module, read: Callable[[Any], Tensor], width: int = WIDTH)
 def final(result: Any) -> Tensor:
     state = result[1][0] if isinstance(result[1], tuple) else result[1]
     return state[-1]
-
-
-def ends(result: Any) -> Tensor:
-    return torch.cat([final((0, result[1])), result[0].mean(1)[:, :1]], 1)
 
 
 class Swish(Function):
@@ -132,11 +126,6 @@ def masked(self: Any, tokens: Tensor) -> Tensor:
     return self.last((self.table(tokens) * present).sum(1) / present.sum(1).clamp_min(1))
 
 
-def masked_largest(self: Any, tokens: Tensor) -> Tensor:
-    vectors = self.table(tokens).masked_fill((tokens == 0)[..., None], -9.0)
-    return self.last(vectors.amax(1))
-
-
 def masked_attention(self: Any, tokens: Tensor) -> Tensor:
     vectors, absent = self.table(tokens), tokens == 0
     absent = absent & ~absent.all(1, keepdim=True)
@@ -180,26 +169,9 @@ def noting(self: Any, x: Tensor) -> Tensor:
     return self.last(self.features)
 
 
-def euler(self: Any, x: Tensor) -> Tensor:
-    for _ in range(4):
-        x = x + 0.25 * self.field(x).tanh()
-    return self.last(x)
-
-
 def gated(self: Any, x: Tensor) -> Tensor:
     experts = torch.stack([expert(x) for expert in self.experts], 1)
     return (self.gate(x).softmax(1)[..., None] * experts).sum(1)
-
-
-def squeezed(self: Any, x: Tensor) -> Tensor:
-    hidden = self.conv(x).relu()
-    return self.last((hidden * self.gate(hidden.mean((2, 3))).sigmoid()[..., None, None]).flatten(1))
-
-
-def skipping(self: Any, x: Tensor) -> Tensor:
-    down = self.down(x).relu()
-    up = F.interpolate(self.middle(F.max_pool2d(down, 2)), scale_factor=2, mode="nearest")
-    return self.last(torch.cat([down, up], 1).mean((2, 3)))
 
 
 def in_threes(self: Any, x: Tensor) -> Tensor:
@@ -230,10 +202,6 @@ def keywords(self: Any, x: Tensor) -> Tensor:
 
 def matrix(self: Any, x: Tensor) -> Tensor:
     return self.last((x @ self.weight).tanh())
-
-
-def two_layers(between: nn.Module | Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
-    return lambda: Around(hidden=between)
 
 
 square = partial(linear, WIDTH)
@@ -309,20 +277,10 @@ def unused() -> nn.Module:
 
 
 HIDDEN: dict[str, Any] = {
-    "ReLU": nn.ReLU(),
     "ReLU in place": lambda x: (2 * x).relu_(),
-    "GELU": nn.GELU(),
-    "SiLU": nn.SiLU(),
     "PReLU": nn.PReLU(),
     "softmax": nn.Softmax(1),
-    "log-softmax": nn.LogSoftmax(1),
-    "hard tanh": nn.Hardtanh(),
-    "softplus": nn.Softplus(),
-    "layer norm": nn.LayerNorm(WIDTH),
-    "group norm": nn.GroupNorm(2, WIDTH),
     "layer norm without weights": nn.LayerNorm(WIDTH, elementwise_affine=False),
-    "dropout": nn.Dropout(0.0),
-    "batch norm by constants": nn.BatchNorm1d(WIDTH).eval(),
     "RMS norm": nn.RMSNorm(WIDTH),
     "own normalisation": lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-3).sqrt(),
     "unit vectors": lambda x: F.normalize(x, dim=1),
@@ -330,13 +288,11 @@ HIDDEN: dict[str, Any] = {
     "sorted features": lambda x: x.sort(1).values,
     "sums so far": lambda x: x.cumsum(1),
     "Fourier": lambda x: torch.fft.rfft(x).abs() @ torch.ones(4, WIDTH).to(x),
-    "added in place": lambda x: x.clone().add_(1),
     "own function": Swish.apply,
     "own function and rule": SwishByRule.apply,
     "own function and own rule": SwishByOwnRule.apply,
     "einsum": lambda x: torch.einsum("bi,bj->bij", x, x).sum(2),
     "outer products": lambda x: (x[:, :, None] * x[:, None, :]).mean(2),
-    "clamped": lambda x: x.clamp(-0.5, 0.5),
     "where": lambda x: torch.where(x > 0, x, 0.1 * x),
     "split": lambda x: torch.cat(x.split(2, 1)[::-1], 1),
     "rows": lambda x: torch.stack([row.tanh() for row in x]),
@@ -348,28 +304,11 @@ HIDDEN: dict[str, Any] = {
     ),
     "alpha dropout off": nn.AlphaDropout(0.0),
     "top two": lambda x: x * (x >= x.topk(2, 1).values[:, -1:]),
-    "checkpointed": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),
     "distances": lambda x: torch.cdist(x[:, None], torch.eye(WIDTH).to(x)[None])[:, 0],
 }
 IMAGES: dict[str, tuple[nn.Module, ...]] = {
-    "convolution": (conv(), nn.ReLU()),
-    "strides": (conv(2, 4, 3, 2, 1), nn.Tanh()),
-    "dilated": (conv(2, 4, 2, dilation=2),),
-    "grouped": (conv(2, 4, 3, groups=2),),
-    "depthwise": (conv(2, 2, 3, groups=2), conv(2, 4, 1)),
-    "same": (conv(2, 4, 3, padding="same"),),
-    "reflecting": (conv(2, 3, 3, padding=1, padding_mode="reflect"),),
-    "without bias": (conv(2, 4, 3, bias=False),),
-    "uneven": (conv(2, 4, (1, 3), (2, 1), (0, 1)), nn.Tanh()),
     "transposed": (nn.ConvTranspose2d(2, 3, 2, 2), nn.Tanh()),
-    "group norm": (conv(), nn.GroupNorm(2, 4), nn.ReLU()),
-    "one group": (conv(), nn.GroupNorm(1, 4), nn.ReLU()),
     "layer norm of maps": (conv(), nn.LayerNorm((4, 4, 4))),
-    "instance norm": (conv(), nn.InstanceNorm2d(4, affine=True)),
-    "batch norm by constants": (conv(), nn.BatchNorm2d(4), nn.ReLU()),
-    "local response": (conv(), nn.LocalResponseNorm(2)),
-    "largest": (conv(), nn.MaxPool2d(2)),
-    "means": (conv(), nn.AvgPool2d(2)),
     "one mean": (conv(), nn.AdaptiveAvgPool2d(1)),
     "norms": (conv(), nn.LPPool2d(2, 2)),
     "shuffled pixels": (conv(), nn.PixelShuffle(2)),
@@ -385,7 +324,6 @@ RECURRENT: dict[str, Callable[[], nn.Module]] = {
     "GRU": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), final),
     "LSTM": reading(nn.LSTM(WIDTH, WIDTH, batch_first=True), final),
     "two layers": reading(nn.LSTM(WIDTH, WIDTH, 2, batch_first=True), final),
-    "two directions": reading(nn.LSTM(WIDTH, 5, batch_first=True, bidirectional=True), ends),
     "all states": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), lambda result: result[0].amax(1)),
     "attention": lambda: Of(
         lambda self, x: self.last(self.layer(x, x, x)[0].mean(1)),
@@ -406,11 +344,10 @@ RECURRENT: dict[str, Callable[[], nn.Module]] = {
     ),
 }
 HONEST: dict[str, Case] = {
-    **{f"hidden: {name}": Case(two_layers(between)) for name, between in HIDDEN.items()},
+    **{f"hidden: {name}": Case(partial(Around, hidden=f)) for name, f in HIDDEN.items()},
     **{f"image: {name}": Case(images(*layers), "image") for name, layers in IMAGES.items()},
     **{f"sequence: {name}": Case(build, "places") for name, build in RECURRENT.items()},
     "a GRU's cell": places(cell, cell=lambda: nn.GRUCell(WIDTH, WIDTH), last=linear),
-    "an RNN's cell": places(cell, cell=lambda: nn.RNNCell(WIDTH, WIDTH), last=linear),
     "an LSTM's cell": places(lstm_cell, cell=lambda: nn.LSTMCell(WIDTH, WIDTH), last=linear),
     "own attention": places(own_attention, query=square, key=square, value=square, last=linear),
     "positions": places(positions, table=lambda: nn.Embedding(LENGTH, WIDTH), last=linear),
@@ -419,9 +356,7 @@ HONEST: dict[str, Case] = {
     "places in the batch": places(by_places),
     "time first": places(lambda self, x: self.last(self.first(x.transpose(0, 1)).tanh().mean(0))),
     "a table's mean": Case(Text, "text"),
-    "the largest": Case(lambda: Text(reads=lambda v: v.amax(1)), "text"),
     "without padding": texts(masked),
-    "the largest without padding": texts(masked_largest),
     "trimmed, without padding": texts(trimmed_and_masked),
     "packed": texts(packed, lstm=lambda: nn.LSTM(WIDTH, WIDTH, batch_first=True)),
     "attention without padding": texts(
@@ -440,10 +375,6 @@ HONEST: dict[str, Case] = {
     ),
     "the table for logits": texts(
         lambda self, t: self.table(t).mean(1).tanh() @ self.table.weight[:CLASSES].T
-    ),
-    "words and positions": texts(
-        lambda self, t: self.last((self.table(t) + self.place(torch.arange(t.shape[1]))).tanh().mean(1)),
-        place=lambda: nn.Embedding(LENGTH, WIDTH),
     ),
     "tied": Case(tied),
     "frozen": Case(lambda: perceptron(linear(WIDTH).requires_grad_(False))),
@@ -464,17 +395,12 @@ HONEST: dict[str, Case] = {
     "orthogonal": Case(lambda: perceptron(parametrizations.orthogonal(linear(WIDTH)))),
     "bilinear": vectors(lambda self, x: self.layer(x, x), layer=lambda: nn.Bilinear(WIDTH, WIDTH, CLASSES)),
     "a matrix": vectors(matrix, weight=lambda: nn.Parameter(torch.rand(WIDTH, WIDTH)), last=linear),
-    "a weight by hand": vectors(
-        lambda self, x: F.linear(F.linear(x, self.first.weight).tanh(), self.last.weight)
-    ),
     "by hand and called": vectors(
         lambda self, x: self.last((self.first(x) + F.linear(x, self.first.weight)).tanh())
     ),
     "keywords": vectors(keywords),
     "used twice": vectors(lambda self, x: self.last(self.first(self.first(x).tanh()).tanh())),
-    "row by row": vectors(lambda self, x: torch.cat([self.last(row) for row in x.split(1)]), last=linear),
     "row after row": vectors(lambda self, x: torch.stack([self.last(self.first(row).tanh()) for row in x])),
-    "by index": vectors(lambda self, x: torch.stack([self.last(x[i]) for i in range(len(x))]), last=linear),
     "threes": vectors(in_threes),
     "halves": vectors(
         lambda self, x: torch.cat([self.last(part) for part in x.tensor_split(2)]), last=linear
@@ -492,47 +418,13 @@ HONEST: dict[str, Case] = {
     ),
     "counting calls": vectors(counting, calls=int, **TWO),
     "noting features": vectors(noting, features=lambda: None, **TWO),
-    "steps of a flow": vectors(euler, field=lambda: linear(WIDTH), last=linear),
     "experts": vectors(
         gated, gate=lambda: linear(4), experts=lambda: nn.ModuleList(linear() for _ in range(4))
     ),
-    "residual": vectors(lambda self, x: self.last(x + self.first(x).relu())),
     "dense": vectors(
         lambda self, x: self.last(torch.cat([x, self.first(x).relu()], 1)),
         first=lambda: linear(WIDTH),
         last=lambda: linear(inputs=2 * WIDTH),
     ),
-    "highway": vectors(
-        lambda self, x: self.last(torch.lerp(x, self.first(x).tanh(), self.gate(x).sigmoid())),
-        first=lambda: linear(WIDTH),
-        gate=lambda: linear(WIDTH),
-        last=linear,
-    ),
     "no gradient through one": vectors(lambda self, x: self.last(self.first(x).detach() + x)),
-    "squeezed": Case(lambda: Of(squeezed, conv=conv(), gate=linear(4, 4), last=linear(inputs=64)), "image"),
-    "skipping": Case(
-        lambda: Of(skipping, down=conv(2, 4, 3), middle=conv(4, 4, 1), last=linear(inputs=8)), "image"
-    ),
-    "single images": Case(
-        lambda: Of(
-            lambda self, x: self.last(torch.stack([self.conv(image) for image in x]).flatten(1)),
-            conv=conv(),
-            last=linear(inputs=64),
-        ),
-        "image",
-    ),
-    "rows of images": Case(
-        lambda: Of(
-            lambda self, x: self.last(x.flatten(2).mean(1).unfold(1, WIDTH, 9).mean(1)), last=linear()
-        ),
-        "image",
-    ),
-    "a recurrent layer over rows": Case(
-        lambda: Of(
-            lambda self, x: self.last(self.lstm(x[:, 0])[0][:, -1]),
-            lstm=nn.LSTM(6, WIDTH, batch_first=True),
-            last=linear(),
-        ),
-        "image",
-    ),
 }

@@ -45,30 +45,20 @@ def _attending(x: Tensor) -> Tensor:
 VALUES: dict[str, Any] = {
     "centred": lambda x: x - x.mean(0),
     "centred by a constant": lambda x: x - x.detach().mean(0),
-    "standardised": lambda x: (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt(),
     "over the largest": lambda x: x / x.abs().max().clamp_min(1),
     "over the largest, if large": _scaled_if_large,
-    "over its norm": lambda x: x / x.norm().clamp_min(0.5),
-    "minus the largest": lambda x: x - x.max(),
     "centred if negative": _centred_if_negative,
     "cut at the median": lambda x: torch.where(x > x.median(), x, 0),
     "cut at the mean": lambda x: x.clamp(max=x.detach().mean().item()),
     "without outliers": _without_outliers,
-    "softmax over examples": lambda x: x.softmax(0),
     "sums so far": lambda x: x.cumsum(0),
     "turned around": lambda x: x + x.flip(0),
-    "shifted": lambda x: x + x.roll(1, 0),
-    "with the first": lambda x: x + x[0],
     "with the last": lambda x: x + x[-1:],
-    "sorted": lambda x: x.sort(0).values,
     "ranked": _ranked,
     "attending": _attending,
-    "similar": lambda x: x + 0.1 * (x @ x.T).softmax(1) @ x,
     "batch norm": lambda x: F.batch_norm(x, None, None, training=True) if len(x) > 1 else x,
     "signs by the sum": lambda x: x * x.sum().sign(),
     "quantized": _quantized,
-    "log-sum-exp of all": lambda x: x - x.logsumexp((0, 1)),
-    "largest of a column": lambda x: x.maximum(x.amax(0, keepdim=True) / 2),
 }
 
 
@@ -141,7 +131,7 @@ class Keeping(nn.Module):
         super().__init__()
         self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
         self.register_buffer("average", torch.zeros(WIDTH))
-        self.kind, self.plain, self.flag, self.calls = kind, Plain(), False, 0
+        self.kind, self.plain, self.calls = kind, Plain(), 0
         self.seen: Any = None
         self.recent: deque[Tensor] = deque(maxlen=3)
         self.numbers = itertools.count()
@@ -175,10 +165,6 @@ class Keeping(nn.Module):
     def _flag(self, x: Tensor) -> Tensor:
         self.plain.value = not self.plain.value
         return x if self.plain.value else -x
-
-    def _flag_of_the_layer(self, x: Tensor) -> Tensor:
-        self.flag = not self.flag
-        return 2 * x if self.flag else x
 
     def _call_count(self, x: Tensor) -> Tensor:
         self.calls += 1
