@@ -93,6 +93,7 @@ def test_public_examples_are_no_other_form_of_the_private_ones() -> None:
 def test_public_examples_have_the_features_of_the_private_ones(kind: str) -> None:
     """With other features of the same shape equal examples would not be found."""
     raw = copy.deepcopy(GOOD)
+    both: tuple[dict[str, Any], dict[str, Any]]
     if kind == "network":
         network = {
             "architecture": "resnet18",
