@@ -203,13 +203,14 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
         return recorded is expected
     left, right = recorded.spending, expected.spending
     if isinstance(left, float) or isinstance(right, float):
-        return (
+        close = (
             isinstance(left, float) and isinstance(right, float) and isclose(left, right, rel_tol=CALIBRATED)
         )
-    if not isclose(left.noise_multiplier, right.noise_multiplier, rel_tol=CALIBRATED):
-        return False
-    spending = left.model_copy(update={"noise_multiplier": right.noise_multiplier})
-    return recorded.model_copy(update={"spending": spending}) == expected
+        spending = right
+    else:
+        close = isclose(left.noise_multiplier, right.noise_multiplier, rel_tol=CALIBRATED)
+        spending = left.model_copy(update={"noise_multiplier": right.noise_multiplier})
+    return close and recorded.model_copy(update={"spending": spending}) == expected
 
 
 def check_plan(key: str, run: Run, settings: Settings) -> str | None:

@@ -27,7 +27,9 @@ from pipeline.params import Settings
 from pipeline.privacy.clippers import ClipperFactory
 from pipeline.reporting import wording
 from pipeline.results import records
+from pipeline.results.schema import TrainingSpent
 from pipeline.results.weights import weights_path, write_weights
+from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from pipeline.transport import dvclock
 from stages.app import app
 from stages.report import report_left_out
@@ -208,6 +210,20 @@ def test_a_forged_search_is_noticed(workspace: Path, place: str, value: Any, sai
         told = str(problem)
         assert told.startswith(f"{path}: ")
     assert said in told
+
+
+@pytest.mark.parametrize("change", [{"spending": 1.1}, {"steps": 2}, {"delta": 0.1}])
+def test_the_spending_of_a_candidate_with_laplace_noise_is_compared_whole(change: dict[str, float]) -> None:
+    spent = TrainingSpent(spending=1.0, steps=1, delta=0.0)
+    assert verification._same_spending(spent, spent)
+    assert not verification._same_spending(spent.model_copy(update=change), spent)
+
+
+def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
+    """They would each replace the record of the other, and its spending."""
+    change(workspace / "params.yaml", "learning_rate: [0.25, 0.5]", "learning_rate: [0.25, 0.4]")
+    with checkpoint_lock(CHECKPOINTS / "search-quick"), pytest.raises(UserError, match="another process"):
+        project.search()
 
 
 def test_a_plan_that_was_changed_after_a_training_is_noticed(
