@@ -10,7 +10,7 @@ all their digests go unnoticed, except in ledgers, which are computed anew.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import inf, isclose
+from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -234,20 +234,19 @@ def check_plan(key: str, run: Run, settings: Settings) -> str | None:
     unchecked = f"order of plan {name!r} and training: no commit of this {PARAMS} is recorded"
     if not provenance.is_checkout_here():
         return unchecked
-    now = settings.plans[name].model_dump(mode="json")
-    for revision in sorted({origin.revision for origin in run.origins if origin.revision}):
-        then = _params_at(revision)
-        if then is None:
+    starts: dict[str, float] = {}  # of the first training that recorded a commit
+    for each in run.replicas:
+        if revision := run.origin(each).revision:
+            starts[revision] = min(starts.get(revision, each.started), each.started)
+    for revision, begun in sorted(starts.items()):
+        if _params_at(revision) is None:
             continue
-        where = f"in commit {revision[:8]}, which trained {key}"
-        if ((then.get("plans") or {}).get(name) or {}) != now:
-            raise UserError(f"{PARAMS}: plans.{name}: not what it was {where}")
-        if (differing := _differing(key, (then.get("rows") or {}).get(key), settings)) is not None:
-            raise UserError(f"{PARAMS}: rows.{key}{differing}: not what it was {where}")
+        if (differing := _differing(key, revision, settings)) is not None:
+            where = f"in commit {revision[:8]}, which trained {key}"
+            raise UserError(f"{PARAMS}: {differing}: not what it was {where}")
         # a training that is stopped and resumed records the commit of its end
-        started = (each.started for each in run.replicas if run.origin(each).revision == revision)
-        begun = min(started, default=inf)
-        if (provenance.committed_at(revision) or 0) > begun + CLOCKS:
+        first = provenance.last_commit(revision, begun + CLOCKS)
+        if first != revision and (first is None or _differing(key, first, settings) is not None):
             raise UserError(
                 f"{records.run_path(key)}: began before commit {revision[:8]}, which has plan {name!r}"
             )
@@ -261,27 +260,29 @@ def _params_at(revision: str) -> dict[str, Any] | None:
     return None if text is None else parse_yaml(text, PARAMS) or {}
 
 
-def _differing(key: str, then: dict[str, Any] | None, settings: Settings) -> str | None:
-    """First field that decides a planned row's trainings and differs from the row ``then``; None: none does.
+def _differing(key: str, revision: str, settings: Settings) -> str | None:
+    """First key of params.yaml that decides a planned row's trainings and had another value at a commit.
 
-    The result is '.FIELD', or '' if there was no such row, or if settings or seeds of replicas differ. If
-    today's code can't read ``then``, only the plan is compared. Values that the row's search chose are in the
-    search's record, and are not compared.
+    None: none had. If today's code can't read the commit's row, only the plan is compared. Values that the
+    row's search chose are in the search's record, and are not compared.
     """
-    if then is None:
-        return ""
-    row = settings.rows[key]
-    if then.get("plan") != row.plan:
-        return ".plan"
+    then, row = _params_at(revision) or {}, settings.rows[key]
+    if (then.get("plans") or {}).get(row.plan) != settings.plans[str(row.plan)].model_dump(mode="json"):
+        return f"plans.{row.plan}"
+    entry = (then.get("rows") or {}).get(key)
+    if entry is None:
+        return f"rows.{key}"
+    if entry.get("plan") != row.plan:
+        return f"rows.{key}.plan"
     try:
         before = with_choices(
-            settings.model_copy(update={"rows": {key: Row.model_validate(then)}}), read_choices(Path())
+            settings.model_copy(update={"rows": {key: Row.model_validate(entry)}}), read_choices(Path())
         ).rows[key]
     except ValueError:
         return None
     for name in ("data", "model", "method", "reproducible", "trainings"):
         if getattr(before, name) != getattr(row, name):
-            return "" if name == "trainings" else f".{name}"
+            return f"rows.{key}" if name == "trainings" else f"rows.{key}.{name}"
     return None
 
 

@@ -50,6 +50,16 @@ def test_revision_is_of_code_and_dirty_by_code_alone(checkout: Path) -> None:
     assert dirty is False
 
 
+def test_the_last_commit_until_a_time_is_of_the_history(checkout: Path) -> None:
+    first, _ = provenance.revision()
+    assert first is not None
+    made = int(
+        subprocess.run(["git", "show", "-s", "--format=%ct"], cwd=checkout, capture_output=True).stdout
+    )
+    assert provenance.last_commit(first, made + 0.5) == first
+    assert provenance.last_commit(first, made - 1) is None
+
+
 def test_a_commit_is_lost_where_the_whole_history_lacks_it(checkout: Path) -> None:
     revision, _ = provenance.revision()
     assert revision is not None

@@ -65,10 +65,9 @@ def committed_text(path: Path, commit: str) -> str | None:
     return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())
 
 
-def committed_at(revision: str) -> int | None:
-    """Unix time of a commit; None if this checkout lacks it."""
-    time = _git("show", "-s", "--format=%ct", revision)
-    return int(time) if time and time.strip().isdigit() else None
+def last_commit(revision: str, time: float) -> str | None:
+    """Last commit in the history of ``revision`` until a Unix time; None if there is none."""
+    return (_git("rev-list", "-1", f"--before={int(time)}", revision) or "").strip() or None
 
 
 def versions() -> dict[str, str]:
