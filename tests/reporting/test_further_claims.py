@@ -9,7 +9,7 @@ import pytest
 from pipeline.params import load
 from pipeline.reporting.caveats import stale_caveats
 from pipeline.reporting.claims.curves import Overtakes, overtaking
-from pipeline.reporting.claims.ledgers import Guaranteed, SameGuarantee
+from pipeline.reporting.claims.ledgers import BoundsApart, Guaranteed, SameGuarantee
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import Sources, fill
 from pipeline.results import records
@@ -131,6 +131,30 @@ def test_only_a_lower_bound_refutes_a_claimed_epsilon(
     result = toys.judged(toys.paper(), declared, made)
     said: dict[str, Any] = {"of": "t/one", "at": ["sigma=0"]}
     assert outcome(result, Guaranteed, kind="guarantee", **said).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict"),
+    [
+        ((7.0, 9.0), (2.0, 3.0), "holds"),
+        ((6.0, 9.0), (2.0, 3.0), "undecided"),
+        ((5.0, 6.0), (3.0, 4.0), "fails"),
+        ((None, 9.0), (2.0, 3.0), "undecided"),
+        ((7.0, 9.0), (2.0, None), "undecided"),
+    ],
+)
+def test_a_difference_of_bounds_is_more_than_their_widths(left: Any, right: Any, verdict: str) -> None:
+    """Is epsilon at sigma = 0 more than twice epsilon at sigma = 1?"""
+    declared = toys.settings(one={"levels": [{"sigma": 0}, {"sigma": 1}]})
+    made = toys.record("one", declared, sigma_0=(90.0,) * 3, sigma_1=(90.0,) * 3)
+    ledgers = {
+        level: dpsgd.ledger(epsilon_lower=lower, epsilon_upper=upper)
+        for level, (lower, upper) in (("sigma=0", left), ("sigma=1", right))
+    }
+    replicas = [each.model_copy(update={"ledger": ledgers[each.level]}) for each in made.replicas]
+    result = toys.judged(toys.paper(), declared, made.model_copy(update={"replicas": tuple(replicas)}))
+    said: dict[str, Any] = {"of": "t/one", "at": ["sigma=0"], "right_at": "sigma=1", "above": 2}
+    assert outcome(result, BoundsApart, kind="bounds_apart", **said).verdict == verdict
 
 
 @pytest.mark.parametrize("accuracy", [10.0, 90.0])

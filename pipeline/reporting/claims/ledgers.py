@@ -1,15 +1,23 @@
-"""Claims on ledgers: a proven ε up to the claimed ε, equal bounds of two lines, or a trade-off curve."""
+"""Claims on ledgers: a proven ε up to the claimed ε, equal or distant bounds, or a trade-off curve."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, guarantee_caveat
+from pipeline.reporting.judging.claim_test import (
+    AtLevels,
+    Outcome,
+    Reference,
+    Verdict,
+    guarantee_caveat,
+    not_run,
+)
 from pipeline.reporting.judging.guarantees import ROUNDING, SAME, Guarantee, gaussian_error, incomparable
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import bound, claim, number, upwards
+from pipeline.reporting.wording import bound, claim, downwards, level_words, number, upwards
+from pipeline.results.schema import Ledger
 
 
 class Guaranteed(AtLevels):
@@ -77,6 +85,47 @@ class SameGuarantee(AtLevels):
         lower = max(left.epsilon_lower or 0.0, right.epsilon_lower or 0.0)
         verdict: Verdict = "holds" if high <= SAME * low else "fails" if lower > low else "undecided"
         return Outcome(verdict, text, guarantee_caveat(*rows))
+
+
+class BoundsApart(AtLevels):
+    """Epsilon at a level is more than ``above`` times epsilon at ``right_at``, whatever the analysis.
+
+    The test holds if the computed lower bound at the level is that much larger than the upper bound at
+    ``right_at``. It fails if the upper bound at the level is not that much larger than the lower bound at
+    ``right_at``. Otherwise it is undecided.
+    """
+
+    kind: Literal["bounds_apart"]
+    of: Reference
+    right_at: str
+    above: Annotated[float, Field(gt=0)]
+
+    def judge(self, title: str, level: str, rows: Sequence[RowResult], paper: PrintedTables) -> Outcome:
+        """Judge by the bounds of both levels' worst replicas."""
+        if self.right_at not in rows[0].cells:
+            return not_run(title)
+        left, right = (rows[0].cells[each].guarantee.ledger for each in (level, self.right_at))
+        bounds = [f"{_at_least(ledger)} and {bound(ledger)}" for ledger in (left, right)]
+        text = f"{title}: {bounds[0]}; at {level_words(self.right_at)}: {bounds[1]}"
+        text += f"; required: more than {number(self.above)} times as much"
+        verdict: Verdict = "undecided"
+        if (
+            left.epsilon_lower
+            and right.epsilon_upper
+            and left.epsilon_lower > self.above * right.epsilon_upper
+        ):
+            verdict = "holds"
+        if (
+            left.epsilon_upper
+            and right.epsilon_lower
+            and left.epsilon_upper <= self.above * right.epsilon_lower
+        ):
+            verdict = "fails"
+        return Outcome(verdict, text, guarantee_caveat(*rows))
+
+
+def _at_least(ledger: Ledger) -> str:
+    return "no lower bound" if ledger.epsilon_lower is None else f"ε ≥ {downwards(ledger.epsilon_lower)}"
 
 
 class ProvenCurve(AtLevels):
