@@ -61,7 +61,9 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
 
 
 def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Trainings:
-    """Spending of rows' recorded trainings and of searches; one without a record counts as one training.
+    """Spending of rows' recorded trainings and of searches.
+
+    A search without a record counts as one training without a bound.
 
     Args:
         runs: recorded trainings of rows.
@@ -69,7 +71,7 @@ def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Tr
         root: folder of params.yaml.
 
     Returns:
-        Spending of each replica, candidate and replaced training.
+        Spending of each replica, candidate and replaced training; None for a training without a bound.
 
     Raises:
         UserError: a file is no record of a search.

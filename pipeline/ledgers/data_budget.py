@@ -88,6 +88,7 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
     from pipeline.ledgers.composition import composed, trainings_of
 
     runs = [run for row in rows if (run := records.read_run(row, root))]
+    assert len(runs) == len(rows), "they were just read"  # none is listed whose trainings don't count
     trainings = trainings_of(runs, searches, root)
     unlinked = tuple(search for search in searches if search not in linked)
     left_out = sum(training is None for part in trainings for training in part)

@@ -288,6 +288,8 @@ def test_relevances_are_accounted_by_who_trained_their_network(
     method = make_adaptive(tiny, adlm(variant=variant, relevance_share=0.25), informed=informed)
     actual = spent(method, "relevances")
     assert actual.claimed == pytest.approx(0.5)
+    # the shares of inputs, labels and relevances are one together
+    assert sum(spent(method, each).claimed for each in ("inputs", "labels", "relevances")) == pytest.approx(2)
     assert actual.distance == (1.0 if informed else 1 / N)
     # claimed epsilon_1 = .5: 2 d / N is twice what one of N examples moves, and N / 2 times what it may
     expected = 0.5 if variant == "sound" else 0.5 * N / 2 if informed else 0.25

@@ -55,7 +55,9 @@ def models(data: Prepared, network: Model, configured: MethodSettings) -> tuple[
             state, _ = method.step(state, step)
         tape.playing = True
         model = method.model(state)
-        networks.append({**model, **method.network(model, 0)})
+        # apart from the model, whose tensors a tested network may have under the same names
+        tested = {f"tested {name}": value for name, value in method.network(model, 0).items()}
+        networks.append({**model, **tested})
     return networks[0], networks[1]
 
 
