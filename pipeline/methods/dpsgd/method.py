@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.methods.base import State, Task, gradient, over_replicas
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.dpsgd.statistics import STATISTICS, NoStatistics
+from pipeline.methods.dpsgd.statistics import STATISTICS
 from pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from pipeline.methods.private_steps import PrivateSteps
 from pipeline.methods.samples import Sample
@@ -30,7 +30,7 @@ class Dpsgd(PrivateSteps):
         """``settings`` has one entry per replica, in the task's order."""
         super().__init__(task, settings, normalization)
         self.batch = self.first.batch
-        self.statistics = STATISTICS.get(normalization, NoStatistics)(task, self.first)
+        self.statistics = STATISTICS[normalization](task, self.first)
         # weights of the tensors in the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd.of(task, settings)

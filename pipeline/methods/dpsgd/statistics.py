@@ -247,5 +247,11 @@ def _batch_norms(net: nn.Module) -> dict[str, BatchStatistics]:
     return layers
 
 
-# by normalisation; all others are `NoStatistics`
-STATISTICS: dict[str, type[NoStatistics]] = {"public_bn": PublicStatistics, "batch_bn": JointStatistics}
+STATISTICS: dict[str, type[NoStatistics]] = {
+    "none": NoStatistics,
+    "layer": NoStatistics,
+    "group": NoStatistics,
+    "response": NoStatistics,
+    "public_bn": PublicStatistics,
+    "batch_bn": JointStatistics,
+}
