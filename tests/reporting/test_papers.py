@@ -1,6 +1,6 @@
 import json
-import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 from pipeline.params import PAPERS
 from pipeline.params import load as load_settings
 from pipeline.reporting import papers
+from pipeline.reporting.judging.claim_test import ClaimTest
 from pipeline.reporting.wording import printed
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,22 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path) -> None:
             papers.load(name, tmp_path)
 
 
+def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
+    """(line, level) of everything that a test names, whatever its kind; some look at all levels there are."""
+    said = test.model_dump()
+    shifted = said.pop("right_at", None)
+    if shifted == "previous":
+        shifted = None
+    said.pop("since", None)
+    given = (value if isinstance(value, list) else [value] for value in said.values())
+    levels = {word for words in given for word in words if isinstance(word, str) and "=" in word}
+    for reference in test.references:
+        if shifted and reference == said["right"]:
+            yield reference, shifted
+        if not shifted or reference == said["left"]:
+            yield from ((reference, level) for level in levels)
+
+
 def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
     known: dict[str, set[str]] = defaultdict(set)
     loaded = {name: papers.load(name) for name in NAMES}
@@ -113,13 +130,16 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
         known[f"{row.paper}/{row.table}/{row.line}"] |= {row.level(configured) for configured in row.resolved}
     for name, paper in loaded.items():
         for reference in paper.lines:
-            columns = paper.tables[reference.partition("/")[0]].columns
-            known[f"{name}/{reference.partition(':')[0]}"] |= set(columns)
-        for claim in paper.claims:
-            for test in claim.tests:
-                levels = set(re.findall(r'"(\w+=[^"]+)"', test.model_dump_json()))
-                lines = [f"{name}/{reference.partition(':')[0]}" for reference in test.references]
-                assert levels <= set.union(*(known[line] for line in lines)), claim.key
+            known[f"{name}/{reference}"] |= set(paper.tables[reference.partition("/")[0]].columns)
+        looked_at = {
+            (claim.key, reference.partition(":")[0], level)
+            for claim in paper.claims
+            for test in claim.tests
+            for reference, level in compared(test)
+            if not level.startswith("best")
+        }
+        assert looked_at
+        assert not {place for place in looked_at if place[2] not in known[f"{name}/{place[1]}"]}
 
 
 def test_a_paper_without_a_file_is_only_its_name() -> None:

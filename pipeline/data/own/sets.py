@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
-from pipeline.data.own import images, npz, tables, texts
+from pipeline.data.own import npz, tables, texts
 from pipeline.errors import UserError
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
 
@@ -69,6 +69,8 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
 def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     """Examples of one part of own files: 'train', 'test', or 'all' if the files have no parts."""
     if isinstance(declaration, OwnImages):
+        from pipeline.data.own import images  # imports Pillow, which training alone doesn't need
+
         folder = place if part == "all" else place / part
         return images.read(folder, declaration.classes, declaration.shape, declaration.resize)
     path = place / f"{part}{declared.ending(declaration)}" if place.is_dir() else place
