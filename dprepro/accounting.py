@@ -27,7 +27,8 @@ class Spent:
     epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
     proven_by: str | None  # the accountant of `epsilon_upper`, such as 'pld'
     epsilon_lower: float | None  # lower bound, on the worst known pair of neighbours; it proves no privacy
-    by: dict[str, float]  # epsilon by every accountant that has one
+    # epsilon by every accountant that has one; 'tan (Eq. 4)' is an approximation, which may be far too small
+    by: dict[str, float]
     neighbouring: NeighboringRelation  # relation of neighbouring data sets
     delta: float
     steps: int
@@ -54,7 +55,9 @@ def epsilon(
 
     Args:
         examples: N, number of private training examples.
-        batch: batch size; for Poisson samples, the expected batch size.
+        batch: batch size; for Poisson samples, the expected batch size. The sampling rate is ``batch`` /
+            ``examples``. The rate of Opacus's loader is 1 / ``len(loader)``, which may be larger: for this
+            rate give ``examples=len(loader), batch=1``.
         noise_multiplier: standard deviation of the noise on a step's sum, divided by the clipping bound C of
             each example's gradient. With 'poisson' and 'allocation', neighbours add or remove an example,
             which moves the sum by C. With 'fixed' and 'shuffled', neighbours replace an example, which moves

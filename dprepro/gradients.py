@@ -15,7 +15,10 @@ from pipeline.models.functional import trial_results
 from pipeline.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
 from pipeline.privacy.gradients import Bounds, ClippedSum
 
-_FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, ClipperFactory, int]] = WeakKeyDictionary()
+# State of a network at its tests; by shape and type of its inputs, the clipper and the number of classes
+_FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, dict[Any, tuple[ClipperFactory, int]]]] = (
+    WeakKeyDictionary()
+)
 _PLAIN = (bool, int, float, str)
 
 
@@ -28,14 +31,18 @@ def clipped_sum(
     For a Poisson sample, this sum plus noise of standard deviation z * ``clip`` is one step of DP-SGD with
     noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
     or, if that is impossible, in a loop. On a CPU, a plain sequence of torch's layers that treat examples
-    separately runs on the batch. Before the first sum, and after a change of the network or its mode, tests
-    run the network on synthetic inputs (`pipeline.privacy.clippers`). They refuse a network that mixes
-    examples, such as by `nn.BatchNorm2d` in training, and choose the fastest correct way for the others.
+    separately runs on the batch. Before the first sum of inputs of a shape, and after a change of the network
+    or its mode, tests run the network on synthetic inputs (`pipeline.privacy.clippers`). They refuse a
+    network that mixes examples, such as by `nn.BatchNorm2d` in training, and choose the fastest correct way
+    for the others.
+
+    A Poisson sample may be empty. Its sum is 0 and needs noise like every other sum: a skipped step reveals
+    that the sample was empty, and accountants don't cover that.
 
     Args:
         network: function from inputs to logits (B, K). Gradients are of its parameters with
             ``requires_grad``.
-        inputs: (B, ...) inputs of the network.
+        inputs: (B, ...) inputs of the network; B may be 0.
         labels: (B,) classes, from 0 to K - 1.
         clip: clipping bound.
         reference: compute one gradient per example, by `torch.func.vmap(grad)` or, if that is impossible, in
@@ -54,7 +61,7 @@ def clipped_sum(
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
-    if labels.dim() != 1 or labels.shape != inputs.shape[:1] or not labels.numel():
+    if labels.dim() != 1 or labels.shape != inputs.shape[:1]:
         raise UserError(
             f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
         )
@@ -63,6 +70,11 @@ def clipped_sum(
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
+        )
+    if any(base.__module__.startswith("opacus.grad_sample") for base in type(network).__mro__):
+        raise UserError(
+            f"network: {type(network).__name__} of Opacus, whose hooks store gradients; allowed: "
+            "the network before it is wrapped, or its to_standard_module()"
         )
     if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
         raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
@@ -75,22 +87,30 @@ def clipped_sum(
                 f"network: {name} is {value.dtype}, whose rounding moves a sum by more than its bound; "
                 "allowed: float32, float64"
             )
-    signature = (inputs.shape[1:], inputs.dtype, inputs.device, reference, tuple(tensors), _state(network))
-    if _FACTORIES.get(network, (None,))[0] != signature:
+    state = (tuple(tensors), _state(network))
+    if _FACTORIES.get(network, (None,))[0] != state:
+        _FACTORIES[network] = state, {}
+    tested = _FACTORIES[network][1]
+    kind = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
+    if kind not in tested:
+        example = inputs.new_zeros((1, *inputs.shape[1:]))
         single_replica = inputs.device.type == "cpu"
-        factory = clipper_factory(network, torch.zeros_like(inputs[:1]), 1, reference, single_replica)
+        factory = clipper_factory(network, example, 1, reference, single_replica)
         if factory.isolation == "tried":
             warnings.warn(
                 "the network changes variables outside of itself from call to call; that these carry nothing "
                 "from one example to another is tried, not proven",
                 stacklevel=2,
             )
-        _FACTORIES[network] = signature, factory, _classes(network, inputs[:1])
-    _, factory, classes = _FACTORIES[network]
+        tested[kind] = factory, _classes(network, example)
+    factory, classes = tested[kind]
     labels = labels.to(inputs.device, torch.int64)
+    unit = next(iter(tensors.values())).new_ones(())
+    if not len(labels):
+        zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
+        return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
     if labels.min() < 0 or labels.max() >= classes:
         raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {classes - 1}")
-    unit = next(iter(tensors.values())).new_ones(())
     bounds = Bounds.whole(clip * unit, len(tensors))
     try:
         with torch.no_grad():

@@ -79,7 +79,8 @@ def audit_model(
     Nasr et al. 2023).
 
     Args:
-        train: function of inputs and labels, which have the types of ``inputs`` and ``labels``. If the
+        train: function of inputs and labels, which have the types of ``inputs`` and ``labels``. (A returned
+            or yielded ``torch.nn.Module`` gets tensors on its own device.) If the
             function returns the trained network, a ``torch.nn.Module`` or a function from inputs to (B, K)
             logits, the attacker sees the final model. If the function yields the network before the first
             step and after each step, the attacker sees every step. Then each parameter's ``grad`` is the
@@ -218,6 +219,8 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
     """
     if not callable(network):
         raise UserError(f"train: returned {type(network).__name__}; needed: the network, or to yield it")
+    if isinstance(network, nn.Module):  # a training may itself make tensors of arrays, and move them
+        inputs = _as_network(inputs, network)
     with torch.no_grad(), evaluating(network) if isinstance(network, nn.Module) else nullcontext():
         parts = [
             floats("logits", network(inputs[start : start + AT_ONCE]))
@@ -253,6 +256,14 @@ def _like(values: np.ndarray, others: Any) -> Any:
     return values.astype(np.asarray(others).dtype)
 
 
+def _as_network(inputs: Any, network: nn.Module) -> Tensor:
+    """``inputs`` as a tensor on the network's device; arrays of floats get the type of its parameters."""
+    tensor = torch.as_tensor(inputs)
+    parameter = next(network.parameters(), tensor)
+    is_array = not isinstance(inputs, Tensor) and tensor.is_floating_point()
+    return tensor.to(parameter.device, parameter.dtype if is_array else tensor.dtype)
+
+
 class _Steps:
     """Scores of canaries from the releases of all steps of one training."""
 
@@ -265,7 +276,7 @@ class _Steps:
         ``awaited``: True if the training data have a canary.
         """
         self.gradients, self.examples, self.awaited = gradients, examples, awaited
-        self.inputs = torch.as_tensor(inputs)
+        self.given, self.inputs = inputs, torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
         self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's gradient
         self.seen = 0  # number of canaries in batches so far
@@ -335,7 +346,9 @@ class _Steps:
             return along / norm.clamp_min(1e-12)
 
         size = max(1, min(AT_ONCE, int(NUMBERS / sum(value.numel() for value in released.values()))))
-        return floats("released", vmap(projection, chunk_size=size)(self.inputs, self.labels))
+        inputs = _as_network(self.given, network)
+        labels = self.labels.to(inputs.device)
+        return floats("released", vmap(projection, chunk_size=size)(inputs, labels))
 
     def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
         """Make ``optimizer`` give each canary a gradient in one entry of its own, where all others get 0."""

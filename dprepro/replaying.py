@@ -176,6 +176,9 @@ def replay(
         UserError: a setting is unknown, there are too few examples, or a step releases nothing, numbers that
             aren't finite, or different numbers with the same seeds.
     """
+    for name, values in (("inputs", inputs), ("labels", labels)):
+        if not hasattr(values, "shape") or not len(values.shape):
+            raise UserError(f"{name}: {type(values).__name__}; needed: a tensor or an array of examples")
     if (size := len(inputs)) < 2 * SMALL + 2 or len(labels) != size:
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
     player = _Player(train_step, inputs, labels, seed)

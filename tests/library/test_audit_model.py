@@ -256,6 +256,31 @@ def test_steps_by_hand_are_attacked_by_their_gradients() -> None:
     assert audit.without.max() < audit.within.min()
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("steps", [False, True])
+def test_a_training_that_makes_tensors_of_arrays_is_attacked_like_one_of_tensors(
+    steps: bool, kind: type
+) -> None:
+    def train(inputs: Any, labels: Any) -> Any:
+        torch.manual_seed(0)
+        net = network(8)
+
+        def training() -> Iterator[nn.Module]:
+            yield net
+            loss = F.cross_entropy(net(torch.as_tensor(inputs).float()), torch.as_tensor(labels))
+            loss.backward()
+            yield net
+
+        return training() if steps else net
+
+    inputs, labels = data(20)
+    options: dict[str, Any] = {"delta": 1e-5, "canaries": 10, "say": str}
+    expected = dprepro.audit_model(train, inputs, labels, **options)
+    audit = dprepro.audit_model(train, inputs.numpy().astype(kind), labels.numpy(), **options)
+    np.testing.assert_allclose(audit.within, expected.within, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(audit.without, expected.without, rtol=1e-5, atol=1e-6)
+
+
 def test_a_worst_start_has_learnt_the_data_and_leaves_the_network_alone() -> None:
     inputs, labels = data(200)
     net = network()

@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from opacus import GradSampleModule
+from opacus.accountants import RDPAccountant
+from opacus.data_loader import DPDataLoader
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
+from dprepro import gradients
 from pipeline.data import catalog, synthetic
 from pipeline.data.catalog import Edition, File
 from pipeline.files import digest_file
 from pipeline.models.functional import trial_results
+from pipeline.privacy.clippers import ClipperFactory
 from pipeline.privacy.gaussian import gaussian_epsilon
 from tests.docs.blocks import blocks
 from tests.laboratory import laboratory, refused, run
@@ -147,6 +153,10 @@ INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
         ({"inputs": INPUTS.numpy()}, "inputs: ndarray is not allowed: Input should be an instance of Tensor"),
         ({"network": nn.Sequential(nn.Flatten(), nn.LazyLinear(3))}, "network: 1.weight has no size yet"),
         ({"network": None}, "network: NoneType is not allowed"),
+        (
+            {"network": GradSampleModule(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))},
+            "network: GradSampleModule of Opacus, .* to_standard_module",
+        ),
         ({"clip": math.inf}, "clip: inf is not allowed"),
         ({"clip": "1"}, "clip: '1' is not allowed"),
         (
@@ -168,6 +178,61 @@ def test_what_has_no_clipped_sum_is_a_line(wrong: dict[str, Any], says: str) -> 
 def test_labels_are_whole_numbers_of_any_type(kind: torch.dtype) -> None:
     expected = dprepro.clipped_sum(network().float(), INPUTS, LABELS, 1.0)
     torch.testing.assert_close(dprepro.clipped_sum(network().float(), INPUTS, LABELS.to(kind), 1.0), expected)
+
+
+def test_an_empty_poisson_sample_has_a_sum_of_zeros() -> None:
+    net = network().float()
+    for _ in range(2):  # before and after the network's tests of other batches
+        empty = dprepro.clipped_sum(net, INPUTS[:0], LABELS[:0], 1.0)
+        assert {name: value.shape for name, value in empty.sums.items()} == {
+            name: value.shape for name, value in net.named_parameters()
+        }
+        assert not any(value.any() for value in empty.sums.values())
+        assert (empty.norms.shape, empty.losses.shape) == ((0, 1), (0,))
+        dprepro.clipped_sum(net, INPUTS, LABELS, 1.0)
+    mixing = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.BatchNorm1d(3))
+    with pytest.raises(dprepro.UserError, match="mixes examples"):
+        dprepro.clipped_sum(mixing, INPUTS[:0], LABELS[:0], 1.0)
+
+
+def test_a_network_is_tested_once_for_each_length_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mean(nn.Module):
+        def forward(self, words: Tensor) -> Tensor:
+            return words.mean(1)
+
+    net = nn.Sequential(nn.Embedding(9, 4), Mean(), nn.Linear(4, 3))
+    texts, tested = torch.randint(9, (3, 7)), list[torch.Size]()
+    original = gradients.clipper_factory
+
+    def counted(net: nn.Module, example: Tensor, *others: Any) -> ClipperFactory:
+        tested.append(example.shape)
+        return original(net, example, *others)
+
+    monkeypatch.setattr(gradients, "clipper_factory", counted)
+    for length in (7, 5, 7, 5):
+        norms, sums = alone(net, texts[:, :length], LABELS, 1.0)
+        actual = dprepro.clipped_sum(net, texts[:, :length], LABELS, 1.0)
+        torch.testing.assert_close(actual.norms[:, 0], norms)
+        torch.testing.assert_close(dict(actual.sums), sums)
+    assert tested == [(1, 7), (1, 5)]
+    net[1].register_forward_hook(lambda *_: None)
+    for length in (7, 5):
+        dprepro.clipped_sum(net, texts[:, :length], LABELS, 1.0)
+    assert tested == [(1, 7), (1, 5)] * 2
+
+
+def test_the_rate_of_a_loader_of_opacus_is_given_by_its_length() -> None:
+    """It drops the incomplete last batch of ten examples in threes, and so samples at 1/3, not at 3/10."""
+    loader = DPDataLoader.from_data_loader(
+        DataLoader(TensorDataset(torch.zeros(10, 1)), batch_size=3, drop_last=True)
+    )
+    settings: dict[str, Any] = {"steps": 3, "noise_multiplier": 2.0, "delta": 1e-5}
+    spent = dprepro.epsilon(examples=len(loader), batch=1, **settings)
+    accountant = RDPAccountant()
+    accountant.history = [(2.0, loader.sample_rate, 3)]
+    by_opacus = next(value for name, value in spent.by.items() if name.startswith("rdp (opacus"))
+    assert by_opacus == pytest.approx(accountant.get_epsilon(1e-5), rel=5e-3)  # other orders
+    assert (dprepro.epsilon(examples=10, batch=3, **settings).epsilon_upper or 0) < (spent.epsilon_upper or 0)
 
 
 def test_trying_a_network_leaves_random_numbers_and_statistics_alone() -> None:

@@ -486,6 +486,7 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
     ("make", "inputs", "claims", "says"),
     [
         (by_hand(), data()[0][:4], CLAIMS, "inputs: 4, labels: 16; needed: as many of each, at least 8"),
+        (by_hand(), data()[0].tolist(), CLAIMS, "inputs: list; needed: a tensor or an array"),
         (by_hand(), data()[0], {}, "clip, expected_batch_size, noise_multiplier: unknown"),
         (by_hand(), data()[0], CLAIMS | {"clip": 0.0}, "clip"),
         (lambda: 3, data()[0], CLAIMS, "train_step: returned int; needed: a step"),
@@ -500,9 +501,7 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
         ),
     ],
 )
-def test_what_cannot_be_replayed_is_a_line(
-    make: Any, inputs: Tensor, claims: dict[str, Any], says: str
-) -> None:
+def test_what_cannot_be_replayed_is_a_line(make: Any, inputs: Any, claims: dict[str, Any], says: str) -> None:
     with pytest.raises(dprepro.UserError, match=says):
         dprepro.replay(make, inputs, data()[1], **claims)
 
