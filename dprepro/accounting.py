@@ -1,5 +1,6 @@
 """Epsilon of DP-SGD from its settings, and the noise for a target epsilon."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,8 +8,9 @@ from dp_accounting import NeighboringRelation
 
 from dprepro.checking import checked
 from pipeline.fields import Count
+from pipeline.ledgers.accountants.closed_forms import TAN
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
-from pipeline.ledgers.ledger import make_ledger
+from pipeline.ledgers.ledger import LIMIT, make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.calibration import least_noise
@@ -18,6 +20,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
+APPROXIMATE = (TAN, LIMIT)  # notes of accountants whose epsilon is no bound
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Spent:
     epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
     proven_by: str | None  # the accountant of `epsilon_upper`, such as 'pld'
     epsilon_lower: float | None  # lower bound, on the worst known pair of neighbours; it proves no privacy
-    # epsilon by every accountant that has one; 'tan (Eq. 4)' is an approximation, which may be far too small
-    by: dict[str, float]
+    by: dict[str, float]  # upper bound by every accountant that has one
+    approximations: dict[str, float]  # epsilons that may be far too small, such as TAN's Eq. 4
     neighbouring: NeighboringRelation  # relation of neighbouring data sets
     delta: float
     steps: int
@@ -84,6 +87,9 @@ def epsilon(
 
     Raises:
         UserError: a value is not allowed; the message names it and the allowed values.
+
+    Warns:
+        UserWarning: ``delta`` is at least 1/N.
     """
     settings = dpsgd_settings(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
@@ -91,12 +97,16 @@ def epsilon(
     )  # fmt: skip
     spending, total_steps = spending_of(settings), settings.total_steps
     ledger = make_ledger(spending, total_steps, delta, None)
+    found = {each.accountant: each.epsilon for each in ledger.accountants if each.epsilon is not None}
+    approximate = {each.accountant for each in ledger.accountants if each.note in APPROXIMATE}
+    _warn_of_large(delta, examples)
     best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
         epsilon_upper=ledger.epsilon_upper,
         proven_by=ledger.accountant,
         epsilon_lower=ledger.epsilon_lower,
-        by={entry.accountant: entry.epsilon for entry in ledger.accountants if entry.epsilon is not None},
+        by={name: value for name, value in found.items() if name not in approximate},
+        approximations={name: found[name] for name in approximate & found.keys()},
         neighbouring=NeighboringRelation[ledger.neighbouring.name],
         delta=delta,
         steps=total_steps,
@@ -137,7 +147,11 @@ def noise_multiplier(
 
     Raises:
         UserError: a value is not allowed; the message names it and the allowed values.
+
+    Warns:
+        UserWarning: ``delta`` is at least 1/N.
     """
+    _warn_of_large(delta, examples)
 
     def settings_at(noise: float) -> AccountSettings:
         return dpsgd_settings(
@@ -149,3 +163,8 @@ def noise_multiplier(
         return spending_of(settings_at(noise))
 
     return least_noise(epsilon, delta, settings_at(1.0).total_steps, spending_at)
+
+
+def _warn_of_large(delta: float, examples: int) -> None:
+    if delta * examples >= 1:
+        warnings.warn(f"delta: {delta:g} is at least 1/N for N = {examples} examples", stacklevel=6)

@@ -33,13 +33,22 @@ TRAINING: dict[str, Any] = {"examples": 60_000, "batch": 256, "delta": 1e-5}
 def test_epsilon_is_bounded_from_both_sides() -> None:
     spent = dprepro.epsilon(**TRAINING, epochs=20, noise_multiplier=1.1)
     assert spent.steps == 4688
-    assert spent.epsilon_upper == spent.by[spent.proven_by or ""]
+    assert spent.epsilon_upper == spent.by[spent.proven_by or ""] == min(spent.by.values())
+    assert spent.approximations.keys() == {"tan (Eq. 4)"}
     assert spent.epsilon_lower is not None
     assert spent.epsilon_upper is not None
     assert 1.3 < spent.epsilon_lower <= spent.epsilon_upper < 1.33
     assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
     numbers: dict[str, Any] = {"steps": np.int64(4688), "noise_multiplier": np.float64(1.1)}
     assert dprepro.epsilon(**TRAINING, **numbers) == spent
+
+
+def test_no_approximation_is_among_the_bounds_and_a_large_delta_is_a_warning() -> None:
+    """At little noise, TAN's epsilon is far below the lower bound."""
+    with pytest.warns(UserWarning, match="delta: 0.01 is at least 1/N for N = 100"):
+        spent = dprepro.epsilon(examples=100, batch=10, delta=0.01, steps=10, noise_multiplier=0.3)
+    assert spent.epsilon_lower is not None
+    assert spent.approximations["tan (Eq. 4)"] < spent.epsilon_lower <= min(spent.by.values())
 
 
 def test_a_fixed_batch_with_much_noise_has_a_bound() -> None:
