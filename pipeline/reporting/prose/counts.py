@@ -171,9 +171,9 @@ def privacy(results: Results) -> str:
     kinds = Counter(
         "computed without training"
         if row.strength == "accounting"
-        else "from full trainings"
+        else "on the paper's or our own budget"
         if row.counts
-        else "from reduced trainings"
+        else "on a reduced budget"
         for row, _ in claiming
     )
     listed = wording.enumerated([f"{kinds[kind]} {kind}" for kind in sorted(kinds)])
