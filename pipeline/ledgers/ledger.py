@@ -92,7 +92,9 @@ def uses_outside(trained: Trained, searched: str | None, uses: Iterable[Statemen
         statement("other_choices"),
         *trained.not_covered,
         statement("examples_recorded" if nominal else "examples_public"),
-        *map(statement, ("validation", "timing", "digests")),
+        statement("validation"),
+        statement("timing"),
+        statement("digests"),
         *uses,
         *([statement("spans")] if any(release.quantity == "relevances" for release in laplace) else []),
     )

@@ -115,9 +115,9 @@ def compared(test: ClaimTest) -> Iterator[tuple[str, str]]:
     given = (value if isinstance(value, list) else [value] for value in said.values())
     levels = {word for words in given for word in words if isinstance(word, str) and "=" in word}
     for reference in test.references:
-        if shifted and reference == said["right"]:
+        if shifted and reference == said.get("right", said.get("of")):
             yield reference, shifted
-        if not shifted or reference == said["left"]:
+        if not shifted or reference == said.get("left", said.get("of")):
             yield from ((reference, level) for level in levels)
 
 
