@@ -10,7 +10,7 @@ from dprepro.checking import checked
 from pipeline.fields import Count
 from pipeline.ledgers.accountants.closed_forms import TAN
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
-from pipeline.ledgers.ledger import LIMIT, make_ledger
+from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.privacy.account_settings import AccountSettings
 from pipeline.privacy.calibration import least_noise
@@ -20,7 +20,6 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
-APPROXIMATE = (TAN, LIMIT)  # notes of accountants whose epsilon is no bound
 
 
 @dataclass(frozen=True)
@@ -97,16 +96,18 @@ def epsilon(
     )  # fmt: skip
     spending, total_steps = spending_of(settings), settings.total_steps
     ledger = make_ledger(spending, total_steps, delta, None)
-    found = {each.accountant: each.epsilon for each in ledger.accountants if each.epsilon is not None}
-    approximate = {each.accountant for each in ledger.accountants if each.note in APPROXIMATE}
+    bounds, approximations = dict[str, float](), dict[str, float]()
+    for each in ledger.accountants:
+        if each.epsilon is not None:
+            (approximations if each.note == TAN else bounds)[each.accountant] = each.epsilon
     _warn_of_large(delta, examples)
     best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
         epsilon_upper=ledger.epsilon_upper,
         proven_by=ledger.accountant,
         epsilon_lower=ledger.epsilon_lower,
-        by={name: value for name, value in found.items() if name not in approximate},
-        approximations={name: found[name] for name in approximate & found.keys()},
+        by=bounds,
+        approximations=approximations,
         neighbouring=NeighboringRelation[ledger.neighbouring.name],
         delta=delta,
         steps=total_steps,

@@ -79,13 +79,13 @@ def audit_model(
     Nasr et al. 2023).
 
     Args:
-        train: function of inputs and labels, which have the types of ``inputs`` and ``labels``. (A returned
-            or yielded ``torch.nn.Module`` gets tensors on its own device.) If the
+        train: function of inputs and labels, which have the types of ``inputs`` and ``labels``. If the
             function returns the trained network, a ``torch.nn.Module`` or a function from inputs to (B, K)
             logits, the attacker sees the final model. If the function yields the network before the first
             step and after each step, the attacker sees every step. Then each parameter's ``grad`` is the
             released noisy gradient, and the network must run under ``torch.func.vmap``. The function may also
-            yield pairs of the network and its Opacus ``DPOptimizer``.
+            yield pairs of the network and its Opacus ``DPOptimizer``. A ``torch.nn.Module`` gets tensors on
+            its own device.
         inputs: (N, ...) tensor or array of the training examples.
         labels: (N,) classes of the training examples, from 0.
         delta: delta of the guarantee.

@@ -22,6 +22,7 @@ from pipeline.models.model import Model
 from pipeline.models.normalization import BatchStatistics
 from pipeline.params import PARAMS, Settings, pick
 from pipeline.pretrained import joining as joined
+from pipeline.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # name of the part of a network before its linear layers
@@ -89,13 +90,12 @@ def initial_nets(
     """
     nets = [fresh_net(seed, model, shape, data.classes) for seed in seeds]
     if data.start is not None:
-        for net in nets:
-            load_start(net, data.start, model.trainable)
+        load_start(nets, data.start, model.trainable)
     return nets
 
 
-def load_start(net: nn.Module, path: Path, which: str) -> None:
-    """Load the weights of the ``start.npz`` at ``path`` into a network, and freeze untrained parameters.
+def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
+    """Load the weights of the ``start.npz`` at ``path`` into each network, and freeze untrained parameters.
 
     A tensor is loaded if the network has one of the same name and shape. So for another number of classes,
     the output layer keeps its fresh weights. Afterwards ``requires_grad`` is True only for the parameters
@@ -106,6 +106,11 @@ def load_start(net: nn.Module, path: Path, which: str) -> None:
             tensor of the file fits, or the file has no fitting tensor for one of the frozen part.
     """
     tensors = joined.read_arrays(path)
+    for net in nets:
+        _load(net, tensors, path, which)
+
+
+def _load(net: nn.Module, tensors: Tensors, path: Path, which: str) -> None:
     places, learned = net.state_dict(), trainable(net, which)
     fitting = {
         name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape

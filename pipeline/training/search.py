@@ -74,7 +74,7 @@ def search(
     )
     trained: dict[ReplicaKey, tuple[float, float, TrainingSpent | None]] = {}  # accuracy, seconds, spending
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
-    with checkpoint_lock(root / CHECKPOINTS / f"search-{name}"):  # whatever its definition
+    with checkpoint_lock(root / CHECKPOINTS / f"search-{name}"):  # one for all definitions
         earlier = records.read_search(name, root)
         if earlier is None or earlier.definition not in (identity, *formerly):
             try:

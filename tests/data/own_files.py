@@ -27,7 +27,7 @@ def declare(root: Path, kind: str, path: str, public: int = 0, **said: Any) -> d
 
 
 def write_features(root: Path, shape: tuple[int, ...], count: int = 240) -> None:
-    """Features in [-3, 3] of three classes that the first of them tell apart."""
+    """Write features in [-3, 3] of three classes; the first features separate the classes."""
     labels = np.arange(count) % 3
     features = np.random.default_rng(1).uniform(-1, 1, (count, *shape))
     features[:, 0] += 2 * (labels - 1).reshape(-1, *(1,) * (len(shape) - 1))

@@ -371,7 +371,7 @@ def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
 
 
 def left_by(process: int, path: Path) -> Path:
-    """What a process has half written beside a path."""
+    """Temporary file beside a path, as a killed process leaves it."""
     left = Path(str(temporary_path(path)).replace(f"-{os.getpid()}.", f"-{process}."))
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"half")

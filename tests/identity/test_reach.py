@@ -89,7 +89,7 @@ def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(
 def test_a_search_that_is_run_again_moves_the_ledgers_of_its_rows_and_the_report(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it spent is in them, whether or not it chooses as before, and whether or not a row names it."""
+    """The ledgers have its spending, also if it chooses as before, and also if no row names it."""
     monkeypatch.chdir(copy)
     searches, named = copy / "reports/searches", {row.search for row in OWN.rows.values()}
     other = next(path.stem for path in sorted(searches.glob("*.json")) if path.stem not in named)

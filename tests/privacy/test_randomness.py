@@ -203,8 +203,8 @@ def assert_independent(chosen: np.ndarray, rate: float, most: float) -> None:
 def test_secret_samples_are_poisson_samples() -> None:
     """Sizes, and how often each example and each pair of neighbours is in, as independent coins have them.
 
-    In rising order, so that one example more moves no other: where an order tells of the number of examples,
-    rounding of a sum does.
+    Samples are in rising order, so an added example moves no other example. An order that depends on the
+    number of examples would show this number in the rounding of a sum.
     """
     examples, rate, steps = 60, 0.3, 3000
     with operating_system(lambda count: bytes(range(count))):

@@ -88,7 +88,7 @@ class SameGuarantee(AtLevels):
 
 
 class BoundsApart(AtLevels):
-    """Epsilon at a level is more than ``above`` times epsilon at ``right_at``, whatever the analysis.
+    """Epsilon at a level is more than ``above`` times epsilon at ``right_at``, by any analysis.
 
     The test holds if the computed lower bound at the level is that much larger than the upper bound at
     ``right_at``. It fails if the upper bound at the level is not that much larger than the lower bound at
