@@ -7,8 +7,10 @@
 
 * `epsilon`: upper and lower bounds on epsilon of DP-SGD, by several accountants.
 * `noise_multiplier`: noise for a target epsilon.
+* `compose`: epsilon of several trainings on the same data.
+* `noisy_sum`: release of a DP-SGD step of your network, without a floating-point leak.
 * `clipped_sum`: sum of a network's clipped per-example gradients, fast and exact.
-* `BallsAndBinsSampler`: batches of a torch `DataLoader` by random allocation.
+* `PoissonSampler`, `BallsAndBinsSampler`: batches by Poisson sampling, or by random allocation.
 * `audit`: lower bound on epsilon from an attacker's scores.
 * `audit_training`: attack on your own training loop, and tests for classic mistakes.
 * `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
@@ -24,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from dprepro.accounting import Spent, epsilon, noise_multiplier
+    from dprepro.accounting import Composed, Spent, compose, epsilon, noise_multiplier
     from dprepro.auditing import AuditedEpsilon, audit
-    from dprepro.gradients import ClippedSum, clipped_sum
+    from dprepro.gradients import ClippedSum, clipped_sum, noisy_sum
     from dprepro.models import ModelAudit, audit_model, worst_start
     from dprepro.replaying import Pair, Replay, Violation, replay
-    from dprepro.samplers import BallsAndBinsSampler
+    from dprepro.samplers import BallsAndBinsSampler, PoissonSampler
     from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
@@ -37,9 +39,11 @@ __all__ = [
     "BallsAndBinsSampler",
     "Claims",
     "ClippedSum",
+    "Composed",
     "Mistake",
     "ModelAudit",
     "Pair",
+    "PoissonSampler",
     "Replay",
     "Spent",
     "TrainingAudit",
@@ -49,20 +53,22 @@ __all__ = [
     "audit_model",
     "audit_training",
     "clipped_sum",
+    "compose",
     "epsilon",
     "noise_multiplier",
+    "noisy_sum",
     "replay",
     "worst_start",
 ]
 
 # Modules of the stable names, imported at the first access, because torch and scipy take seconds
 _MODULES = {
-    "accounting": ("Spent", "epsilon", "noise_multiplier"),
+    "accounting": ("Composed", "Spent", "compose", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
-    "gradients": ("ClippedSum", "clipped_sum"),
+    "gradients": ("ClippedSum", "clipped_sum", "noisy_sum"),
     "models": ("ModelAudit", "audit_model", "worst_start"),
     "replaying": ("Pair", "Replay", "Violation", "replay"),
-    "samplers": ("BallsAndBinsSampler",),
+    "samplers": ("BallsAndBinsSampler", "PoissonSampler"),
     "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }
 

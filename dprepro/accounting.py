@@ -1,15 +1,18 @@
 """Epsilon of DP-SGD from its settings, and the noise for a target epsilon."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dp_accounting import NeighboringRelation
 
 from dprepro.checking import checked
+from pipeline.errors import UserError
 from pipeline.fields import Count
 from pipeline.ledgers.accountants.closed_forms import TAN
 from pipeline.ledgers.accounts import dpsgd_settings, spending_of
+from pipeline.ledgers.composition import composed_epsilon
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.ledgers.precision import up
 from pipeline.privacy.account_settings import AccountSettings
@@ -35,8 +38,19 @@ class Spent:
     delta: float
     steps: int
     risk: Risk | None  # attack risk, and mu of Gaussian DP with its regret; None: nothing is proven
+    mechanism: SampledGaussian  # of a step, for `compose`
     # upper bound for a search that releases only its best training (`best_of`); None: not asked for
     best: float | None = None
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Upper bound on epsilon of several trainings on the same private examples."""
+
+    epsilon_upper: float
+    proven_by: str  # method of the bound
+    neighbouring: NeighboringRelation
+    delta: float  # of all trainings together
 
 
 @checked
@@ -112,8 +126,34 @@ def epsilon(
         delta=delta,
         steps=total_steps,
         risk=ledger.risk,
+        mechanism=spending,
         best=best,
     )
+
+
+@checked
+def compose(trainings: Sequence[Spent]) -> Composed:
+    """Epsilon of several trainings on the same private examples, whose results are all released.
+
+    Choose the number of trainings and all arguments of `epsilon` in advance. Other settings, such as step
+    sizes, may depend on the results of earlier trainings. If one training's neighbours replace an example,
+    the composition's neighbours do too.
+
+    Args:
+        trainings: results of `epsilon`, one for each training.
+
+    Returns:
+        Upper bound at the smallest delta of a training; it covers all trainings together.
+
+    Raises:
+        UserError: there is no training.
+    """
+    if not trainings:
+        raise UserError("trainings: none; needed: at least one")
+    total, delta, relation, accountant = composed_epsilon(
+        [(each.mechanism, each.steps, each.delta) for each in trainings]
+    )
+    return Composed(up(total), accountant, NeighboringRelation[relation.name], delta)
 
 
 @checked

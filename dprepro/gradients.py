@@ -1,7 +1,9 @@
-"""Clipped per-example gradients of any network."""
+"""Clipped per-example gradients of any network, and their noisy sum."""
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -10,10 +12,13 @@ from torch.nn.parameter import is_lazy
 
 from dprepro.checking import checked
 from pipeline.errors import UserError, printable
-from pipeline.fields import Positive
+from pipeline.fields import Count, Positive
 from pipeline.models.functional import trial_results
 from pipeline.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
-from pipeline.privacy.gradients import Bounds, ClippedSum
+from pipeline.privacy.gradients import Bounds, ClippedSum, Loss
+from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
+from pipeline.privacy.randomness import Streams
+from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # State of a network at its tests; by shape and type of its inputs, the clipper and the number of classes
 _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, dict[Any, tuple[ClipperFactory, int]]]] = (
@@ -22,11 +27,86 @@ _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, dict[Any, tuple[ClipperFacto
 _PLAIN = (bool, int, float, str)
 
 
+class Repeated(NamedTuple):
+    """Replacements for a step that `replay` repeats with networks that are equal but for their weights."""
+
+    entropy: Callable[[int], bytes]  # seeded bytes in place of the operating system's
+    factories: dict[Any, tuple[ClipperFactory, int]]  # of the first network, by its layers and its inputs
+
+
+REPEATED: ContextVar[Repeated | None] = ContextVar("repeated", default=None)
+
+
+@checked
+def noisy_sum(
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    clip: Positive,
+    noise_multiplier: Positive,
+    *,
+    loss: Loss | None = None,
+    at_once: Count | None = None,
+) -> dict[str, Tensor]:
+    """Release of a step of DP-SGD: `clipped_sum` plus Gaussian noise, without a floating-point leak.
+
+    The noise has standard deviation ``noise_multiplier`` * ``clip``. It comes from AES-128 with a key of the
+    operating system for each call, so no seed repeats it. It is on a grid, and up to .5 % larger, to cover
+    the rounding of gradients and sums (`pipeline.privacy.mechanisms`). Divide the result by the expected
+    batch size; the true size is private.
+
+    Args:
+        network: as in `clipped_sum`.
+        inputs: (B, ...) inputs of the whole sample; B may be 0.
+        labels: (B, ...) labels of the inputs.
+        clip: clipping bound C of each example's gradient.
+        noise_multiplier: standard deviation of the noise, divided by ``clip``, as in `epsilon`.
+        loss: as in `clipped_sum`.
+        at_once: most examples in one pass, to save memory; None: all.
+
+    Returns:
+        Noisy sum by parameter name, in the shapes and types of the parameters.
+
+    Raises:
+        UserError: as in `clipped_sum`.
+
+    Warns:
+        UserWarning: as in `clipped_sum`.
+    """
+    size = max(1, len(labels))
+    at_once = min(at_once or size, size)
+    in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
+    batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
+    sums = ClippedSum.of(
+        _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
+    ).sums
+    first = next(iter(sums.values()))
+    bounds = Bounds.whole(first.new_tensor(clip).double(), len(sums))
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=noise_multiplier, examples=1, batch=1)
+    streams = Streams(("noisy_sum",), False, first.device)
+    if repeated := REPEATED.get():
+        streams.entropy = repeated.entropy(32)
+    released = GaussianMechanism((spending,), 1.0).release(
+        {name: value[None] for name, value in sums.items()},
+        Bounds(*(part[None] for part in bounds)),
+        streams,
+        0,
+    )
+    parameters = dict(network.named_parameters())
+    return {name: value[0].to(parameters[name].dtype) for name, value in released.items()}
+
+
 @checked
 def clipped_sum(
-    network: nn.Module, inputs: Tensor, labels: Tensor, clip: Positive, *, reference: bool = False
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    clip: Positive,
+    *,
+    loss: Loss | None = None,
+    reference: bool = False,
 ) -> ClippedSum:
-    """Sum over examples of their cross-entropy gradients, each clipped to an L2 norm of ``clip``.
+    """Sum over examples of their gradients, each clipped to an L2 norm of ``clip``.
 
     For a Poisson sample, this sum plus noise of standard deviation z * ``clip`` is one step of DP-SGD with
     noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
@@ -40,11 +120,14 @@ def clipped_sum(
     that the sample was empty, and accountants don't cover that.
 
     Args:
-        network: function from inputs to logits (B, K). Gradients are of its parameters with
+        network: function from inputs to outputs (B, K). Gradients are of its parameters with
             ``requires_grad``.
         inputs: (B, ...) inputs of the network; B may be 0.
-        labels: (B,) classes, from 0 to K - 1.
+        labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...).
         clip: clipping bound.
+        loss: loss of one example, from its outputs (K,) and its label; it may depend on nothing else. It
+            runs under `torch.func.vmap`, so it can't mix examples. None: cross-entropy, or the squared error
+            if K is 1.
         reference: compute one gradient per example, by `torch.func.vmap(grad)` or, if that is impossible, in
             a loop. The default is faster and equal up to rounding.
 
@@ -52,21 +135,32 @@ def clipped_sum(
         `sums` by parameter name, in the parameters' shapes; `norms` (B, 1) before clipping; `losses` (B,).
 
     Raises:
-        UserError: ``clip`` is not above 0 and finite, inputs or labels don't fit, or no parameter is trained;
-            the network mixes examples, keeps their state between calls, or fails on the inputs; a parameter
-            has no size yet. Half precision and `torch.autocast` are refused, because their rounding would
-            move the sum by more than ``clip``.
+        UserError: ``clip`` is not above 0 and finite; inputs, labels or ``loss`` don't fit; no parameter is
+            trained; the network mixes examples, keeps their state between calls, or fails on the inputs; a
+            parameter has no size yet. Half precision and `torch.autocast` are refused, because their rounding
+            would move the sum by more than ``clip``.
 
     Warns:
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
-    if labels.dim() != 1 or labels.shape != inputs.shape[:1]:
+    return _clipped_sum(network, inputs, labels, clip, loss, reference, in_float64=False)
+
+
+def _clipped_sum(
+    network: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    clip: float,
+    loss: Loss | None,
+    reference: bool,
+    in_float64: bool,
+) -> ClippedSum:
+    """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
+    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
         raise UserError(
             f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
         )
-    if not torch.can_cast(labels.dtype, torch.int64):
-        raise UserError(f"labels: {labels.dtype}; allowed: whole numbers, such as torch.int64")
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
@@ -91,7 +185,9 @@ def clipped_sum(
     if _FACTORIES.get(network, (None,))[0] != state:
         _FACTORIES[network] = state, {}
     tested = _FACTORIES[network][1]
-    kind = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
+    kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
+    if repeated := REPEATED.get():
+        tested, kind = repeated.factories, (repr(network), *kind)
     if kind not in tested:
         example = inputs.new_zeros((1, *inputs.shape[1:]))
         single_replica = inputs.device.type == "cpu"
@@ -100,34 +196,44 @@ def clipped_sum(
             warnings.warn(
                 "the network changes variables outside of itself from call to call; that these carry nothing "
                 "from one example to another is tried, not proven",
-                stacklevel=2,
+                stacklevel=6,
             )
         tested[kind] = factory, _classes(network, example)
     factory, classes = tested[kind]
-    labels = labels.to(inputs.device, torch.int64)
     unit = next(iter(tensors.values())).new_ones(())
+    labels = labels.to(inputs.device) if loss else _labels(labels, inputs.device, classes, unit.dtype)
     if not len(labels):
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
-    if labels.min() < 0 or labels.max() >= classes:
-        raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {classes - 1}")
     bounds = Bounds.whole(clip * unit, len(tensors))
+    bounds = bounds.double() if in_float64 else bounds
     try:
         with torch.no_grad():
-            return factory(network)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+            return factory(network, loss)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except IndexError as problem:
         if inputs.is_floating_point():
-            raise _failure(problem) from problem
+            raise _failure(problem, loss) from problem
         raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
     except Exception as problem:  # the network's code may raise any exception
-        raise _failure(problem) from problem
+        raise _failure(problem, loss) from problem
 
 
-def _failure(problem: Exception) -> UserError:
-    text = printable(str(problem).split("\n")[0])
-    return UserError(f"inputs: the network doesn't take them, though it takes others like them: {text}")
+def _failure(problem: Exception, loss: Loss | None) -> UserError:
+    text, subject = printable(str(problem).split("\n")[0]), "inputs, labels or loss" if loss else "inputs"
+    return UserError(f"{subject}: the network doesn't take them, though it takes others like them: {text}")
+
+
+def _labels(labels: Tensor, device: torch.device, outputs: int, dtype: torch.dtype) -> Tensor:
+    """``labels`` (B,) on the device for K ``outputs``: numbers of ``dtype`` if K is 1, otherwise classes."""
+    if outputs == 1:
+        return labels.to(device, dtype)
+    if not torch.can_cast(labels.dtype, torch.int64):
+        raise UserError(f"labels: {labels.dtype}; allowed: whole numbers, such as torch.int64")
+    if len(labels) and (labels.min() < 0 or labels.max() >= outputs):
+        raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {outputs - 1}")
+    return labels.to(device, torch.int64)
 
 
 def _classes(network: nn.Module, example: Tensor) -> int:

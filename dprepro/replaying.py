@@ -16,6 +16,7 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
 from dprepro.checking import checked, floats
+from dprepro.gradients import REPEATED, Repeated
 from pipeline.errors import UserError
 from pipeline.fields import Positive
 
@@ -198,6 +199,7 @@ class _Player:
         self.train_step, self.inputs, self.labels, self.seed = train_step, inputs, labels, seed
         self.scale = 1.0  # factor from a release to a sum in clipping bounds
         self.size = len(inputs)
+        self.repeated = Repeated(random.randbytes, {})
 
     def claims(self) -> dict[str, float]:
         """Clipping bound, noise multiplier and expected batch size of the Opacus optimizer, if any."""
@@ -253,7 +255,12 @@ class _Player:
         inputs, labels = self.inputs[index], self.labels[index]
         inputs = inputs * factor if factor != 1 else inputs
         seeded = (self.seed + 1 + 7919 * draw,) if len(inspect.signature(step).parameters) > 2 else ()
-        return step(inputs, labels, *seeded)
+        # the noise of `noisy_sum` is secret, and has no other seed
+        token = REPEATED.set(self.repeated)
+        try:
+            return step(inputs, labels, *seeded)
+        finally:
+            REPEATED.reset(token)
 
     def _read(self, returned: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         """Released arrays in units of the clipping bound; released numbers, shapes and types, unchanged."""

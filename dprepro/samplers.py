@@ -11,10 +11,75 @@ from torch.utils.data import Sampler
 from dprepro.checking import checked
 from pipeline.errors import UserError
 from pipeline.fields import Count
-from pipeline.privacy.randomness import allocation
+from pipeline.privacy.randomness import allocation, poisson_sample
 
 
-class BallsAndBinsSampler(Sampler[list[int]]):
+class _SecretSampler(Sampler[list[int]]):
+    """Sampler with a generator that has its key from the operating system, in the process that made it."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
+        self._process = os.getpid()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise UserError(
+                f"{type(self).__name__}: was made in another process, and a copy draws the same batches; "
+                "needed: a sampler made in each process, for examples that no other process has"
+            )
+
+
+class PoissonSampler(_SecretSampler):
+    """Poisson samples: each example is in a batch with the same probability, independently of all others.
+
+    Use it as `sampler` of `torch.utils.data.DataLoader` with ``batch_size=None``, if the data set takes a
+    list of positions, as `TensorDataset` does; an empty sample is then a batch of length 0. Or iterate over
+    it, and index the tensors of the data. The epsilon is that of `dprepro.epsilon` with the same ``examples``
+    and ``batch``, for all steps taken. Processes are as in `BallsAndBinsSampler`.
+
+    Attributes:
+        examples: N, number of examples of the data set.
+        batch: expected size of a sample; the probability of an example is ``batch`` / N.
+        steps: number of samples in one pass through the sampler.
+    """
+
+    @checked
+    def __init__(self, examples: Count, batch: Count, steps: Count) -> None:
+        """Draw the key of the sampler's random generator from the operating system.
+
+        Args:
+            examples: N, number of examples of the data set.
+            batch: expected size of a sample, at most N.
+            steps: number of samples in one pass through the sampler.
+
+        Raises:
+            UserError: a number is not allowed.
+        """
+        if batch > examples:
+            raise UserError(f"batch: {batch}; allowed: 1 to {examples}, the examples")
+        self.examples, self.batch, self.steps = examples, batch, steps
+        super().__init__()
+
+    def __len__(self) -> int:
+        """Number of samples in one pass."""
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """New samples.
+
+        Yields:
+            Positions of a sample's examples in rising order; some samples may be empty.
+
+        Raises:
+            UserError: the sampler was made in another process, whose samples would come again.
+        """
+        self._check_process()
+        for _ in range(self.steps):
+            sample = poisson_sample(self._generator, self.examples, self.batch / self.examples)
+            yield np.sort(sample).tolist()
+
+
+class BallsAndBinsSampler(_SecretSampler):
     """Batches of an epoch by random allocation: each example is in ``participations`` random batches.
 
     Use it as `batch_sampler` of `torch.utils.data.DataLoader`. Every epoch has the same number of batches, of
@@ -48,8 +113,7 @@ class BallsAndBinsSampler(Sampler[list[int]]):
                 f"participations: {participations}; allowed: 1 to {batches}, the batches of an epoch"
             )
         self.examples, self.batches, self.participations = examples, batches, participations
-        self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
-        self._process = os.getpid()
+        super().__init__()
 
     def __len__(self) -> int:
         """Number of batches of an epoch."""
@@ -64,11 +128,7 @@ class BallsAndBinsSampler(Sampler[list[int]]):
         Raises:
             UserError: the sampler was made in another process, whose batches would come again.
         """
-        if os.getpid() != self._process:
-            raise UserError(
-                "BallsAndBinsSampler: was made in another process, and a copy draws the same batches; "
-                "needed: a sampler made in each process, for examples that no other process has"
-            )
+        self._check_process()
         chosen = allocation(self._generator, self.examples, self.batches, self.participations)
         for batch in range(self.batches):
             yield np.flatnonzero((chosen == batch).any(1)).tolist()

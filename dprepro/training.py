@@ -1,6 +1,7 @@
 """Attack on your own DP-SGD training loop."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import getclosurevars, isfunction
@@ -140,14 +141,15 @@ def audit_training(
     canaries = _releases(train, inputs)
     # the rate is rounded up to a millionth: rounded to a whole batch of few examples, it could be too small
     shares = (SHARES, math.ceil(rate * SHARES)) if sampling == "poisson" else (_batches(rate), 1)
-    spent = epsilon(
-        examples=shares[0],
-        batch=shares[1],
-        noise_multiplier=sigma,
-        delta=delta,
-        steps=steps,
-        sampling=sampling,
-    )
+    with warnings.catch_warnings(action="ignore"):  # of a delta above 1 / SHARES
+        spent = epsilon(
+            examples=shares[0],
+            batch=shares[1],
+            noise_multiplier=sigma,
+            delta=delta,
+            steps=steps,
+            sampling=sampling,
+        )
     runs = crowd, canaries
     noise = [np.maximum(run.steps[:, examples:].std(1, keepdims=True), 1e-30) for run in runs]
     # in clipping bounds, if the noise is as claimed
@@ -249,6 +251,11 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
             batch, earlier = _whole_batch(step, earlier), []
             divisors.append(1 if step.loss_reduction == "sum" else step.expected_batch_size or 1)
             claims |= {"noise_multiplier": float(step.noise_multiplier), **_accounted(step)}
+        elif isinstance(step, torch.optim.Optimizer):
+            raise UserError(
+                f"step {number}: {type(step).__name__}; allowed: Opacus's DPOptimizer, or {width} released "
+                "numbers"
+            )
         if batch is not None:
             batch = floats(f"step {number}: batch", batch)
             if batch.ndim != 2 or batch.shape[1] != width:

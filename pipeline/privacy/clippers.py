@@ -26,6 +26,7 @@ from pipeline.privacy.gradients import (
     Bounds,
     ClippedSum,
     Clipper,
+    Loss,
     OneByOne,
     PerExample,
     Tensors,
@@ -71,13 +72,13 @@ class ClipperFactory:
             return "tried"
         return "one_at_a_time" if self.way is OneByOne else "by_construction"
 
-    def __call__(self, net: nn.Module) -> Clipper:
-        """Clipper for ``net``."""
+    def __call__(self, net: nn.Module, loss: Loss | None = None) -> Clipper:
+        """Clipper for ``net``, with the loss of one example ``loss`` (`loss_of`)."""
         if self.way is BookKeeping:
             example = random_inputs(net, self.example, 1)
-            return BookKeeping(net, example, self.copies, self.single_replica, self.resets, self.taps)
+            return BookKeeping(net, example, self.copies, self.single_replica, self.resets, self.taps, loss)
         way: Callable[..., Clipper] = self.way
-        return way(net, self.copies, self.resets)
+        return way(net, self.copies, self.resets, loss)
 
 
 def clipper_factory(

@@ -8,7 +8,7 @@ layer (`BatchStatistics`) are among its names.
 import itertools
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple, Protocol
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+from pipeline.errors import UserError
 from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
@@ -36,6 +37,8 @@ BY_EXAMPLE = {
 # `vmap` runs some operations one example at a time, such as pools of images with channels last, which is
 # correct too
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batch")
+# Loss () of one example, from its outputs (K,) and its label
+Loss = Callable[[Tensor, Tensor], Tensor]
 Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by the layer's name
 
 
@@ -86,8 +89,26 @@ class Parts(NamedTuple):
     in_float64: bool  # whether the parts' sums are added in float64
 
 
-def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy of (B, K) outputs for classes (B,), or squared error of (B, 1) for numbers (B,)."""
+def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean", loss: Loss | None = None) -> Tensor:
+    """Cross-entropy of (B, K) outputs for classes (B,), or squared error of (B, 1) for numbers (B,).
+
+    Args:
+        outputs: (B, K) outputs of the network.
+        labels: (B, ...) labels.
+        reduction: 'mean', or 'none' for the losses (B,).
+        loss: another loss, which runs on one example under `vmap`.
+
+    Returns:
+        The mean loss, or all losses.
+
+    Raises:
+        UserError: ``loss`` is no number for one example.
+    """
+    if loss is not None:
+        losses: Tensor = vmap(loss, randomness="different")(outputs, labels)
+        if losses.shape != outputs.shape[:1]:
+            raise UserError(f"loss: of shape {tuple(losses.shape[1:])} for one example; allowed: ()")
+        return losses if reduction == "none" else losses.mean()
     if not labels.is_floating_point():
         return F.cross_entropy(outputs, labels, reduction=reduction)
     errors = (outputs[:, 0] - labels).square()
@@ -242,6 +263,7 @@ class PerExample:
     net: nn.Module
     copies: int = 1  # K
     resets: bool = False  # whether each call gets a copy of the network's state
+    loss: Loss | None = None  # None: as in `loss_of`
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -250,7 +272,7 @@ class PerExample:
 
         def loss(tensors: Tensors, example: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
             logits = call(self.net, tensors, example, self.resets)
-            value = loss_of(logits, label.expand(self.copies))
+            value = loss_of(logits, label.expand(self.copies, *label.shape), loss=self.loss)
             return value, value
 
         examples = inputs.unflatten(0, (-1, self.copies))
@@ -269,6 +291,7 @@ class OneByOne:
     net: nn.Module
     copies: int = 1  # K
     resets: bool = False  # as in `PerExample`
+    loss: Loss | None = None  # as in `PerExample`
 
     def __call__(
         self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
@@ -284,7 +307,7 @@ class OneByOne:
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
             logits = call(self.net, leaves, inputs, self.resets)
-            loss = loss_of(logits, label.expand(self.copies))
+            loss = loss_of(logits, label.expand(self.copies, *label.shape), loss=self.loss)
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         batched = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}
         return clipped(batched, loss.detach()[None], mask, bounds)
@@ -310,13 +333,15 @@ class BookKeeping:
         single_replica: bool = False,
         resets: bool = False,
         taps: bool = False,
+        loss: Loss | None = None,
     ):
         """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
 
         ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function for
         `vmap`. ``resets``: each pass gets a copy of the network's state. ``taps``: use taps for a single
         replica too. This is slower, but also correct if a network changes layers' outputs in place. Layers
-        without a parameter that has `requires_grad` are frozen: they need no rule and cost nothing.
+        without a parameter that has `requires_grad` are frozen: they need no rule and cost nothing. ``loss``:
+        as in `loss_of`.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -327,6 +352,7 @@ class BookKeeping:
         self.single_replica = single_replica
         self.resets = resets
         self.taps = taps
+        self.loss = loss
         self.by_example = single_replica and not taps and works_by_example(net)
         self.prefers_channels_last = wants_channels_last(net)
         self.layers = trained_layers(net)
@@ -474,9 +500,9 @@ class BookKeeping:
             for recorded in (uses, outputs)
         )
         if self.copies == 1:
-            losses = loss_of(logits, labels, reduction="none")
+            losses = loss_of(logits, labels, "none", self.loss)
         else:
-            losses = loss_of(logits, labels.repeat_interleave(self.copies), reduction="none")
+            losses = loss_of(logits, labels.repeat_interleave(self.copies, 0), "none", self.loss)
             losses = losses.unflatten(0, (-1, self.copies)).mean(1)
         return losses.sum(), (losses, uses, outputs)
 

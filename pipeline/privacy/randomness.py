@@ -84,10 +84,9 @@ class Streams:
     def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
         """Poisson samples of a step: each example is in a sample with probability ``rate``.
 
-        A binomial count is drawn, then a random set of this size, which gives the same distribution. With
-        grid noise the samples are sorted, so that an added or removed example changes neither the order of
-        the other examples nor the rounding of their sum. With float32 noise the samples are not sorted, as in
-        earlier versions.
+        With grid noise the samples are sorted, so that an added or removed example changes neither the order
+        of the other examples nor the rounding of their sum. With float32 noise the samples are not sorted, as
+        in earlier versions.
 
         Args:
             step: step of the training.
@@ -99,9 +98,7 @@ class Streams:
         """
         samples = []
         for name in self.names:
-            generator = self._generator(name, "sample", step)
-            count = generator.binomial(examples, rate)
-            sample = generator.choice(examples, count, replace=False, shuffle=False)
+            sample = poisson_sample(self._generator(name, "sample", step), examples, rate)
             samples.append(sample if self.noise == "float32" else np.sort(sample))
         return samples
 
@@ -217,6 +214,13 @@ class Streams:
         """Numbers of `uniform` as an array on the CPU, without waiting for a GPU."""
         rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
         return np.stack(rows)
+
+
+def poisson_sample(generator: np.random.Generator, examples: int, rate: float) -> np.ndarray:
+    """Indices of a Poisson sample of N ``examples`` with probability ``rate`` each, not in order."""
+    # a binomial count, then a random set of this size: the same distribution
+    count = generator.binomial(examples, rate)
+    return generator.choice(examples, count, replace=False, shuffle=False)
 
 
 def allocation(

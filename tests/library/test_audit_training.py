@@ -428,6 +428,11 @@ def test_p_values_are_right_where_hardly_an_example_is_drawn_twice(examples: int
         (lambda x: [x[0]] * 30, {"seed": -1}, "seed"),
         (None, {}, "train: None is not allowed"),
         (lambda x: None, {}, "train: returned NoneType; needed: to yield"),
+        (
+            lambda x: [torch.optim.SGD(nn.Linear(2, 1).parameters())] * 30,
+            {},
+            "step 0: SGD; allowed: Opacus's",
+        ),
         (lambda x: ["abc"] * 30, {}, "step 0: str that is no array of real numbers"),
         (lambda x: [(x[0], x[0])] * 30, {}, r"step 0: batch of shape \(1500,\); needed: \(B, 1500\)"),
         (lambda x: [(x[0], x[:, :3])] * 30, {}, r"step 0: batch of shape \(1000, 3\)"),

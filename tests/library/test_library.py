@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp_accounting import NeighboringRelation
 from opacus import GradSampleModule
 from opacus.accountants import RDPAccountant
 from opacus.data_loader import DPDataLoader
@@ -68,6 +69,26 @@ def test_the_best_of_ten_trainings_spends_more_than_one_and_less_than_ten() -> N
     assert spent.best is not None
     assert 2 * spent.epsilon_upper < spent.best < 10 * spent.epsilon_upper
     assert dprepro.epsilon(**settings).best is None
+
+
+def test_trainings_compose_to_a_longer_one_and_to_less_than_their_sum() -> None:
+    half, whole = (dprepro.epsilon(**TRAINING, epochs=epochs, noise_multiplier=1.1) for epochs in (10, 20))
+    two = dprepro.compose([half, half])
+    assert half.epsilon_upper is not None
+    assert whole.epsilon_upper is not None
+    assert whole.epsilon_lower is not None
+    # the composition's grid is coarser
+    assert whole.epsilon_lower < two.epsilon_upper < min(whole.epsilon_upper + 0.01, 2 * half.epsilon_upper)
+    assert dprepro.compose([half]).epsilon_upper == pytest.approx(half.epsilon_upper, abs=0.01)
+    replaced = dprepro.epsilon(**TRAINING, epochs=1, noise_multiplier=4.0, sampling="shuffled")
+    mixed = dprepro.compose([half, replaced])
+    assert mixed.neighbouring is NeighboringRelation.REPLACE_ONE
+    assert two.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE
+    assert mixed.epsilon_upper > half.epsilon_upper + (replaced.epsilon_lower or 0)
+    with pytest.raises(dprepro.UserError, match="trainings: none"):
+        dprepro.compose([])
+    with pytest.raises(dprepro.UserError, match="trainings"):
+        dprepro.compose([1.0])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -266,11 +287,14 @@ def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
 
 
 def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    first, *others = (block.text for block in blocks("docs/library.md") if block.language == "python")
+    first, training, *others = (
+        block.text for block in blocks("docs/library.md") if block.language == "python"
+    )
     exec(first, {})
+    exec(training, {})
     printed = capsys.readouterr().out
-    said = re.findall(r"; (\d*\.\d+)", first)
-    assert len(said) == 2
+    said = re.findall(r"; (\d*\.\d+)", first + training)
+    assert len(said) == 4
     numbers = [float(number) for number in re.findall(r"\d+\.\d{4,}", printed)]
     for number in said:
         assert any(round(value, len(number.partition(".")[2])) == float(number) for value in numbers), number

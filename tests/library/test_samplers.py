@@ -1,4 +1,4 @@
-"""Random allocation for torch's `DataLoader`, and the page that recommends it."""
+"""Poisson samples and random allocation for torch's `DataLoader`, and the page that recommends the latter."""
 
 import os
 from typing import Any
@@ -42,16 +42,43 @@ def test_an_example_is_in_its_batches_of_an_epoch_and_in_others_in_the_next(part
     assert overlap == pytest.approx(8 * rate**2, abs=0.1)
 
 
-def test_two_samplers_draw_other_batches() -> None:
-    first, second = (list(dprepro.BallsAndBinsSampler(100, 4)) for _ in range(2))
+def test_each_example_is_in_a_poisson_sample_with_the_rate_and_independently() -> None:
+    sampler = dprepro.PoissonSampler(200, 10, 2000)
+    loader = DataLoader(TensorDataset(torch.arange(200)), sampler=sampler, batch_size=None)
+    chosen = np.zeros((2000, 200))
+    for sample, (rows,) in zip(chosen, loader, strict=True):
+        sample[rows.numpy()] = 1
+    assert len(loader) == 2000
+    deviation = 0.05 * 0.95
+    assert np.abs(chosen.mean(0) - 0.05).max() < 5 * (deviation / 2000) ** 0.5
+    # independent examples: the variance of a sample's size is that of a binomial count
+    assert chosen.sum(1).var() == pytest.approx(200 * deviation, rel=5 * (2 / 2000) ** 0.5)
+    covariances = np.cov(chosen.T) - np.diag(chosen.var(0))
+    assert np.abs(covariances).max() < 6 * deviation / 2000**0.5
+    again = np.stack([np.isin(np.arange(200), rows) for rows in sampler])
+    assert not np.array_equal(chosen, again)
+
+
+def test_a_poisson_sample_is_in_order_and_may_be_empty() -> None:
+    data = TensorDataset(torch.arange(3), torch.rand(3, 2))
+    samples = list(DataLoader(data, sampler=dprepro.PoissonSampler(3, 1, 100), batch_size=None))
+    assert {len(rows) for rows, _ in samples} == {0, 1, 2, 3}
+    assert all(rows.tolist() == sorted(rows.tolist()) for rows, _ in samples)
+    assert {values.shape[1:] for _, values in samples} == {(2,)}
+
+
+@pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
+def test_two_samplers_draw_other_batches(make: Any) -> None:
+    first, second = (list(make(100, 4, 2)) for _ in range(2))
     assert first != second
 
 
-def test_a_copy_in_another_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
+def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the key of the first, so that all processes of a distributed training had the same batches."""
-    sampler = dprepro.BallsAndBinsSampler(100, 4)
+    sampler = make(100, 4, 1)
     workers = DataLoader(TensorDataset(torch.arange(100)), batch_sampler=sampler, num_workers=1)
-    assert sum(len(rows) for (rows,) in workers) == 100
+    assert len(list(workers)) == len(sampler)
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)
     with pytest.raises(dprepro.UserError, match="made in another process"):
@@ -62,6 +89,12 @@ def test_a_copy_in_another_process_is_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_numbers_that_do_not_fit_are_refused(numbers: Any) -> None:
     with pytest.raises(dprepro.UserError, match=r"examples|batches|participations"):
         dprepro.BallsAndBinsSampler(*numbers)
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 1), (10, 0, 1), (10, 11, 1), (10, 2.5, 1), (10, 1, 0)])
+def test_numbers_that_fit_no_poisson_sample_are_refused(numbers: Any) -> None:
+    with pytest.raises(dprepro.UserError, match=r"examples|batch|steps"):
+        dprepro.PoissonSampler(*numbers)
 
 
 def test_epsilon_of_allocated_batches_is_the_ledgers() -> None:

@@ -1,0 +1,175 @@
+"""A private step of one's own network: Poisson samples, clipped sums with noise, and what they spend."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import dprepro
+from pipeline.privacy.mechanisms import COMPUTING, FINENESS, GaussianMechanism
+from pipeline.privacy.randomness import Streams
+
+INPUTS, LABELS = torch.rand(400, 20), torch.randint(3, (400,))
+SIGMA = 1.1
+
+
+def network(outputs: int = 3) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(20, 200), nn.Tanh(), nn.Linear(200, outputs))
+
+
+def released(net: nn.Module, inputs: Tensor = INPUTS, labels: Tensor = LABELS, **options: Any) -> Tensor:
+    noisy = dprepro.noisy_sum(net, inputs, labels, 0.5, SIGMA, **options)
+    return torch.cat([value.flatten() for value in noisy.values()])
+
+
+def exact(net: nn.Module, inputs: Tensor = INPUTS, labels: Tensor = LABELS) -> Tensor:
+    sums = dprepro.clipped_sum(net.double(), inputs.double(), labels, 0.5).sums
+    net.float()
+    return torch.cat([value.flatten() for value in sums.values()])
+
+
+@pytest.fixture
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def zeros(streams: Streams, step: int, size: int, bits: list[int]) -> Tensor:
+        return torch.zeros(1, size, dtype=torch.float64)
+
+    monkeypatch.setattr(Streams, "rounded_normal", zeros)
+
+
+def test_the_noise_is_normal_independent_and_new_in_each_call() -> None:
+    net = network()
+    noise = torch.stack([released(net) - exact(net) for _ in range(4)]).numpy() / (0.5 * SIGMA)
+    size = noise.size
+    # of 1.1 times the bound, and at most .5 % larger for the rounding
+    assert 1 - 5 / (2 * size) ** 0.5 < noise.std() < 1.005 + 5 / (2 * size) ** 0.5
+    assert abs(noise.mean()) < 5 / size**0.5
+    assert abs((noise**4).mean() / 3 - 1) < 0.15
+    correlations = np.corrcoef(noise) - np.eye(4)
+    assert np.abs(correlations).max() < 5 / noise.shape[1] ** 0.5
+
+
+def test_seeds_of_torch_numpy_and_python_repeat_no_noise() -> None:
+    values = []
+    for _ in range(2):
+        net = network()  # seeds torch
+        np.random.seed(0)
+        values.append(released(net))
+    assert torch.isclose(values[0], values[1]).sum() < 5
+
+
+@pytest.mark.parametrize("at_once", [None, 64])
+@pytest.mark.usefixtures("without_noise")
+def test_a_release_is_the_clipped_sum_to_the_rounding_that_its_noise_covers(at_once: int | None) -> None:
+    net = network()
+    covered = 0.5 * (COMPUTING / 2 + FINENESS)
+    assert (released(net, at_once=at_once) - exact(net)).norm() < covered
+    one = slice(0, 1)
+    assert released(net, INPUTS[one], LABELS[one]).norm() < 0.5 * (1 + FINENESS)
+    neighbours = released(net, at_once=at_once) - released(net, INPUTS[1:], LABELS[1:], at_once=at_once)
+    assert neighbours.norm() <= 0.5 * (1 + COMPUTING + FINENESS)
+    assert released(net, INPUTS[:0], LABELS[:0]).count_nonzero() == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once", "expected"), [(150, None, False), (400, None, True), (9, 3, True)]
+)
+def test_sums_that_float32_would_round_too_far_are_in_float64(
+    size: int, at_once: int | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds, release = list[torch.dtype](), GaussianMechanism.release
+
+    def watched(mechanism: GaussianMechanism, sums: dict[str, Tensor], *others: Any) -> dict[str, Tensor]:
+        kinds.extend(value.dtype for value in sums.values())
+        return release(mechanism, sums, *others)
+
+    monkeypatch.setattr(GaussianMechanism, "release", watched)
+    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 1.0, 1.0, at_once=at_once)
+    assert set(kinds) == {torch.float64 if expected else torch.float32}
+    # what is released doesn't say how large the sample is
+    assert {value.dtype for value in values.values()} == {torch.float32}
+
+
+def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
+    def step_of(divisor: Callable[[Tensor], float]) -> Any:
+        def make() -> Any:
+            net = network()
+
+            def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+                noisy = dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA)
+                return {name: value / divisor(labels) for name, value in noisy.items()}
+
+            return step
+
+        return make
+
+    claims: dict[str, Any] = {"clip": 1.0, "noise_multiplier": SIGMA, "expected_batch_size": 16}
+    assert dprepro.replay(step_of(lambda _: 16), INPUTS[:16], LABELS[:16], **claims).violations == ()
+    found = dprepro.replay(step_of(len), INPUTS[:16], LABELS[:16], **claims).violations
+    assert "divisor" in {violation.name for violation in found}
+
+
+def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None:
+    def train(examples: np.ndarray, sigma: float = SIGMA) -> Iterator[np.ndarray]:
+        net = nn.Linear(examples.shape[1], 1, bias=False)
+        data = TensorDataset(torch.from_numpy(examples), torch.zeros(len(examples)))
+        sampler = dprepro.PoissonSampler(len(examples), len(examples) // 10, 60)
+        for inputs, labels in DataLoader(data, sampler=sampler, batch_size=None):
+            noisy = dprepro.noisy_sum(net, inputs, labels, 1.0, sigma, loss=lambda outputs, _: outputs[0])
+            yield noisy["weight"].numpy()
+
+    claims: dict[str, Any] = {"delta": 1e-5, "sample_rate": 0.1, "noise_multiplier": SIGMA}
+    audited = dprepro.audit_training(train, **claims)
+    assert (audited.looks_like, audited.broken) == ((), False)
+    too_small = dprepro.audit_training(lambda examples: train(examples, SIGMA / 8), **claims)
+    assert too_small.looks_like or too_small.broken
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(reference: bool) -> None:
+    net, targets = network(4).double(), torch.rand(6, 4).double()
+    inputs = INPUTS[:6].double()
+    sums = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
+    for x, target in zip(inputs, targets, strict=True):
+        loss = F.binary_cross_entropy_with_logits(net(x[None])[0], target)
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+        for total, gradient in zip(sums.values(), gradients, strict=True):
+            total += gradient * (0.1 / norm).clamp(max=1)
+    actual = dprepro.clipped_sum(
+        net, inputs, targets, 0.1, loss=F.binary_cross_entropy_with_logits, reference=reference
+    )
+    torch.testing.assert_close(dict(actual.sums), sums)
+
+
+def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_error() -> None:
+    for outputs, labels, loss in (
+        (3, LABELS, F.cross_entropy),
+        (1, INPUTS[:, 0], lambda outputs, label: (outputs[0] - label) ** 2),
+    ):
+        net = network(outputs)
+        by_default, given = (
+            dprepro.clipped_sum(net, INPUTS, labels, 0.1, loss=each) for each in (None, loss)
+        )
+        torch.testing.assert_close(by_default, given)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"loss": lambda outputs, label: outputs}, r"loss: of shape \(3,\) for one example; allowed: \(\)"),
+        ({"loss": lambda outputs, label: 3}, "inputs, labels or loss: the network doesn't take them"),
+        ({"at_once": 0}, "at_once: 0 is not allowed"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier: 0.0 is not allowed"),
+        ({"labels": LABELS + 1}, "labels: 1 to 3; allowed: 0 to 2"),
+    ],
+)
+def test_what_has_no_noisy_sum_is_a_line(options: dict[str, Any], says: str) -> None:
+    right = {"inputs": INPUTS, "labels": LABELS, "clip": 1.0, "noise_multiplier": 1.0}
+    with pytest.raises(dprepro.UserError, match=says):
+        dprepro.noisy_sum(network(), **{**right, **options})
