@@ -234,16 +234,19 @@ def test_training_reads_released_examples_only_unless_it_is_as_in_the_code(
         if variant == "paper"
         else (code(epsilon=2000.0), Model(name="adlm_cnn", normalization="batch_bn"))
     )
-    networks = []
+    trained, tested = [], []
     for turned in (False, True):
         method = make(tiny, settings, model=model)
         state, _ = method.step(method.init(), 0)
         if turned:
             task = method.task
             method.task = replace(task, inputs=255 - task.inputs, labels=(task.labels + 1) % M)
-        networks.append(flat(method.model(method.step(state, 1)[0])))
-    assert networks[0].isfinite().all()
-    assert torch.equal(*networks) == (variant == "paper")
+        state, _ = method.step(state, 1)
+        trained.append(flat(state["parameters"]))
+        tested.append(flat(method.model(state)))
+    for one, other in (trained, tested):
+        assert one.isfinite().all()
+        assert torch.equal(one, other) == (variant == "paper")
 
 
 def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:
