@@ -43,8 +43,8 @@ def h(noise: float) -> float:
     """Factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022.
 
     It is sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2), with Phi the standard normal distribution
-    function. Appendix B.1 of Nguyen et al. 2023 prints 3 sigma^(-1/2) instead of 3 sigma^-1 / 2 (sigma is z);
-    its numbers agree with 3 sigma^-1 / 2.
+    function. Appendix B.1 of Nguyen et al. 2023 has the same formula: its example has Phi(3 sqrt(62)) for
+    z = .5 / sqrt(62).
 
     Args:
         noise: noise multiplier z.

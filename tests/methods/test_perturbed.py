@@ -1,6 +1,8 @@
 """The Laplace mechanisms: noise scales, one release, what training reads, and neighbours."""
 
 import math
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +27,7 @@ from pipeline.methods.laplace.settings import (
 )
 from pipeline.methods.laplace.split_network import split_network
 from pipeline.methods.registry import build_net
-from pipeline.methods.spending import NOISELESS
+from pipeline.methods.spending import NOISELESS, NetworkSizes
 from pipeline.models.model import Model
 from pipeline.privacy.laplace import Laplace, Releases
 from pipeline.privacy.mechanisms import release_laplace
@@ -223,6 +225,30 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
     torch.testing.assert_close(flat(state["parameters"]), resumed, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_training_reads_released_examples_only_unless_it_is_as_in_the_code(
+    tiny: Prepared, variant: str
+) -> None:
+    settings, model = (
+        (ilm(), NET)
+        if variant == "paper"
+        else (code(epsilon=2000.0), Model(name="adlm_cnn", normalization="batch_bn"))
+    )
+    trained, tested = [], []
+    for turned in (False, True):
+        method = make(tiny, settings, model=model)
+        state, _ = method.step(method.init(), 0)
+        if turned:
+            task = method.task
+            method.task = replace(task, inputs=255 - task.inputs, labels=(task.labels + 1) % M)
+        state, _ = method.step(state, 1)
+        trained.append(flat(state["parameters"]))
+        tested.append(flat(method.model(state)))
+    for one, other in (trained, tested):
+        assert one.isfinite().all()
+        assert torch.equal(one, other) == (variant == "paper")
+
+
 def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:
     """Noise that is used twice can be taken away: two scales of it on one thing give the thing."""
     settings = (adlm(epsilon=2.0), adlm(epsilon=4.0))
@@ -366,6 +392,28 @@ def test_another_networks_first_layer_is_counted(tiny: Prepared) -> None:
     assert (parts.maps, parts.neurons, parts.units, parts.classes) == (6, 6 * 28 * 28, 84, 10)
     parts = make(tiny, ilm()).parts
     assert (parts.maps, parts.neurons, parts.units, parts.classes) == (32, 25_088, UNITS, M)
+
+
+@pytest.mark.parametrize(("units", "classes"), [(1, 2), (3, 2), (2, 3), (4, 3)])
+def test_lemma_5_is_about_twice_the_largest_distance(units: int, classes: int) -> None:
+    """Sum over coefficients of one example's distance from another, for states in [0, 1]: all corners.
+
+    Each term is convex in each state, so a corner has the largest sum.
+    """
+    corners = [torch.tensor(corner) for corner in product((0.0, 1.0), repeat=units)]
+    examples = [
+        torch.cat(
+            [
+                ((0.5 - F.one_hot(torch.tensor(label), classes))[:, None] * states).flatten(),
+                (SECOND * states[:, None] * states).flatten().repeat(classes),
+            ]
+        )
+        for states, label in product(corners, range(classes))
+    ]
+    furthest = max((one - other).abs().sum().item() for one, other in product(examples, repeat=2))
+    settings = ilm(batch=1, epsilon=1.0, loss_share=0.5)
+    lemma = 0.5 * settings.loss_scale(NetworkSizes(1, units=units, classes=classes))
+    assert lemma / 2 <= furthest <= min(lemma, lemma / 2 + 1)
 
 
 LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output

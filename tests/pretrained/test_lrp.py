@@ -55,6 +55,12 @@ def test_relevance_is_conserved_without_biases(norm: list[nn.Module]) -> None:
     torch.testing.assert_close(propagate_relevance(net, inputs).sum((1, 2, 3)), output, rtol=1e-4, atol=1e-6)
 
 
+def test_biases_keep_relevance() -> None:
+    net, inputs = convolutional(bias=True), images()
+    lost = propagate_relevance(net, inputs).sum((1, 2, 3)) / net(inputs).amax(1) - 1
+    assert (lost.abs() > 0.01).all()
+
+
 @pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require")
 def test_captum_finds_the_same_where_it_has_rules() -> None:
     norm = spread(BatchStatistics(4, 1e-5))
