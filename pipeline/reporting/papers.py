@@ -26,20 +26,28 @@ class Assumption(Strict):
     choice: str
 
 
+class UnitTest(Strict):
+    """A test of our test suite that decides a claim about a formula or an algorithm, without any record."""
+
+    holds: bool
+    by: str  # FILE::NAME
+
+
 class Claim(Strict):
-    """A sentence of the paper, and tests that decide it by records."""
+    """A sentence of the paper, and tests that decide it by records, or a unit test."""
 
     key: Key
     says: str  # word for word
     where: str
     reading: str | None = None  # our reading, if the sentence is ambiguous
     tests: list[Test] = Field(default_factory=list)
+    unit_test: UnitTest | None = None
     untested: str | None = None  # why there is no test
 
     @model_validator(mode="after")
     def _tested_or_not(self) -> "Claim":
-        if bool(self.tests) == bool(self.untested):
-            raise ValueError("needs either 'tests' or 'untested', which says why there is none")
+        if sum(map(bool, (self.tests, self.unit_test, self.untested))) != 1:
+            raise ValueError("needs one of 'tests', 'unit_test' and 'untested' (why there is no test)")
         return self
 
 

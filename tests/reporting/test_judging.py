@@ -66,9 +66,16 @@ def test_every_entry_counts_once_however_many_variants_it_has_and_our_own_nowher
 def test_a_claim_without_a_test_says_why() -> None:
     result = judged({"key": "c", "says": "so", "where": "there", "untested": "nobody can"})
     assert (result.status, result.assessments) == ("not tested", ())
-    for said in (claim(), claim(LEAST, untested="why")):
-        with pytest.raises(ValueError, match="needs either 'tests' or 'untested'"):
+    unit_test = {"holds": True, "by": "FILE::NAME"}
+    for said in (claim(), claim(LEAST, untested="why"), claim(untested="why", unit_test=unit_test)):
+        with pytest.raises(ValueError, match="needs one of 'tests', 'unit_test' and 'untested'"):
             toys.paper(claims=[said])
+
+
+@pytest.mark.parametrize(("holds", "status"), [(True, "reproduced"), (False, "not reproduced")])
+def test_a_unit_test_decides_a_claim_without_records(holds: bool, status: str) -> None:
+    result = judged(claim(unit_test={"holds": holds, "by": "FILE::NAME"}))
+    assert (result.status, result.assessments) == (status, ())
 
 
 @pytest.mark.parametrize(

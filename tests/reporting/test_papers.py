@@ -82,7 +82,7 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
             "needs 'above', 'below'",
         ),
         (CLAIMS, claiming(at=[]), "at least 1 item"),
-        (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs either 'tests' or 'untested'"),
+        (CLAIMS, "claims: [{key: a, says: b, where: c}]", "needs one of 'tests', 'unit_test' and 'untested'"),
         ("98.20 ± 0.07", "98.20±0.07", "'98.20±0.07'; allowed: a number, '98.20 ± 0.07', or words"),
         ("98.20 ± 0.07", ".nan", "small.yaml: tables.t2.lines.0.values.sigma=0.value: nan is not allowed"),
         ("98.20 ± 0.07", "982.0", "lenet: sigma=0: 982 percent; allowed: 0 to 100"),
@@ -144,3 +144,11 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
 
 def test_a_paper_without_a_file_is_only_its_name() -> None:
     assert papers.load("my-own").tables == {}
+
+
+def test_unit_tests_that_decide_claims_exist() -> None:
+    decided = [claim.unit_test for name in NAMES for claim in papers.load(name).claims]
+    named = [unit_test.by.split("::") for unit_test in decided if unit_test]
+    assert named
+    for file, name in named:
+        assert f"\ndef {name}(" in (ROOT / file).read_text(), name

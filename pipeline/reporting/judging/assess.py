@@ -60,12 +60,16 @@ class ClaimResult:
 
     @property
     def status(self) -> Status:
-        """Status by rows like the paper's lines; those on a reduced budget decide only if no others do.
+        """Status by a unit test, or by rows like the paper's lines.
+
+        Rows on a reduced budget decide only if no others do.
 
         If none of these rows ran, but the claim has a verdict on a variant, the status is 'only differently'.
         """
         if self.claim.untested:
             return "not tested"
+        if self.claim.unit_test:
+            return "reproduced" if self.claim.unit_test.holds else "not reproduced"
         as_in_paper = [assessment.status for assessment in self.assessments if not assessment.variant]
         decided = [status for status in as_in_paper if status not in ("not run", "waits for a GPU")]
         if decided:
