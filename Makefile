@@ -39,8 +39,12 @@ demo: $(STAMP) ## first run: every method on synthetic images, two to five minut
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 
 .PHONY: test
-test: lint ## all checks: lint, types, tests
-	$(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 8 --dist loadfile
+test: $(STAMP) ## all checks: lint, types, tests
+	$(MAKE) --no-print-directory --jobs 2 lint pytest
+
+.PHONY: pytest
+pytest: $(STAMP)
+	$(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-broad
 test-broad: $(STAMP) ## every variant of every method through the whole pipeline, about ten minutes

@@ -19,22 +19,11 @@ from pipeline.methods.base import Execution
 from pipeline.methods.dpsgd.settings import DpsgdSettings
 from tests.warm.commands import ROOT, environment, run, start
 
-# Files that take longest come first, so that workers (`pytest -n`) end together
-LONG = (
-    "test_dvc.py",
-    "test_kills.py",
-    "test_training.py",
-    "test_wheel.py",
-    "test_ui.py",
-    "test_contributing.py",
-    "test_export.py",
-    "test_faults.py",
-    "test_private_model.py",
-    "test_repro.py",
-    "test_audit_training.py",
-    "test_side_by_side.py",
-    "test_library.py",
-)
+# Files that take longest come first, so that workers (`pytest --no-loadscope-reorder`) end together
+LONG = [
+    "wheel", "kills", "golden", "corpus", "dvc", "audit_training", "accounting", "training", "planted",
+    "faults", "edges", "contributing", "export", "bench", "pair", "floating_point", "private_model",
+]  # fmt: skip
 
 
 # A variable with the folder of what takes long to start or to make, and all workers share
@@ -62,7 +51,8 @@ def alone() -> Iterator[Path]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    places = {f"test_{name}": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(scope="session", autouse=True)

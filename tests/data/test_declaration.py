@@ -15,7 +15,7 @@ from pipeline.files import write_json
 from pipeline.identity.entries import entries
 from pipeline.results import records
 from tests import laboratory
-from tests.laboratory import new_data, refused, run, train
+from tests.laboratory import new_data, new_row, refused, run, train
 from tests.there import there
 
 
@@ -31,7 +31,7 @@ def trained(tmp_path: Path) -> Iterator[Path]:
         new_data(400)
         declare(train=180)
         run("prepare mine")
-        run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1")
+        new_row("r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1")
         train("r")
         yield tmp_path
 

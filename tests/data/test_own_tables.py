@@ -29,7 +29,7 @@ from pipeline.training import evaluation, rows
 from pipeline.training.not_covered import data_uses
 from tests.data.own_files import ROW, declare, made, settings_of
 from tests.docs.blocks import begin
-from tests.laboratory import refused, run, train
+from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of
 from tests.there import there
 from tests.training.running import quiet
@@ -234,9 +234,9 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
         filled.replace(":\n", ": {range: [0, 10]}\n").replace("columns: {range: [0, 10]}", "columns:")
     )
     run(f"{new} --schema mine.schema.yaml")
-    run("new row first --data mine --model logistic --method dpsgd --epsilon 8 --epochs 10")
+    new_row("first --data mine --model logistic --method dpsgd --epsilon 10 --epochs 10")
     declared = Path("params.yaml").read_text()
-    Path("params.yaml").write_text(declared.replace('"pld"}', '"pld", nominal_examples: 157}'))
+    Path("params.yaml").write_text(declared.replace('"rdp"}', '"rdp", nominal_examples: 157}'))
     train("first")
     run("export first out")
     assert "allowed: a name that ends in .csv" in refused("predict out t.csv --out x.parquet")
@@ -304,7 +304,7 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wrong = "new row wrong --data houses --model logistic --method batch_clipping --sigma 4"
     assert "allowed for a numeric target: 'dpsgd'" in refused(wrong)
     # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
-    run("new row first --data houses --model logistic --method dpsgd --epsilon 64 --epochs 20")
+    new_row("first --data houses --model logistic --method dpsgd --epsilon 128 --epochs 20")
     train("first")
     measured = there(records.read_evaluation("first")).replicas[0]
     assert isinstance(measured.scores, Errors)

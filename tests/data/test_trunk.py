@@ -22,7 +22,7 @@ from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.weights import weights_path
 from tests.docs.blocks import begin
-from tests.laboratory import refused, run, train
+from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -65,7 +65,7 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         patch.chdir("lab")
         torch.save(resnet.state_dict(), "net.pth")
         run(f"new data mine --images ../images {WEIGHTS}")
-        run("new row probe --data mine --model logistic --method dpsgd --epsilon 64 --epochs 8")
+        new_row("probe --data mine --model logistic --method dpsgd --epsilon 128 --epochs 8")
         train("probe")
         run("export probe out")
     return root / "lab"
@@ -173,8 +173,8 @@ def tuned(lab: Path) -> Path:
         patch.chdir(lab)
         run("new data photos --images ../images --size 24")
         new = f"--data photos --model pretrained {WEIGHTS} --method dpsgd --epsilon 8 --epochs 2"
-        run(f"new row adapted {new} --rank 2")
-        run(f"new row whole {new}")
+        new_row(f"adapted {new} --rank 2")
+        new_row(f"whole {new}")
         for row in ("adapted", "whole"):
             train(row)
             run(f"export {row} {row}")

@@ -30,7 +30,7 @@ from pipeline.results import records
 from pipeline.results.weights import weights_path
 from tests.conftest import forgetting
 from tests.keeping import stripes
-from tests.laboratory import NOTHING, declare, laboratory, refused, run, train
+from tests.laboratory import NOTHING, declare, laboratory, new_row, refused, run, train
 
 IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
 OTHERWISE = "here computes otherwise"
@@ -40,8 +40,6 @@ def with_vectors(declared: Any) -> None:
     text = {"tokens": 8, "vectors": "glove-6b-50d"}
     declared["data"]["known"] = {**declared["data"]["said"], "text": text}
     declared["rows"][VECTORS] = {**declared["rows"][TEXTS], "data": "known"}
-    for row in declared["rows"].values():
-        row["settings"]["accountant"] = "rdp"  # takes no seconds
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +60,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         run("new data mine --npz mine.npz --inputs pictures --public 4 --public-from also-known")
         run("new data said --texts texts.csv --text body --label mood")
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
-        run(f"new row {IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
-        run(f"new row {TEXTS} --data said --model bilstm {dpsgd}")
+        new_row(f"{IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
+        new_row(f"{TEXTS} --data said --model bilstm {dpsgd}")
         declare(with_vectors)
         run("prepare known")
         train(IMAGES, TEXTS, VECTORS)

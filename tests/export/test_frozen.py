@@ -11,7 +11,7 @@ from torch import nn
 
 from pipeline.models.frozen import frozen_fingerprint, same_fingerprint
 from pipeline.results import records
-from tests.laboratory import NOTHING, laboratory, new_data, refused, run, train
+from tests.laboratory import NOTHING, laboratory, new_data, new_row, refused, run, train
 from tests.there import there
 
 MODEL = """\
@@ -52,8 +52,8 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
         write_weights(0)
         new_data(300)
         for name in READS:
-            run(
-                f"new row {name} --data mine --model {name} --method dpsgd --epsilon 8 --epochs 1 "
+            new_row(
+                f"{name} --data mine --model {name} --method dpsgd --epsilon 8 --epochs 1 "
                 "--learning-rate 1 --seeds 2"
             )
         yield tmp_path

@@ -8,7 +8,7 @@ import pytest
 from pipeline.files import digest_files
 from pipeline.rerun import Accuracy, Difference
 from pipeline.results import records
-from tests.laboratory import declare, laboratory, new_data, refused, run, train
+from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
 from tests.there import there
 
 
@@ -17,7 +17,7 @@ def recorded(tmp_path: Path) -> Iterator[Path]:
     """A laboratory with one row of two levels and two seeds, trained with secret noise."""
     with laboratory(tmp_path):
         new_data(300)
-        run("new row r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1 --seeds 2")
+        new_row("r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1 --seeds 2")
         declare(lambda it: it["rows"]["r"].update(levels=[{"epsilon": 8}, {"epsilon": 4}]))
         train("r")
         yield tmp_path
