@@ -85,6 +85,9 @@ def test_trainings_compose_to_a_longer_one_and_to_less_than_their_sum() -> None:
     assert mixed.neighbouring is NeighboringRelation.REPLACE_ONE
     assert two.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE
     assert mixed.epsilon_upper > half.epsilon_upper + (replaced.epsilon_lower or 0)
+    searched = dprepro.epsilon(**TRAINING, epochs=1, noise_multiplier=4.0, best_of=10)
+    with pytest.raises(dprepro.UserError, match=r"trainings: a search \(best_of\)"):
+        dprepro.compose([half, searched])
     with pytest.raises(dprepro.UserError, match="trainings: none"):
         dprepro.compose([])
     with pytest.raises(dprepro.UserError, match="trainings"):

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
+from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from pipeline.privacy.randomness import Streams
 
@@ -82,17 +83,49 @@ def test_a_release_is_the_clipped_sum_to_the_rounding_that_its_noise_covers(at_o
 def test_sums_that_float32_would_round_too_far_are_in_float64(
     size: int, at_once: int | None, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds, release = list[torch.dtype](), GaussianMechanism.release
+    kinds, limits, release = list[torch.dtype](), list[float](), GaussianMechanism.release
 
-    def watched(mechanism: GaussianMechanism, sums: dict[str, Tensor], *others: Any) -> dict[str, Tensor]:
+    def watched(
+        mechanism: GaussianMechanism, sums: dict[str, Tensor], bounds: Bounds, *others: Any
+    ) -> dict[str, Tensor]:
         kinds.extend(value.dtype for value in sums.values())
-        return release(mechanism, sums, *others)
+        limits.append(bounds.limits.item())
+        return release(mechanism, sums, bounds, *others)
 
     monkeypatch.setattr(GaussianMechanism, "release", watched)
-    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 1.0, 1.0, at_once=at_once)
+    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 0.1, 1.0, at_once=at_once)
     assert set(kinds) == {torch.float64 if expected else torch.float32}
-    # what is released doesn't say how large the sample is
+    # what is released doesn't say how large the sample is, nor does its grid
     assert {value.dtype for value in values.values()} == {torch.float32}
+    assert limits == [0.1]
+
+
+class Odd(nn.Module):
+    """Shared, unused, frozen and empty parameters, and one that is a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.unused = nn.Linear(20, 20), nn.Linear(20, 20), nn.Linear(5, 50)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(20, 20).requires_grad_(False)
+        self.empty, self.scale = nn.Parameter(torch.empty(0, 3)), nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.second(self.first(self.frozen(inputs)).tanh())
+        return outputs * self.scale + self.empty.sum()
+
+
+def test_every_trained_parameter_gets_its_noise_and_its_share_of_the_sum() -> None:
+    net, sum_of = Odd(), dprepro.clipped_sum
+    exact = sum_of(net, INPUTS, LABELS, 0.5).sums
+    noisy = [dprepro.noisy_sum(net, INPUTS, LABELS, 0.5, 3.0) for _ in range(30)]
+    names = {"first.weight", "first.bias", "second.bias", "unused.weight", "unused.bias", "empty", "scale"}
+    assert set(exact) == set(noisy[0]) == names
+    for name in names - {"empty"}:
+        noise = torch.stack([values[name] - exact[name] for values in noisy]).flatten() / 1.5
+        assert noise.std() == pytest.approx(1, abs=5 / (2 * len(noise)) ** 0.5)
+    alone = [sum_of(net, INPUTS[i : i + 1], LABELS[i : i + 1], 0.5).sums["scale"] for i in range(len(INPUTS))]
+    torch.testing.assert_close(exact["scale"], torch.stack(alone).sum())
 
 
 def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
@@ -112,6 +145,31 @@ def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
     assert dprepro.replay(step_of(lambda _: 16), INPUTS[:16], LABELS[:16], **claims).violations == ()
     found = dprepro.replay(step_of(len), INPUTS[:16], LABELS[:16], **claims).violations
     assert "divisor" in {violation.name for violation in found}
+
+
+def test_a_replay_tests_two_networks_of_equal_layers_and_names_the_line_of_a_loss_that_mixes() -> None:
+    def step_of(factor: Callable[[Tensor], Tensor]) -> Any:
+        def make() -> Any:
+            nets = network(), network()
+            nets[0][0].requires_grad_(False)
+
+            def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+                def loss(outputs: Tensor, label: Tensor) -> Tensor:
+                    return F.cross_entropy(outputs * factor(inputs), label)
+
+                _, noisy = (dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA, loss=loss) for net in nets)
+                return noisy
+
+            return step
+
+        return make
+
+    claims: dict[str, Any] = {"clip": 1.0, "noise_multiplier": SIGMA, "expected_batch_size": 1}
+    assert (
+        dprepro.replay(step_of(lambda _: torch.ones(())), INPUTS[:16], LABELS[:16], **claims).violations == ()
+    )
+    found, *_ = dprepro.replay(step_of(lambda x: 4 * x.mean()), INPUTS[:16], LABELS[:16], **claims).violations
+    assert __file__ in (found.place or "")
 
 
 def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None:
@@ -147,6 +205,16 @@ def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(reference: bool) ->
     torch.testing.assert_close(dict(actual.sums), sums)
 
 
+def test_a_loss_may_change_outputs_in_place() -> None:
+    net = network()
+    losses: list[Any] = [
+        lambda outputs, label: outputs.mul_(2)[label],
+        lambda outputs, label: outputs[label] * 2,
+    ]
+    in_place, expected = (dprepro.clipped_sum(net, INPUTS, LABELS, 0.1, loss=loss) for loss in losses)
+    torch.testing.assert_close(in_place, expected)
+
+
 def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_error() -> None:
     for outputs, labels, loss in (
         (3, LABELS, F.cross_entropy),
@@ -163,9 +231,16 @@ def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_
     ("options", "says"),
     [
         ({"loss": lambda outputs, label: outputs}, r"loss: of shape \(3,\) for one example; allowed: \(\)"),
-        ({"loss": lambda outputs, label: 3}, "inputs, labels or loss: the network doesn't take them"),
+        (
+            {"loss": lambda outputs, label: outputs.log_softmax(1).sum()},
+            r"loss: of one example, with outputs \(3,\) and label \(\): Dimension out of range",
+        ),
+        ({"loss": lambda outputs, label: outputs.detach().sum()}, "inputs or loss: the network doesn't take"),
         ({"at_once": 0}, "at_once: 0 is not allowed"),
-        ({"noise_multiplier": 0.0}, "noise_multiplier: 0.0 is not allowed"),
+        ({"noise_multiplier": 1e-7}, "noise_multiplier: 1e-07 is not allowed"),
+        ({"noise_multiplier": 1e12}, "noise_multiplier: 1000000000000.0 is not allowed"),
+        ({"clip": 1e-45}, "clip: 1e-45 is not allowed"),
+        ({"clip": 1e39}, "clip: 1e[+]39 is not allowed"),
         ({"labels": LABELS + 1}, "labels: 1 to 3; allowed: 0 to 2"),
     ],
 )

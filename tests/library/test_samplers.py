@@ -1,6 +1,7 @@
 """Poisson samples and random allocation for torch's `DataLoader`, and the page that recommends the latter."""
 
 import os
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -68,14 +69,15 @@ def test_a_poisson_sample_is_in_order_and_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
-def test_two_samplers_draw_other_batches(make: Any) -> None:
-    first, second = (list(make(100, 4, 2)) for _ in range(2))
-    assert first != second
+def test_two_samplers_and_a_copy_draw_other_batches(make: Any) -> None:
+    sampler = make(100, 4, 2)
+    first, *others = (list(each) for each in (sampler, deepcopy(sampler), make(100, 4, 2)))
+    assert first not in others
 
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
 def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the key of the first, so that all processes of a distributed training had the same batches."""
+    """In a distributed training an example would be in the batches of every process."""
     sampler = make(100, 4, 1)
     workers = DataLoader(TensorDataset(torch.arange(100)), batch_sampler=sampler, num_workers=1)
     assert len(list(workers)) == len(sampler)
