@@ -75,8 +75,8 @@ def noisy_sum(
     Warns:
         UserWarning: as in `clipped_sum`.
     """
-    size = max(1, len(labels))
-    at_once = min(at_once or size, size)
+    size = len(labels)
+    at_once = at_once or size
     in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
     batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
     sums = ClippedSum.of(
@@ -177,7 +177,7 @@ def _clipped_sum(
     if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
         raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
-    if not any(value.numel() for value in tensors.values()):
+    if not tensors:
         raise UserError("network: no parameter has requires_grad; needed: one")
     for name, value in tensors.items():
         if value.dtype not in (torch.float32, torch.float64):

@@ -45,13 +45,13 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_noise_is_normal_independent_and_new_in_each_call() -> None:
     net = network()
-    noise = torch.stack([released(net) - exact(net) for _ in range(4)]).numpy() / (0.5 * SIGMA)
+    noise = torch.stack([released(net) - exact(net) for _ in range(16)]).numpy() / (0.5 * SIGMA)
     size = noise.size
     # of 1.1 times the bound, and at most .5 % larger for the rounding
     assert 1 - 5 / (2 * size) ** 0.5 < noise.std() < 1.005 + 5 / (2 * size) ** 0.5
     assert abs(noise.mean()) < 5 / size**0.5
     assert abs((noise**4).mean() / 3 - 1) < 0.15
-    correlations = np.corrcoef(noise) - np.eye(4)
+    correlations = np.corrcoef(noise) - np.eye(16)
     assert np.abs(correlations).max() < 5 / noise.shape[1] ** 0.5
 
 
@@ -93,7 +93,14 @@ def test_sums_that_float32_would_round_too_far_are_in_float64(
         return release(mechanism, sums, bounds, *others)
 
     monkeypatch.setattr(GaussianMechanism, "release", watched)
-    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 0.1, 1.0, at_once=at_once)
+    passes = list[int]()
+
+    def loss(outputs: Tensor, label: Tensor) -> Tensor:
+        passes.append(1)
+        return F.cross_entropy(outputs, label)
+
+    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 0.1, 1.0, loss=loss, at_once=at_once)
+    assert len(passes) == size // (at_once or size)
     assert set(kinds) == {torch.float64 if expected else torch.float32}
     # what is released doesn't say how large the sample is, nor does its grid
     assert {value.dtype for value in values.values()} == {torch.float32}
@@ -116,16 +123,17 @@ class Odd(nn.Module):
 
 
 def test_every_trained_parameter_gets_its_noise_and_its_share_of_the_sum() -> None:
-    net, sum_of = Odd(), dprepro.clipped_sum
-    exact = sum_of(net, INPUTS, LABELS, 0.5).sums
-    noisy = [dprepro.noisy_sum(net, INPUTS, LABELS, 0.5, 3.0) for _ in range(30)]
+    net, inputs, labels = Odd().double(), INPUTS[:9].double(), LABELS[:9]
+    exact = dprepro.clipped_sum(net, inputs, labels, 0.5).sums
+    noisy = [dprepro.noisy_sum(net, inputs, labels, 0.5, 3.0) for _ in range(30)]
     names = {"first.weight", "first.bias", "second.bias", "unused.weight", "unused.bias", "empty", "scale"}
     assert set(exact) == set(noisy[0]) == names
+    assert {value.dtype for value in noisy[0].values()} == {torch.float64}
     for name in names - {"empty"}:
         noise = torch.stack([values[name] - exact[name] for values in noisy]).flatten() / 1.5
         assert noise.std() == pytest.approx(1, abs=5 / (2 * len(noise)) ** 0.5)
-    alone = [sum_of(net, INPUTS[i : i + 1], LABELS[i : i + 1], 0.5).sums["scale"] for i in range(len(INPUTS))]
-    torch.testing.assert_close(exact["scale"], torch.stack(alone).sum())
+    alone = [dprepro.clipped_sum(net, inputs[i : i + 1], labels[i : i + 1], 0.5).sums for i in range(9)]
+    torch.testing.assert_close(exact["scale"], torch.stack([each["scale"] for each in alone]).sum())
 
 
 def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
@@ -147,29 +155,51 @@ def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
     assert "divisor" in {violation.name for violation in found}
 
 
-def test_a_replay_tests_two_networks_of_equal_layers_and_names_the_line_of_a_loss_that_mixes() -> None:
-    def step_of(factor: Callable[[Tensor], Tensor]) -> Any:
-        def make() -> Any:
-            nets = network(), network()
-            nets[0][0].requires_grad_(False)
+class Keeping(nn.Linear):
+    """Layer that may keep data of a call for the next."""
 
-            def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
-                def loss(outputs: Tensor, label: Tensor) -> Tensor:
-                    return F.cross_entropy(outputs * factor(inputs), label)
+    kept = torch.zeros(())
 
-                _, noisy = (dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA, loss=loss) for net in nets)
-                return noisy
+    def __init__(self, keeps: bool) -> None:
+        super().__init__(20, 20)
+        self.keeps = keeps
 
-            return step
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs) + self.kept
+        if self.keeps:
+            self.kept = outputs.detach().mean()
+        return outputs
 
-        return make
+
+@pytest.mark.parametrize("differ", ["kept", "tied", "mixed"])
+def test_a_replay_tests_networks_of_equal_layers_and_names_the_line_of_a_loss_that_mixes(differ: str) -> None:
+    def make() -> Any:
+        nets = [
+            nn.Sequential(Keeping(False), Keeping(differ == "kept" and second)) for second in (False, True)
+        ]
+        if differ == "tied":
+            nets[1][1].weight = nets[1][0].weight
+
+        def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            factor = inputs.mean() * 4 if differ == "mixed" else 1
+
+            def loss(outputs: Tensor, label: Tensor) -> Tensor:
+                return F.cross_entropy(outputs * factor, label)
+
+            _, noisy = (dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA, loss=loss) for net in nets)
+            return noisy
+
+        return step
 
     claims: dict[str, Any] = {"clip": 1.0, "noise_multiplier": SIGMA, "expected_batch_size": 1}
-    assert (
-        dprepro.replay(step_of(lambda _: torch.ones(())), INPUTS[:16], LABELS[:16], **claims).violations == ()
+    if differ == "kept":
+        with pytest.raises(dprepro.UserError, match="keeps something of its inputs between calls"):
+            dprepro.replay(make, INPUTS[:8], LABELS[:8], **claims)
+        return
+    violations = dprepro.replay(make, INPUTS[:8], LABELS[:8], **claims).violations
+    assert {__file__ in (violation.place or "") for violation in violations} == (
+        {True} if differ == "mixed" else set()
     )
-    found, *_ = dprepro.replay(step_of(lambda x: 4 * x.mean()), INPUTS[:16], LABELS[:16], **claims).violations
-    assert __file__ in (found.place or "")
 
 
 def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None:
@@ -188,9 +218,19 @@ def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None
     assert too_small.looks_like or too_small.broken
 
 
-@pytest.mark.parametrize("reference", [False, True])
-def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(reference: bool) -> None:
-    net, targets = network(4).double(), torch.rand(6, 4).double()
+class OneByOne(nn.Sequential):
+    """Network that `torch.func.vmap` doesn't take."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = super().forward(inputs)
+        return outputs * (1 + 0 * outputs.sum().item())
+
+
+@pytest.mark.parametrize(
+    ("way", "reference"), [(nn.Sequential, False), (nn.Sequential, True), (OneByOne, False)]
+)
+def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(way: type[nn.Module], reference: bool) -> None:
+    net, targets = way(network(4)).double(), torch.rand(6, 4).double()
     inputs = INPUTS[:6].double()
     sums = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
     for x, target in zip(inputs, targets, strict=True):

@@ -52,6 +52,7 @@ def test_each_example_is_in_a_poisson_sample_with_the_rate_and_independently() -
     assert len(loader) == 2000
     deviation = 0.05 * 0.95
     assert np.abs(chosen.mean(0) - 0.05).max() < 5 * (deviation / 2000) ** 0.5
+    assert chosen.mean() == pytest.approx(0.05, abs=5 * (deviation / chosen.size) ** 0.5)
     # independent examples: the variance of a sample's size is that of a binomial count
     assert chosen.sum(1).var() == pytest.approx(200 * deviation, rel=5 * (2 / 2000) ** 0.5)
     covariances = np.cov(chosen.T) - np.diag(chosen.var(0))
