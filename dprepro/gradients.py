@@ -75,6 +75,7 @@ def noisy_sum(
     Warns:
         UserWarning: as in `clipped_sum`.
     """
+    _check_shapes(inputs, labels, loss)
     size = len(labels)
     at_once = at_once or size
     in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
@@ -148,7 +149,15 @@ def clipped_sum(
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
+    _check_shapes(inputs, labels, loss)
     return _clipped_sum(network, inputs, labels, clip, loss, reference, in_float64=False)
+
+
+def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
+    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
+        raise UserError(
+            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
+        )
 
 
 def _clipped_sum(
@@ -161,10 +170,6 @@ def _clipped_sum(
     in_float64: bool,
 ) -> ClippedSum:
     """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
-    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
-        raise UserError(
-            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
-        )
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
