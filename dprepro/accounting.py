@@ -146,10 +146,12 @@ def compose(trainings: Sequence[Spent]) -> Composed:
         Upper bound at the smallest delta of a training; it covers all trainings together.
 
     Raises:
-        UserError: there is no training.
+        UserError: there is no training, or one is a search (``best_of``).
     """
     if not trainings:
         raise UserError("trainings: none; needed: at least one")
+    if any(each.best is not None for each in trainings):
+        raise UserError("trainings: a search (best_of); allowed: single trainings")
     total, delta, relation, accountant = composed_epsilon(
         [(each.mechanism, each.steps, each.delta) for each in trainings]
     )

@@ -3,10 +3,11 @@
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -42,8 +43,8 @@ def noisy_sum(
     network: nn.Module,
     inputs: Tensor,
     labels: Tensor,
-    clip: Positive,
-    noise_multiplier: Positive,
+    clip: Annotated[Positive, Field(ge=1e-12, le=1e12)],
+    noise_multiplier: Annotated[Positive, Field(ge=1e-6, le=1e6)],
     *,
     loss: Loss | None = None,
     at_once: Count | None = None,
@@ -59,8 +60,9 @@ def noisy_sum(
         network: as in `clipped_sum`.
         inputs: (B, ...) inputs of the whole sample; B may be 0.
         labels: (B, ...) labels of the inputs.
-        clip: clipping bound C of each example's gradient.
-        noise_multiplier: standard deviation of the noise, divided by ``clip``, as in `epsilon`.
+        clip: clipping bound C of each example's gradient, from 1e-12 to 1e12.
+        noise_multiplier: standard deviation of the noise, divided by ``clip``, as in `epsilon`; from 1e-6 to
+            1e6.
         loss: as in `clipped_sum`.
         at_once: most examples in one pass, to save memory; None: all.
 
@@ -73,15 +75,17 @@ def noisy_sum(
     Warns:
         UserWarning: as in `clipped_sum`.
     """
-    size = max(1, len(labels))
-    at_once = min(at_once or size, size)
+    _check_shapes(inputs, labels, loss)
+    size = len(labels)
+    at_once = at_once or size
     in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
     batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
     sums = ClippedSum.of(
         _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
     ).sums
     first = next(iter(sums.values()))
-    bounds = Bounds.whole(first.new_tensor(clip).double(), len(sums))
+    # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
+    bounds = Bounds.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
     spending = SampledGaussian(sampling="poisson", noise_multiplier=noise_multiplier, examples=1, batch=1)
     streams = Streams(("noisy_sum",), False, first.device)
     if repeated := REPEATED.get():
@@ -125,9 +129,10 @@ def clipped_sum(
         inputs: (B, ...) inputs of the network; B may be 0.
         labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...).
         clip: clipping bound.
-        loss: loss of one example, from its outputs (K,) and its label; it may depend on nothing else. It
-            runs under `torch.func.vmap`, so it can't mix examples. None: cross-entropy, or the squared error
-            if K is 1.
+        loss: loss of one example, from its outputs (K,) and its label, under `torch.func.vmap`. Everything
+            else that it uses, such as class weights, must be public. Nothing tests that: a loss that uses a
+            statistic of the batch, or keeps something from call to call, voids the guarantee. None:
+            cross-entropy, or the squared error if K is 1.
         reference: compute one gradient per example, by `torch.func.vmap(grad)` or, if that is impossible, in
             a loop. The default is faster and equal up to rounding.
 
@@ -144,7 +149,15 @@ def clipped_sum(
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
+    _check_shapes(inputs, labels, loss)
     return _clipped_sum(network, inputs, labels, clip, loss, reference, in_float64=False)
+
+
+def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
+    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
+        raise UserError(
+            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
+        )
 
 
 def _clipped_sum(
@@ -157,10 +170,6 @@ def _clipped_sum(
     in_float64: bool,
 ) -> ClippedSum:
     """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
-    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
-        raise UserError(
-            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
-        )
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
@@ -187,7 +196,8 @@ def _clipped_sum(
     tested = _FACTORIES[network][1]
     kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
     if repeated := REPEATED.get():
-        tested, kind = repeated.factories, (repr(network), *kind)
+        values = tuple(value for _, _, value in state[1] if isinstance(value, _PLAIN))
+        tested, kind = repeated.factories, (repr(network), state[0], values, *kind)
     if kind not in tested:
         example = inputs.new_zeros((1, *inputs.shape[1:]))
         single_replica = inputs.device.type == "cpu"
@@ -221,7 +231,7 @@ def _clipped_sum(
 
 
 def _failure(problem: Exception, loss: Loss | None) -> UserError:
-    text, subject = printable(str(problem).split("\n")[0]), "inputs, labels or loss" if loss else "inputs"
+    text, subject = printable(str(problem).split("\n")[0]), "inputs or loss" if loss else "inputs"
     return UserError(f"{subject}: the network doesn't take them, though it takes others like them: {text}")
 
 

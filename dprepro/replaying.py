@@ -43,7 +43,9 @@ RANDOM = {
     "exponential_",
 }
 CLIPPING = {"clamp", "clamp_", "clip", "clip_", "clamp_max", "clamp_max_", "minimum", "clip_grad_norm_"}
-LIBRARIES = tuple(f"{name}/" for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "dprepro", "pipeline"))
+LIBRARIES = tuple(
+    f"{name}/" for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "pydantic", "dprepro", "pipeline")
+)
 Array = np.ndarray
 Step = Callable[..., Any]
 

@@ -15,27 +15,29 @@ from pipeline.privacy.randomness import allocation, poisson_sample
 
 
 class _SecretSampler(Sampler[list[int]]):
-    """Sampler with a generator that has its key from the operating system, in the process that made it."""
+    """Sampler for the process that made it, with a key of the operating system for each pass."""
 
     def __init__(self) -> None:
-        self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
         self._process = os.getpid()
 
-    def _check_process(self) -> None:
+    def _new_generator(self) -> np.random.Generator:
         if os.getpid() != self._process:
             raise UserError(
-                f"{type(self).__name__}: was made in another process, and a copy draws the same batches; "
+                f"{type(self).__name__}: was made in another process; "
                 "needed: a sampler made in each process, for examples that no other process has"
             )
+        return np.random.Generator(AESCounter(key=secrets.randbits(128)))
 
 
 class PoissonSampler(_SecretSampler):
     """Poisson samples: each example is in a batch with the same probability, independently of all others.
 
     Use it as `sampler` of `torch.utils.data.DataLoader` with ``batch_size=None``, if the data set takes a
-    list of positions, as `TensorDataset` does; an empty sample is then a batch of length 0. Or iterate over
-    it, and index the tensors of the data. The epsilon is that of `dprepro.epsilon` with the same ``examples``
-    and ``batch``, for all steps taken. Processes are as in `BallsAndBinsSampler`.
+    list of positions, as `TensorDataset` does; an empty sample is then a batch of length 0. For a data set
+    that takes one position, use it as `batch_sampler`, with a ``collate_fn`` that makes such a batch of an
+    empty list. Or iterate over it, and index the tensors of the data. The epsilon is that of
+    `dprepro.epsilon` with the same ``examples`` and ``batch``, for the steps of all passes. Processes are as
+    in `BallsAndBinsSampler`.
 
     Attributes:
         examples: N, number of examples of the data set.
@@ -45,7 +47,7 @@ class PoissonSampler(_SecretSampler):
 
     @checked
     def __init__(self, examples: Count, batch: Count, steps: Count) -> None:
-        """Draw the key of the sampler's random generator from the operating system.
+        """Set the sampler up; each pass draws a new key from the operating system.
 
         Args:
             examples: N, number of examples of the data set.
@@ -71,11 +73,11 @@ class PoissonSampler(_SecretSampler):
             Positions of a sample's examples in rising order; some samples may be empty.
 
         Raises:
-            UserError: the sampler was made in another process, whose samples would come again.
+            UserError: the sampler was made in another process.
         """
-        self._check_process()
+        generator = self._new_generator()
         for _ in range(self.steps):
-            sample = poisson_sample(self._generator, self.examples, self.batch / self.examples)
+            sample = poisson_sample(generator, self.examples, self.batch / self.examples)
             yield np.sort(sample).tolist()
 
 
@@ -86,9 +88,9 @@ class BallsAndBinsSampler(_SecretSampler):
     random sizes. With Opacus, use ``make_private(..., poisson_sampling=False)`` and
     `dprepro.epsilon(sampling="allocation")`; Opacus's ``get_epsilon`` doesn't know such batches.
 
-    Make the sampler in the process that iterates over the loader. A copy in another process would draw the
-    same batches, so it is refused. Worker processes of the `DataLoader` get no copy. In distributed training
-    each process needs a sampler of its own, for a part of the examples that no other process has.
+    Make the sampler in the process that iterates over the loader. A copy in another process is refused.
+    Worker processes of the `DataLoader` get no copy. In distributed training each process needs a sampler of
+    its own, for a part of the examples that no other process has.
 
     Attributes:
         examples: N, number of examples of the data set.
@@ -98,7 +100,7 @@ class BallsAndBinsSampler(_SecretSampler):
 
     @checked
     def __init__(self, examples: Count, batches: Count, participations: Count = 1) -> None:
-        """Draw the key of the sampler's random generator from the operating system.
+        """Set the sampler up; each pass draws a new key from the operating system.
 
         Args:
             examples: N, number of examples of the data set.
@@ -126,9 +128,8 @@ class BallsAndBinsSampler(_SecretSampler):
             Positions of a batch's examples in rising order; some batches may be empty.
 
         Raises:
-            UserError: the sampler was made in another process, whose batches would come again.
+            UserError: the sampler was made in another process.
         """
-        self._check_process()
-        chosen = allocation(self._generator, self.examples, self.batches, self.participations)
+        chosen = allocation(self._new_generator(), self.examples, self.batches, self.participations)
         for batch in range(self.batches):
             yield np.flatnonzero((chosen == batch).any(1)).tolist()

@@ -265,7 +265,7 @@ class Trial:
                 layer.dropout = 0.0
         for weight in self.net.parameters():
             # random weights, because zeros, or the threshold of a ReLU, could hide an effect
-            size = weight.detach().abs() + (weight[0].numel() if weight.dim() > 1 else 1) ** -0.5
+            size = weight.detach().abs() + max(1, weight[:1].numel() if weight.dim() > 1 else 1) ** -0.5
             weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
         trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
         self.tensors = {name: value.detach() for name, value in trained.items()}
@@ -449,7 +449,7 @@ def multiplications(net: nn.Module, inputs: Tensor) -> int:
         for name, layer in net.named_modules()
         if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd)
     }
-    weights = {name: layer.weight[0].numel() for name, layer in layers.items()}
+    weights = {name: layer.weight[:1].numel() for name, layer in layers.items()}
     with torch.no_grad(), watch_layers(layers, count):
         call(net, {}, inputs, resets=True)
     return total

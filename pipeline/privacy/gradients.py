@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, printable
 from pipeline.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
 from pipeline.privacy.layers import trained_layers, watch_layers
 from pipeline.privacy.network_state import call, fresh_state
@@ -102,10 +102,16 @@ def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean", loss: Loss
         The mean loss, or all losses.
 
     Raises:
-        UserError: ``loss`` is no number for one example.
+        UserError: ``loss`` fails, or is no number for one example.
     """
     if loss is not None:
-        losses: Tensor = vmap(loss, randomness="different")(outputs, labels)
+        try:
+            # a copy, because a change in place would change the gradients at the network's outputs
+            losses: Tensor = vmap(loss, randomness="different")(outputs.clone(), labels)
+        except Exception as problem:  # the loss may raise any exception
+            shapes = f"outputs {tuple(outputs.shape[1:])} and label {tuple(labels.shape[1:])}"
+            text = printable(str(problem).split("\n")[0])
+            raise UserError(f"loss: of one example, with {shapes}: {text}") from problem
         if losses.shape != outputs.shape[:1]:
             raise UserError(f"loss: of shape {tuple(losses.shape[1:])} for one example; allowed: ()")
         return losses if reduction == "none" else losses.mean()

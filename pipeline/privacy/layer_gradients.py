@@ -152,7 +152,7 @@ def squares(value: Tensor) -> Tensor:
     Returns:
         (B,) squared norms.
     """
-    flat = value.flatten(1)
+    flat = _flat(value)
     blocks = flat.shape[1] // BLOCK
     total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1).double().square()
     if blocks:
@@ -165,11 +165,16 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     """Sum over examples of ``value`` (B, ...) times ``factors`` (B,); see `Gradients.weighted_sum`."""
     values = value if finite else torch.nan_to_num(value)
     if values.dtype == factors.dtype:
-        return (factors[None] @ values.flatten(1)).reshape(values.shape[1:])
+        return (factors[None] @ _flat(values)).reshape(values.shape[1:])
     # some at a time, so that converted values are still in the CPU's cache when they are read
-    pieces = zip(values.flatten(1).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
+    pieces = zip(_flat(values).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
     sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
     return reduce(torch.add, sums).reshape(values.shape[1:])
+
+
+def _flat(value: Tensor) -> Tensor:
+    """(B, D) entries of ``value`` (B, ...); D is 1 for (B,), of a parameter that is a number."""
+    return value.flatten(1) if value.dim() > 1 else value[:, None]
 
 
 # Gradients of a layer's tensors, from the inputs and the gradients at the outputs of its uses, (B, ...) each,

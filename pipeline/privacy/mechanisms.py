@@ -68,7 +68,7 @@ class GaussianMechanism:
         """
         streams.release_once(step)
         # as one tensor, because an operation on a small tensor takes as long
-        values = torch.cat([value.flatten(1) for value in sums.values()], 1)
+        values = torch.cat([value.reshape(len(value), -1) for value in sums.values()], 1)
         sizes, size = tuple(value[0].numel() for value in sums.values()), values.shape[1]
         scales = _scales(self, streams.noise, bounds, sizes)
         if streams.noise == "grid":

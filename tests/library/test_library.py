@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dp_accounting import NeighboringRelation
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
 from opacus import GradSampleModule
 from opacus.accountants import RDPAccountant
 from opacus.data_loader import DPDataLoader
@@ -80,11 +81,22 @@ def test_trainings_compose_to_a_longer_one_and_to_less_than_their_sum() -> None:
     # the composition's grid is coarser
     assert whole.epsilon_lower < two.epsilon_upper < min(whole.epsilon_upper + 0.01, 2 * half.epsilon_upper)
     assert dprepro.compose([half]).epsilon_upper == pytest.approx(half.epsilon_upper, abs=0.01)
+    spent, oracle = [], PLDAccountant()
+    for batch, noise, steps, delta in ((200, 4.0, 9, 1e-5), (500, 8.0, 30, 1e-6)):
+        settings: dict[str, Any] = {"examples": 1000, "batch": batch, "steps": steps, "delta": delta}
+        spent.append(dprepro.epsilon(**settings, noise_multiplier=noise))
+        oracle.compose(PoissonSampledDpEvent(batch / 1000, GaussianDpEvent(noise)), steps)
+    both = dprepro.compose(spent)
+    assert both.delta == 1e-6
+    assert both.epsilon_upper == pytest.approx(oracle.get_epsilon(1e-6), rel=0.01)
     replaced = dprepro.epsilon(**TRAINING, epochs=1, noise_multiplier=4.0, sampling="shuffled")
     mixed = dprepro.compose([half, replaced])
     assert mixed.neighbouring is NeighboringRelation.REPLACE_ONE
     assert two.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE
     assert mixed.epsilon_upper > half.epsilon_upper + (replaced.epsilon_lower or 0)
+    searched = dprepro.epsilon(**TRAINING, epochs=1, noise_multiplier=4.0, best_of=10)
+    with pytest.raises(dprepro.UserError, match=r"trainings: a search \(best_of\)"):
+        dprepro.compose([half, searched])
     with pytest.raises(dprepro.UserError, match="trainings: none"):
         dprepro.compose([])
     with pytest.raises(dprepro.UserError, match="trainings"):

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
+from pipeline.privacy.gradients import Bounds
 from pipeline.privacy.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from pipeline.privacy.randomness import Streams
 
@@ -44,13 +45,13 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_noise_is_normal_independent_and_new_in_each_call() -> None:
     net = network()
-    noise = torch.stack([released(net) - exact(net) for _ in range(4)]).numpy() / (0.5 * SIGMA)
+    noise = torch.stack([released(net) - exact(net) for _ in range(16)]).numpy() / (0.5 * SIGMA)
     size = noise.size
     # of 1.1 times the bound, and at most .5 % larger for the rounding
     assert 1 - 5 / (2 * size) ** 0.5 < noise.std() < 1.005 + 5 / (2 * size) ** 0.5
     assert abs(noise.mean()) < 5 / size**0.5
     assert abs((noise**4).mean() / 3 - 1) < 0.15
-    correlations = np.corrcoef(noise) - np.eye(4)
+    correlations = np.corrcoef(noise) - np.eye(16)
     assert np.abs(correlations).max() < 5 / noise.shape[1] ** 0.5
 
 
@@ -82,17 +83,57 @@ def test_a_release_is_the_clipped_sum_to_the_rounding_that_its_noise_covers(at_o
 def test_sums_that_float32_would_round_too_far_are_in_float64(
     size: int, at_once: int | None, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds, release = list[torch.dtype](), GaussianMechanism.release
+    kinds, limits, release = list[torch.dtype](), list[float](), GaussianMechanism.release
 
-    def watched(mechanism: GaussianMechanism, sums: dict[str, Tensor], *others: Any) -> dict[str, Tensor]:
+    def watched(
+        mechanism: GaussianMechanism, sums: dict[str, Tensor], bounds: Bounds, *others: Any
+    ) -> dict[str, Tensor]:
         kinds.extend(value.dtype for value in sums.values())
-        return release(mechanism, sums, *others)
+        limits.append(bounds.limits.item())
+        return release(mechanism, sums, bounds, *others)
 
     monkeypatch.setattr(GaussianMechanism, "release", watched)
-    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 1.0, 1.0, at_once=at_once)
+    passes = list[int]()
+
+    def loss(outputs: Tensor, label: Tensor) -> Tensor:
+        passes.append(1)
+        return F.cross_entropy(outputs, label)
+
+    values = dprepro.noisy_sum(network(), INPUTS[:size], LABELS[:size], 0.1, 1.0, loss=loss, at_once=at_once)
+    assert len(passes) == size // (at_once or size)
     assert set(kinds) == {torch.float64 if expected else torch.float32}
-    # what is released doesn't say how large the sample is
+    # what is released doesn't say how large the sample is, nor does its grid
     assert {value.dtype for value in values.values()} == {torch.float32}
+    assert limits == [0.1]
+
+
+class Odd(nn.Module):
+    """Shared, unused, frozen and empty parameters, and one that is a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.unused = nn.Linear(20, 20), nn.Linear(20, 20), nn.Linear(5, 50)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(20, 20).requires_grad_(False)
+        self.empty, self.scale = nn.Parameter(torch.empty(0, 3)), nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.second(self.first(self.frozen(inputs)).tanh())
+        return outputs * self.scale + self.empty.sum()
+
+
+def test_every_trained_parameter_gets_its_noise_and_its_share_of_the_sum() -> None:
+    net, inputs, labels = Odd().double(), INPUTS[:9].double(), LABELS[:9]
+    exact = dprepro.clipped_sum(net, inputs, labels, 0.5).sums
+    noisy = [dprepro.noisy_sum(net, inputs, labels, 0.5, 3.0) for _ in range(30)]
+    names = {"first.weight", "first.bias", "second.bias", "unused.weight", "unused.bias", "empty", "scale"}
+    assert set(exact) == set(noisy[0]) == names
+    assert {value.dtype for value in noisy[0].values()} == {torch.float64}
+    for name in names - {"empty"}:
+        noise = torch.stack([values[name] - exact[name] for values in noisy]).flatten() / 1.5
+        assert noise.std() == pytest.approx(1, abs=5 / (2 * len(noise)) ** 0.5)
+    alone = [dprepro.clipped_sum(net, inputs[i : i + 1], labels[i : i + 1], 0.5).sums for i in range(9)]
+    torch.testing.assert_close(exact["scale"], torch.stack([each["scale"] for each in alone]).sum())
 
 
 def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
@@ -114,6 +155,52 @@ def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
     assert "divisor" in {violation.name for violation in found}
 
 
+class Keeping(nn.Linear):
+    """Layer that may keep data of a call for the next."""
+
+    kept = torch.zeros(())
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__(20, 20)
+        self.keeps = keeps
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs) + self.kept
+        if self.keeps:
+            self.kept = outputs.detach().mean()
+        return outputs
+
+
+@pytest.mark.parametrize("differ", ["kept", "tied", "mixed"])
+def test_a_replay_tests_networks_of_equal_layers_and_names_the_line_of_a_loss_that_mixes(differ: str) -> None:
+    def make() -> Any:
+        last = (Keeping(False), Keeping(True)) if differ == "kept" else (nn.Linear(20, 20), nn.Linear(20, 20))
+        nets = [nn.Sequential(nn.Linear(20, 20), layer) for layer in last]
+        if differ == "tied":
+            nets[1][1].weight = nets[1][0].weight
+
+        def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            factor = inputs.mean() * 4 if differ == "mixed" else 1
+
+            def loss(outputs: Tensor, label: Tensor) -> Tensor:
+                return F.cross_entropy(outputs * factor, label)
+
+            _, noisy = (dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA, loss=loss) for net in nets)
+            return noisy
+
+        return step
+
+    claims: dict[str, Any] = {"clip": 1.0, "noise_multiplier": SIGMA, "expected_batch_size": 1}
+    if differ == "kept":
+        with pytest.raises(dprepro.UserError, match="keeps something of its inputs between calls"):
+            dprepro.replay(make, INPUTS[:8], LABELS[:8], **claims)
+        return
+    violations = dprepro.replay(make, INPUTS[:8], LABELS[:8], **claims).violations
+    assert {__file__ in (violation.place or "") for violation in violations} == (
+        {True} if differ == "mixed" else set()
+    )
+
+
 def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None:
     def train(examples: np.ndarray, sigma: float = SIGMA) -> Iterator[np.ndarray]:
         net = nn.Linear(examples.shape[1], 1, bias=False)
@@ -130,9 +217,19 @@ def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None
     assert too_small.looks_like or too_small.broken
 
 
-@pytest.mark.parametrize("reference", [False, True])
-def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(reference: bool) -> None:
-    net, targets = network(4).double(), torch.rand(6, 4).double()
+class OneByOne(nn.Sequential):
+    """Network that `torch.func.vmap` doesn't take."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = super().forward(inputs)
+        return outputs * (1 + 0 * outputs.sum().item())
+
+
+@pytest.mark.parametrize(
+    ("way", "reference"), [(nn.Sequential, False), (nn.Sequential, True), (OneByOne, False)]
+)
+def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(way: type[nn.Module], reference: bool) -> None:
+    net, targets = way(network(4)).double(), torch.rand(6, 4).double()
     inputs = INPUTS[:6].double()
     sums = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
     for x, target in zip(inputs, targets, strict=True):
@@ -145,6 +242,16 @@ def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(reference: bool) ->
         net, inputs, targets, 0.1, loss=F.binary_cross_entropy_with_logits, reference=reference
     )
     torch.testing.assert_close(dict(actual.sums), sums)
+
+
+def test_a_loss_may_change_outputs_in_place() -> None:
+    net = network()
+    losses: list[Any] = [
+        lambda outputs, label: outputs.mul_(2)[label],
+        lambda outputs, label: outputs[label] * 2,
+    ]
+    in_place, expected = (dprepro.clipped_sum(net, INPUTS, LABELS, 0.1, loss=loss) for loss in losses)
+    torch.testing.assert_close(in_place, expected)
 
 
 def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_error() -> None:
@@ -163,10 +270,20 @@ def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_
     ("options", "says"),
     [
         ({"loss": lambda outputs, label: outputs}, r"loss: of shape \(3,\) for one example; allowed: \(\)"),
-        ({"loss": lambda outputs, label: 3}, "inputs, labels or loss: the network doesn't take them"),
+        (
+            {"loss": lambda outputs, label: outputs.log_softmax(1).sum()},
+            r"loss: of one example, with outputs \(3,\) and label \(\): Dimension out of range",
+        ),
+        ({"loss": lambda outputs, label: outputs.detach().sum()}, "inputs or loss: the network doesn't take"),
         ({"at_once": 0}, "at_once: 0 is not allowed"),
-        ({"noise_multiplier": 0.0}, "noise_multiplier: 0.0 is not allowed"),
+        ({"noise_multiplier": 1e-7}, "noise_multiplier: 1e-07 is not allowed"),
+        ({"noise_multiplier": 1e12}, "noise_multiplier: 1000000000000.0 is not allowed"),
+        ({"clip": 1e-45}, "clip: 1e-45 is not allowed"),
+        ({"clip": 1e39}, "clip: 1e[+]39 is not allowed"),
         ({"labels": LABELS + 1}, "labels: 1 to 3; allowed: 0 to 2"),
+        ({"labels": LABELS[1:]}, r"labels: of shape \(399,\), inputs \(400, 20\)"),
+        ({"labels": LABELS[:, None]}, r"labels: of shape \(400, 1\), inputs \(400, 20\)"),
+        ({"inputs": LABELS[0], "labels": LABELS[0], "loss": F.mse_loss}, r"labels: of shape \(\)"),
     ],
 )
 def test_what_has_no_noisy_sum_is_a_line(options: dict[str, Any], says: str) -> None:

@@ -1,6 +1,7 @@
 """Poisson samples and random allocation for torch's `DataLoader`, and the page that recommends the latter."""
 
 import os
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def test_each_example_is_in_a_poisson_sample_with_the_rate_and_independently() -
     assert len(loader) == 2000
     deviation = 0.05 * 0.95
     assert np.abs(chosen.mean(0) - 0.05).max() < 5 * (deviation / 2000) ** 0.5
+    assert chosen.mean() == pytest.approx(0.05, abs=5 * (deviation / chosen.size) ** 0.5)
     # independent examples: the variance of a sample's size is that of a binomial count
     assert chosen.sum(1).var() == pytest.approx(200 * deviation, rel=5 * (2 / 2000) ** 0.5)
     covariances = np.cov(chosen.T) - np.diag(chosen.var(0))
@@ -68,14 +70,15 @@ def test_a_poisson_sample_is_in_order_and_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
-def test_two_samplers_draw_other_batches(make: Any) -> None:
-    first, second = (list(make(100, 4, 2)) for _ in range(2))
-    assert first != second
+def test_two_samplers_and_a_copy_draw_other_batches(make: Any) -> None:
+    sampler = make(100, 4, 2)
+    first, *others = (list(each) for each in (sampler, deepcopy(sampler), make(100, 4, 2)))
+    assert first not in others
 
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
 def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the key of the first, so that all processes of a distributed training had the same batches."""
+    """In a distributed training an example would be in the batches of every process."""
     sampler = make(100, 4, 1)
     workers = DataLoader(TensorDataset(torch.arange(100)), batch_sampler=sampler, num_workers=1)
     assert len(list(workers)) == len(sampler)
