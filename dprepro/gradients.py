@@ -96,8 +96,7 @@ def noisy_sum(
         streams,
         0,
     )
-    parameters = dict(network.named_parameters())
-    return {name: value[0].to(parameters[name].dtype) for name, value in released.items()}
+    return {name: value[0].to(network.get_parameter(name).dtype) for name, value in released.items()}
 
 
 @checked

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from stages.app import app
 from tests.conftest import forgetting
+from tests.docs.blocks import edit
 from tests.keeping import stripes
 from tests.refusal import refusal_of
 
@@ -61,10 +62,14 @@ def new_data(count: int) -> None:
 
 
 def new_row(line: str) -> None:
-    """Declare a row; its noise is found by Rényi DP, as privacy losses take seconds."""
+    """Declare a row, with its noise by `take_renyi_dp`."""
     run(f"new row {line}")
-    declared = Path("params.yaml")
-    declared.write_text(declared.read_text().replace('"pld"', '"rdp"'))
+    take_renyi_dp(Path())
+
+
+def take_renyi_dp(folder: Path) -> None:
+    """Let rows find their noise by Rényi DP: by privacy losses each command would take seconds."""
+    edit(folder / "params.yaml", '"pld"', '"rdp"')
 
 
 def train(*rows: str) -> None:

@@ -1,4 +1,4 @@
-"""docs/private-model.md, typed but for its accountant: from files to a folder that somebody else can use."""
+"""docs/private-model.md, typed but for its accountant: from files to a folder for other people."""
 
 import csv
 import json
@@ -8,7 +8,8 @@ from contextlib import chdir
 from pathlib import Path
 
 from pipeline.results import records
-from tests.docs.blocks import ROOT, begin, blocks, edit
+from tests.docs.blocks import ROOT, begin, blocks
+from tests.laboratory import take_renyi_dp
 from tests.there import there
 
 PAGE = [*blocks("docs/private-model.md")]
@@ -27,8 +28,8 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
         else:
             for line in block.commands:
                 typed(line, tmp_path, tmp_path)
-                if line.startswith("dprepro new row "):  # else each command takes seconds to find the noise
-                    edit(tmp_path / "params.yaml", '"pld"', '"rdp"')
+                if line.startswith("dprepro new row "):
+                    take_renyi_dp(tmp_path)
     with open(tmp_path / "predictions.csv") as file:
         (predicted,) = csv.DictReader(file)
     assert (predicted["file"], predicted["class"]) == ("new.png", "0")
