@@ -1,6 +1,7 @@
 """Small worlds that engine tests share. Images are LeNet-5's size, but few."""
 
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -59,6 +60,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _one_thread() -> None:
     # thousands of tiny operations: threads only get in each other's way
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    # random numbers that don't depend on the tests before
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
 
 
 @pytest.fixture(scope="session")
