@@ -538,7 +538,7 @@ def main() -> None:
     torch.set_num_threads(1)
     row = SETTINGS.rows[LAYER_NORM]
     largest = next(config for config in row.resolved if config.private)  # its largest epsilon
-    print("share, in the release: gaussian, computed; beside it: gaussian, computed")
+    print("share, in the release: gaussian, computed; outside it: gaussian, computed")
     for share in (0.0, 0.1, 0.25, 0.5, 1.0):
         leaks = (
             Planted(GaussianMechanism, "release", leaking(share)),
