@@ -84,7 +84,7 @@ def test_curves_cross_where_the_claim_says(
 
 def accounted(*ledgers: Ledger) -> PaperResult:
     """A row of each line, one or two, with these ledgers."""
-    rows = {"one": {"reproducible": False}, "two": {"line": "two", "reproducible": False}}
+    rows: Any = {"one": {"reproducible": False}, "two": {"line": "two", "reproducible": False}}
     declared = toys.settings(**dict(list(rows.items())[: len(ledgers)]))
     made = [
         dpsgd.altered(toys.record(key, declared, sigma_0=(90.0,) * 3), ledger=ledger)
