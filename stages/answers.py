@@ -35,12 +35,7 @@ def measured(row: str) -> Iterator[str]:
 
 
 def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
-    """Lines with the scores of each level's first seed. A row without scores has no lines.
-
-    Args:
-        row: a key of `rows`.
-        classes: names of the classes.
-    """
+    """Lines with the scores of each level's first seed. A row without scores has no lines."""
     from pipeline.results import records
 
     evaluation = records.read_evaluation(row)

@@ -1,12 +1,9 @@
 """`dprepro plan`: missing training runs, the reasons, and estimates of their duration."""
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import timedelta
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from pipeline.identity.plan import Planned
-    from pipeline.params import Settings
 
 SOURCES = {
     "record": "by its recorded time",
@@ -22,13 +19,14 @@ def plan(
     ] = None,
 ) -> None:
     """List the missing training runs, the reasons, and estimates of their duration."""
+    from pipeline.cluster.costs import seconds as estimated
     from pipeline.identity import plan as planning
     from pipeline.params import load
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
     planned = [each for each in planning.plan(settings, planning.gpu_here()) if each.row in wanted]
-    times = {each.row: None if each.waits else _seconds(settings, each) for each in planned}
+    times = {each.row: None if each.waits else estimated(settings, each) for each in planned}
     hours = planning.gpu_hours()
     for each in planned:
         seconds = times[each.row]
@@ -54,15 +52,6 @@ def plan(
     print(f"to train: {_total([times[each.row] for each in here])}; {waiting} rows wait for a GPU")
 
 
-def _seconds(settings: "Settings", planned: "Planned") -> float | None:
-    """Estimated seconds of a row's missing runs: from similar rows, or else from the number of operations."""
-    if planned.seconds is not None:
-        return planned.seconds
-    from pipeline.cluster.costs import seconds
-
-    return seconds(settings, planned)
-
-
 def _total(seconds: list[float | None]) -> str:
     """Number and duration of rows: ``3 rows, about 0:20:00 and 1 without an estimate``."""
     known = [each for each in seconds if each is not None]
@@ -71,6 +60,4 @@ def _total(seconds: list[float | None]) -> str:
 
 
 def _span(seconds: float) -> str:
-    from datetime import timedelta
-
     return str(timedelta(seconds=round(min(seconds, 1e13))))  # a longer one overflows

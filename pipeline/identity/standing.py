@@ -116,11 +116,7 @@ class Standing:
 
 
 def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Layout) -> tuple[float, ...]:
-    """Fingerprint of the frozen tensors that a model's `build` gives a replica now.
-
-    Raises:
-        UserError: as `build_net`.
-    """
+    """Fingerprint of the frozen tensors that a model's `build` gives a replica now; errors as `build_net`."""
     from pipeline.methods.registry import fresh_net
     from pipeline.models.frozen import frozen_fingerprint
 

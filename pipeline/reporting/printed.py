@@ -58,6 +58,11 @@ class Line(Strict):
     # why our numbers differ, and what was tried to find out; shown at the table while any number differs
     differs: str | None = None
 
+    def number(self, level: str) -> float | None:
+        """Number printed at a level; None if there is none."""
+        printed = self.values.get(level)
+        return printed.value if printed else None
+
 
 class Argued(Strict):
     """Pair of lines whose difference the paper discusses, in every column that prints both lines."""
@@ -151,15 +156,10 @@ class Table(Strict):
         half = (max(column) - min(column)) / 2 if column else 0.0
         return min(margin, half) if self.close and half > 0 else margin
 
-    def prints_at(self, key: str, level: str) -> bool:
-        """Return True if the paper prints a number for a line at a level."""
-        printed = next(line for line in self.lines if line.key == key).values.get(level)
-        return printed is not None and printed.value is not None
-
     def column(self, level: str, besides: str = "") -> list[float]:
         """Numbers printed at a level, without the number of the line ``besides``."""
-        cells = (line.values.get(level) for line in self.lines if line.key != besides)
-        return [cell.value for cell in cells if cell is not None and cell.value is not None]
+        numbers = (line.number(level) for line in self.lines if line.key != besides)
+        return [number for number in numbers if number is not None]
 
     @property
     def lacks_errors(self) -> bool:
@@ -211,8 +211,3 @@ class PrintedTables(Strict):
         """Return True if the line's metric is a percentage, not a number such as a scale of noise."""
         table = self.table_of(reference)
         return table.unit == "percent" and reference.partition(":")[2] not in table.noises
-
-    def value(self, reference: str, level: str) -> float | None:
-        """Number printed for a line at a level; None if there is none."""
-        printed = self.lines[reference].values.get(level)
-        return printed.value if printed else None

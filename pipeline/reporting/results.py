@@ -172,9 +172,8 @@ class Value:
     by_table_margin: str = ""  # verdict by the table's margin, if a smaller margin changed it
     away: float | None = None  # ours minus the printed value; None: no numbers are compared
     half: float = 0.0  # half the 95 % interval of `away`: seeds, the paper's error, the test set
-    informative: bool | None = (
-        None  # the mean of the paper's other lines would not agree; None: no other line
-    )
+    # the mean of the paper's other lines would not agree; None: no other line
+    informative: bool | None = None
     unfair: tuple[str, ...] = ()  # why the comparison is unfair
 
     @property
@@ -241,10 +240,6 @@ class LineResult:
         rows = [row for row in self.rows if row.variant == self.variant]
         there = (row for row in rows if {*levels} <= {*row.levels, *row.cells})
         return min(there, key=order, default=None)
-
-    def has(self, variant: str) -> bool:
-        """Return True if the line has a row of this variant."""
-        return any(row.variant == variant for row in self.rows)
 
     def cell(self, level: str) -> Cell | None:
         """Cell of the deciding row at a level; None if it has not been run."""

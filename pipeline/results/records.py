@@ -160,20 +160,12 @@ def with_replaced(
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
-    """Record of a search; None: there is no file.
-
-    Raises:
-        UserError: the file is there but is no record of this search.
-    """
+    """Record of a search; None: there is no file. Errors as in `read_run`."""
     return _read(search_path(name, root), SearchRecord)
 
 
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
-    """Records of all searches that ran, declared in params.yaml or not.
-
-    Raises:
-        UserError: a file is no record of a search.
-    """
+    """Records of all searches that ran, declared in params.yaml or not. Errors as in `read_run`."""
     for path in sorted((root / SEARCHES).glob("*.json")):
         if record := read_search(path.stem, root):
             yield record
@@ -319,13 +311,9 @@ def _read(path: Path, kind: type[F]) -> F | None:
     return kept
 
 
-def unmeasured(key: str, root: Path = Path()) -> list[str]:
-    """Levels and seeds of the replicas whose present weights have no measured accuracies.
-
-    Raises:
-        UserError: a file has another form, or belongs to another row.
-    """
-    run, evaluation = read_run(key, root), read_evaluation(key, root)
+def unmeasured(key: str) -> list[str]:
+    """Levels and seeds of a row's replicas whose present weights have no measured accuracies."""
+    run, evaluation = read_run(key), read_evaluation(key)
     measured = {replica.key: replica.weights for replica in evaluation.replicas} if evaluation else {}
     return [
         f"{trained.level}, seed {trained.seed}"

@@ -93,11 +93,7 @@ def publish_report(paper: str, files: Sequence[Path], settings: Settings) -> boo
 
 
 def unpublished(recorded: Sequence[Record], settings: Settings) -> list[str]:
-    """Rows whose runs in MLflow are missing, or differ from the present records.
-
-    Raises:
-        UserError: as in `publish`.
-    """
+    """Rows whose runs in MLflow are missing, or differ from the present records. Errors as in `publish`."""
     drawn = _drawn(recorded, settings)
     with opened() as client:
         there = _existing(client)

@@ -13,6 +13,7 @@ from pipeline.reporting.claims.ledgers import BoundsApart, Guaranteed, SameGuara
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.gather import Sources, fill
 from pipeline.results import records
+from pipeline.results.schema import Ledger
 from tests.reporting.lookup import outcome
 from tests.reporting.made_up import dpsgd, toys
 
@@ -41,18 +42,17 @@ def test_the_epoch_of_overtaking(
     assert overtaking(*(pd.Series(dict(curve)) for curve in (left, right))) == epoch
 
 
-def ran(root: Path, seeds: int = 3, **changes: Any) -> PaperResult:
+def ran(root: Path, seeds: int) -> PaperResult:
     """A row of each of two lines as they lie under ``root``, with curves that cross at epoch 6."""
     declared = toys.settings(one={"seeds": seeds}, two={"line": "two", "seeds": seeds})
     kept: dict[str, Any] = {}
     for key, slope in (("one", 0.1), ("two", 0.0)):
-        made = dpsgd.altered(toys.record(key, declared, sigma_0=(90.0,) * seeds), **changes)
         lines = [
             ("sigma=0", seed, 100 * epoch, epoch, "validation_accuracy", 0.3 + slope * (epoch - 5))
             for seed in range(seeds)
             for epoch in range(1, 9)
         ]
-        kept[key] = dpsgd.put(made, root, lines)
+        kept[key] = dpsgd.put(toys.record(key, declared, sigma_0=(90.0,) * seeds), root, lines)
     return fill("toys", Sources(declared, root, toys.paper(lines=TWO), kept, {}, {}))
 
 
@@ -82,6 +82,17 @@ def test_curves_cross_where_the_claim_says(
     assert (crossed.verdict, crossed.text.partition(": ")[2]) == (verdict, text)
 
 
+def accounted(*ledgers: Ledger) -> PaperResult:
+    """A row of each line, one or two, with these ledgers."""
+    rows: Any = {"one": {"reproducible": False}, "two": {"line": "two", "reproducible": False}}
+    declared = toys.settings(**dict(list(rows.items())[: len(ledgers)]))
+    made = [
+        dpsgd.altered(toys.record(key, declared, sigma_0=(90.0,) * 3), ledger=ledger)
+        for key, ledger in zip(declared.rows, ledgers, strict=True)
+    ]
+    return toys.judged(toys.paper(lines=TWO), declared, *made)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "lower", "verdict"),
     [
@@ -95,15 +106,9 @@ def test_curves_cross_where_the_claim_says(
 def test_two_bounds_are_compared_and_two_missing_ones_are_not(
     left: float | None, right: float | None, lower: float | None, verdict: str
 ) -> None:
-    declared = toys.settings(one={}, two={"line": "two"})
-    made = [
-        dpsgd.altered(
-            toys.record(key, declared, sigma_0=(90.0,) * 3),
-            ledger=dpsgd.ledger(epsilon_upper=bound, epsilon_lower=shown),
-        )
-        for key, bound, shown in (("one", left, None), ("two", right, lower))
-    ]
-    result = toys.judged(toys.paper(lines=TWO), declared, *made)
+    result = accounted(
+        dpsgd.ledger(epsilon_upper=left), dpsgd.ledger(epsilon_upper=right, epsilon_lower=lower)
+    )
     said: dict[str, Any] = {"left": "t/one", "right": "t/two", "at": ["sigma=0"]}
     assert outcome(result, SameGuarantee, kind="same_guarantee", **said).verdict == verdict
 
@@ -123,12 +128,7 @@ def test_two_bounds_are_compared_and_two_missing_ones_are_not(
 def test_only_a_lower_bound_refutes_a_claimed_epsilon(
     upper: float | None, lower: float | None, verdict: str
 ) -> None:
-    declared = toys.settings(one={"reproducible": False})
-    made = dpsgd.altered(
-        toys.record("one", declared, sigma_0=(90.0,) * 3),
-        ledger=dpsgd.ledger(claimed=8.0, epsilon_upper=upper, epsilon_lower=lower),
-    )
-    result = toys.judged(toys.paper(), declared, made)
+    result = accounted(dpsgd.bounds(8.0, upper, epsilon_lower=lower))
     said: dict[str, Any] = {"of": "t/one", "at": ["sigma=0"]}
     assert outcome(result, Guaranteed, kind="guarantee", **said).verdict == verdict
 

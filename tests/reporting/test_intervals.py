@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,32 +8,25 @@ from scipy import stats
 from pipeline.reporting.judging.intervals import Mean, computed, contrast, mean
 
 
-@dataclass
-class Seeds:
+def seeds(values: Sequence[float] | dict[int, float]) -> Any:
     """What a row reached, by seed."""
-
-    by_seed: dict[int, float]
-    exact: bool = False
-
-    @property
-    def mean(self) -> Mean:
-        values = list(self.by_seed.values())
-        return computed(values[0]) if self.exact else mean(values)
+    by_seed = values if isinstance(values, dict) else dict(enumerate(values))
+    return SimpleNamespace(by_seed=by_seed, mean=mean([*by_seed.values()]))
 
 
 def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
     """Of two rows' seeds, which are independent."""
-    rows = Seeds(dict(enumerate(left))), Seeds(dict(enumerate(right)))
-    return contrast([(1, "left", rows[0]), (-1, "right", rows[1])])
+    return contrast([(1, "left", seeds(left)), (-1, "right", seeds(right))])
 
 
+EXACT: Any = SimpleNamespace(by_seed={0: 3.0}, mean=computed(3.0))
 LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
 
 
 def paired() -> Mean:
     """Of one row's cells, whose seeds go together."""
     left, right = {0: 97.0, 1: 97.4, 2: 97.1}, {2: 96.9, 1: 97.3, 0: 96.5, 7: 50.0}
-    return contrast([(1, "row", Seeds(left)), (-1, "row", Seeds(right))])
+    return contrast([(1, "row", seeds(left)), (-1, "row", seeds(right))])
 
 
 @pytest.mark.parametrize(
@@ -51,17 +44,15 @@ def test_intervals_are_scipys(ours: Mean, scipys: Any) -> None:
 
 
 def test_rows_are_independent_and_weights_scale_their_spread() -> None:
-    left, right = Seeds(dict(enumerate(LEFT))), Seeds(dict(enumerate(RIGHT)))
-    weighted = contrast([(1, "one", left), (-0.5, "other", right)], less=2)
+    weighted = contrast([(1, "one", seeds(LEFT)), (-0.5, "other", seeds(RIGHT))], less=2)
     expected = difference(LEFT, [value / 2 for value in RIGHT])
     assert weighted.value == pytest.approx(expected.value - 2)
     assert weighted.half == pytest.approx(expected.half)
 
 
 def test_what_is_computed_has_no_spread() -> None:
-    exact = Seeds({0: 3.0}, exact=True)
-    assert contrast([(2, "account", exact)], less=1) == computed(5.0)
-    mixed = contrast([(1, "row", Seeds(dict(enumerate(LEFT)))), (-1, "account", exact)])
+    assert contrast([(2, "account", EXACT)], less=1) == computed(5.0)
+    mixed = contrast([(1, "row", seeds(LEFT)), (-1, "account", EXACT)])
     assert (mixed.half, mixed.n) == (pytest.approx(mean(LEFT).half), 4)
 
 
@@ -72,7 +63,7 @@ def test_one_seed_has_no_interval_and_decides_nothing() -> None:
 
 
 def test_cells_of_a_row_without_a_common_seed_decide_nothing() -> None:
-    left, right = Seeds({0: 97.0, 1: 97.4}), Seeds({2: 96.9, 3: 97.3})
+    left, right = seeds({0: 97.0, 1: 97.4}), seeds({2: 96.9, 3: 97.3})
     gap = contrast([(1, "row", left), (-1, "row", right)], less=0.5)
     assert (gap.value, gap.half, gap.n) == (pytest.approx(-0.4), None, 0)
     assert gap.where(above=-50, below=50) == "undecided"

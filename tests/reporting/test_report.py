@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -5,11 +6,13 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.params import Settings
 from pipeline.reporting import report
+from pipeline.reporting.drawing import levels
 from pipeline.reporting.pages import environment
+from pipeline.reporting.report import Report
 from pipeline.results.schema import Record
 from tests.keeping import keep_search, lay_papers
 from tests.reporting import lookup
-from tests.reporting.lookup import page_of
+from tests.reporting.lookup import drawn, page_of
 from tests.reporting.made_up import dpsgd
 
 
@@ -66,6 +69,22 @@ def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: P
         page_with(tmp_path, record.model_copy(update={"origins": (made,)}), declared)
 
 
+def test_without_numbers_nothing_is_drawn(tmp_path: Path, written: Report) -> None:
+    nothing = lookup.table(dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS}), tmp_path)
+    assert levels.draw(nothing) is None
+    # a line that was only accounted for, at a level of its own, has neither a point nor a printed value
+    table = written.papers[0].tables[0]
+    lines = tuple(replace(line, rows=()) for line in table.lines)
+    assert levels.draw(replace(table, levels=("noise_multiplier=1.1",), lines=lines)) is None
+
+
+def test_a_label_with_dollars_is_no_formula(tmp_path: Path) -> None:
+    label = r"at $\eps$ and 5$"
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": label, "line": None}})
+    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
+    drawn(levels.draw(lookup.table(declared, tmp_path)), label)
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
     """Also where a later replica did."""
@@ -75,11 +94,3 @@ def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
     record = record.model_copy(update={"origins": (record.provenance, later)})
     said = "trained elsewhere; imported with its test results from rows.tar.gz (sha256:ab)"
     assert said in page_with(tmp_path, record, declared)
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_record_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
-    declared = dpsgd.fill(tmp_path)
-    (tmp_path / "reports/runs" / f"{dpsgd.PLAIN}.json").write_text("{}")
-    with pytest.raises(UserError, match=f"{dpsgd.PLAIN}.json: not what `dprepro` writes"):
-        report.write(declared, tmp_path)

@@ -1,6 +1,5 @@
 """The rule by which ours is compared with a printed value: each verdict at its boundary."""
 
-import random
 from math import sqrt
 from pathlib import Path
 
@@ -58,16 +57,6 @@ def test_the_whole_interval_lies_within_the_margin_or_outside(
     center: float, half: float, name: str, n: int
 ) -> None:
     assert decided(spread_around(center, half, n)).name == name
-
-
-def test_more_noise_never_turns_another_verdict_into_agreement() -> None:
-    rng = random.Random(0)
-    for _ in range(300):
-        values = [rng.gauss(90, 1) for _ in range(rng.randint(3, 8))]
-        center, printed = sum(values) / len(values), 90 + rng.uniform(-3, 3)
-        before = decided(values, printed)
-        after = decided([center + 3 * (value - center) for value in values], printed)
-        assert after.name in (before.name, "inconclusive")
 
 
 @pytest.mark.parametrize("seeds", range(1, FEWEST_SEEDS))

@@ -48,8 +48,8 @@ class Row:
     def head(self) -> Run:
         return next(run for run in self.runs() if DIGEST in run.data.tags)
 
-    def assert_there_once(self, accuracy: float = 0.5) -> None:
-        assert is_whole(runs_by_row(self.client, self.experiment)["a"], self.drawn(accuracy))
+    def assert_there_once(self) -> None:
+        assert is_whole(runs_by_row(self.client, self.experiment)["a"], self.drawn())
         head = self.head().info.run_id
         parents = [run.data.tags.get("mlflow.parentRunId") for run in self.runs()]
         assert sorted(parents, key=str) == sorted([None, head, head], key=str)

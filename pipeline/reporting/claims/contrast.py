@@ -85,7 +85,7 @@ class Contrast(Bounded):
         """Judge the printed numbers, if all are printed; the level `best` has none."""
 
         def printed(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
-            values = [(reference, paper.value(reference, level)) for reference, level in places]
+            values = [(reference, paper.lines[reference].number(level)) for reference, level in places]
             cells = [None if value is None else PrintedCell(name, computed(value)) for name, value in values]
             return [*cells], None
 

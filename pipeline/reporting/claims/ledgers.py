@@ -1,6 +1,7 @@
 """Claims on ledgers: a proven ε up to the claimed ε, equal or distant bounds, or a trade-off curve."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -108,19 +109,9 @@ class BoundsApart(AtLevels):
         bounds = [f"{_at_least(ledger)} and {bound(ledger)}" for ledger in (left, right)]
         text = f"{title}: {bounds[0]}; at {level_words(self.right_at)}: {bounds[1]}"
         text += f"; required: more than {number(self.above)} times as much"
-        verdict: Verdict = "undecided"
-        if (
-            left.epsilon_lower
-            and right.epsilon_upper
-            and left.epsilon_lower > self.above * right.epsilon_upper
-        ):
-            verdict = "holds"
-        if (
-            left.epsilon_upper
-            and right.epsilon_lower
-            and left.epsilon_upper <= self.above * right.epsilon_lower
-        ):
-            verdict = "fails"
+        holds = (left.epsilon_lower or 0.0) > self.above * (right.epsilon_upper or inf)
+        fails = (left.epsilon_upper or inf) <= self.above * (right.epsilon_lower or 0.0)
+        verdict: Verdict = "holds" if holds else "fails" if fails else "undecided"
         return Outcome(verdict, text, guarantee_caveat(*rows))
 
 

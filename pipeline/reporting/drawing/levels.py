@@ -21,12 +21,7 @@ CROWDED, WIDE = 90.0, 15.0  # accuracies above CROWDED get a second panel if all
 
 def draw(result: TableResult) -> str | None:
     """SVG of a table's plot: printed numbers hollow and dashed, ours filled; None without any number."""
-    theirs = [
-        printed.value
-        for line in result.table.lines
-        for level, printed in line.values.items()
-        if level in result.levels
-    ]
+    theirs = [line.number(level) for line in result.table.lines for level in result.levels]
     ours = [cell.mean.value for line in result.lines for cell in line.cells if cell.converged]
     numbers = [value for value in (*theirs, *ours) if value is not None and isfinite(value)]
     if not numbers:
@@ -83,12 +78,8 @@ def _far_apart(values: Iterable[float]) -> bool:
 
 def _plot_line(axes: Axes, line: LineResult, places: dict[str, float], index: int) -> None:
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-    printed = line.line.values if line.line else {}
-    theirs = [
-        (x, value)
-        for level, x in places.items()
-        if level in printed and (value := printed[level].value) is not None
-    ]
+    numbers = [(x, line.line.number(level)) for level, x in places.items()] if line.line else []
+    theirs = [(x, number) for x, number in numbers if number is not None]
     if theirs:
         at, values = zip(*theirs, strict=True)
         label = f"{line.label}, paper"

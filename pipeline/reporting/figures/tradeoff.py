@@ -97,9 +97,6 @@ def _plot(axes: Axes, ledger: Ledger, colour: str) -> None:
     stride = -(-len(curve) // POINTS)
     axes.plot(*zip(*[*curve[:-1:stride], curve[-1]], strict=True), color=colour, lw=1.6)
     if ledger.mu is not None:
-        axes.plot(*zip(*gaussian(ledger.mu), strict=True), "--", color=colour, lw=1)
-
-
-def gaussian(mu: float) -> list[tuple[float, float]]:
-    """Points (alpha, beta) of G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu) (Dong et al. 2019, Eq. 6)."""
-    return [(index / GRID, gaussian_error(index / GRID, mu)) for index in range(GRID + 1)]
+        alphas = [index / GRID for index in range(GRID + 1)]
+        betas = [gaussian_error(alpha, ledger.mu) for alpha in alphas]
+        axes.plot(alphas, betas, "--", color=colour, lw=1)

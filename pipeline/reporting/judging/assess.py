@@ -62,9 +62,8 @@ class ClaimResult:
     def status(self) -> Status:
         """Status by a unit test, or by rows like the paper's lines.
 
-        Rows on a reduced budget decide only if no others do.
-
-        If none of these rows ran, but the claim has a verdict on a variant, the status is 'only differently'.
+        Rows on a reduced budget decide only if no others do. If none of these rows ran, but the claim has a
+        verdict on a variant, the status is 'only differently'.
         """
         if self.claim.untested:
             return "not tested"
@@ -87,12 +86,7 @@ class ClaimResult:
 def assess(paper: Paper, lines: Rows) -> list[ClaimResult]:
     """Test every claim whose lines are all in declared tables, once for each budget and variant of rows.
 
-    Args:
-        paper: paper with the claims.
-        lines: lines of the declared tables, by reference.
-
-    Returns:
-        A result for each of these claims: main claims first, claims without a test (`untested`) last.
+    ``lines`` are those of the declared tables. Main claims come first, claims without a test last.
     """
     claims = sorted(
         paper.claims, key=lambda claim: (claim.untested is not None, claim.key not in paper.main_claims)
@@ -131,7 +125,9 @@ def _assessments(claim: Claim, paper: Paper, lines: Rows) -> Iterator[Assessment
         plain = [] if reduced and "" not in variants else [""]
         for variant in plain + [variant for variant in variants if variant]:
             chosen = {
-                reference: replace(line, variant=variant if line.has(variant) else "")
+                reference: replace(
+                    line, variant=variant if any(row.variant == variant for row in line.rows) else ""
+                )
                 for reference, line in rows.items()
             }
             outcomes = tuple(outcome for test in claim.tests for outcome in test.ours(chosen, paper))

@@ -44,9 +44,9 @@ class Side:
     @property
     def printed(self) -> float:
         """The number that the paper prints."""
-        value = self.line.values[self.level].value
-        assert value is not None
-        return value
+        number = self.line.number(self.level)
+        assert number is not None
+        return number
 
     @property
     def error(self) -> float | None:
@@ -91,7 +91,9 @@ def table_contrasts(result: TableResult) -> Iterator[PrintedContrast]:
     if table.own or table.unit != "percent":
         return
     lines = {line.line.key: line for line in result.lines if line.line is not None}
-    prints = {key: [level for level in table.columns if table.prints_at(key, level)] for key in lines}
+    prints = {
+        line.key: [level for level in table.columns if line.number(level) is not None] for line in table.lines
+    }
     argued = dict.fromkeys((pair.left, pair.right) for pair in table.argues)
     first = table.baseline or next(iter(lines), "")
     for left, right in dict.fromkeys([*((key, first) for key in lines if key != first), *argued]):

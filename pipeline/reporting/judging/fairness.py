@@ -43,21 +43,15 @@ class Unfair:
 def unfair(row: RowResult, level: str, others: Sequence[RowResult], margin: float) -> tuple[Unfair, ...]:
     """Reasons why our own choices may have worsened our number at a level; () if the verdict is fair.
 
-    Args:
-        row: the row that decides the value.
-        level: level of the value.
-        others: the rows that decide the table's other lines at the level.
-        margin: margin of the value, in percentage points.
+    ``row`` and ``others`` decide the table's lines at the level. ``margin`` is in percentage points.
     """
     if row.budget != "own" or not row.trained:
         return ()
-    found = (*_budget(row, level, others), *_edges(row, level), *_learning(row, level, margin))
-    if row.start is None:
-        return found
-    return (
-        *found,
-        Unfair("one pretrained network for all seeds", f"all seeds start from the first of {row.start}"),
-    )
+    found = [*_budget(row, level, others), *_edges(row, level), *_learning(row, level, margin)]
+    if row.start is not None:
+        words = f"all seeds start from the first of {row.start}"
+        found.append(Unfair("one pretrained network for all seeds", words))
+    return tuple(found)
 
 
 def epochs(row: RowResult, level: str) -> float:

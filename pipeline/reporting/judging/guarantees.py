@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
-from statistics import NormalDist
 from typing import Literal
+
+from scipy.special import ndtr, ndtri
 
 from pipeline.reporting.vocabulary import joined, words
 from pipeline.results.schema import Ledger, Replica
@@ -26,8 +27,6 @@ VACUOUS_REASON = (
 )
 WEAKER_REASON = "the upper bound on ε is above the claimed ε, but the computed lower bound is not"
 EXCEEDS_REASON = "the computed lower bound is above the claimed ε; it is {}"
-
-NORMAL = NormalDist()
 
 State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "huge", "none"]
 
@@ -125,6 +124,4 @@ def _least(ledger: Ledger, epsilon_upper: float) -> float:
 
 def gaussian_error(alpha: float, mu: float) -> float:
     """Type II error Phi(Phi^-1(1 - alpha) - mu) at type I error alpha (G_mu: Dong et al. 2019, Eq. 6)."""
-    if alpha <= 0 or alpha >= 1:
-        return 1.0 if alpha <= 0 else 0.0
-    return NORMAL.cdf(NORMAL.inv_cdf(1 - alpha) - mu)
+    return float(ndtr(ndtri(1 - alpha) - mu))

@@ -64,14 +64,10 @@ def computed(value: float) -> Mean:
 
 
 def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
-    """Weighted sum of means, minus a number.
+    """Weighted sum of means, minus the number ``less``; ``terms`` are (weight, key of the row, its result).
 
     Cells of one row are combined seed by seed, because their trainings are dependent. Cells of different rows
     are independent.
-
-    Args:
-        terms: (weight, key of the row, its result).
-        less: number to subtract.
     """
     by_row: dict[str, list[tuple[float, Measured]]] = {}
     for weight, row, cell in terms:
@@ -88,7 +84,7 @@ def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) ->
     return _total(samples, constant) if samples else computed(constant)
 
 
-def _total(samples: Sequence[Sequence[float]], constant: float = 0.0) -> Mean:
+def _total(samples: Sequence[Sequence[float]], constant: float) -> Mean:
     """Sum of a constant and the means of independent samples; interval for unequal variances (Welch 1947)."""
     value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
     if n == 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import hypot, isinf, sqrt
+from math import hypot, sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -73,8 +73,6 @@ def mean_verdict(
 
 def computed_verdict(value: float, printed: float, margin: float, rounding: float) -> Verdict:
     """Verdict on a computed number. It agrees if it rounds to the printed number."""
-    if isinf(value):
-        return Verdict("above")
     away, binary = value - printed, BINARY * abs(printed)
     name = place(away, 0.0, margin + binary)
     return Verdict(name, away if name == "agrees" and abs(away) > rounding + binary else None)

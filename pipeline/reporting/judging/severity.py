@@ -60,10 +60,7 @@ def not_covered(
 ) -> list[NotCovered]:
     """Uses of private data outside a training's epsilon, the worst first.
 
-    Args:
-        ledger: ledger of the training.
-        attacks: attacks on the code of its level.
-        composition: composition of all trainings of its row and search; None: there is none.
+    ``attacks`` are on the code of the training's level; ``composition`` is that of its row and search.
     """
     uses = list(ledger.not_covered)
     if uses:  # empty for accounting only

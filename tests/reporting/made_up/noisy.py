@@ -93,9 +93,7 @@ def straight(sigma: float, seed: int, epoch: int) -> float:
     return BEST * min(1.0, epoch / needed)
 
 
-def history(
-    key: str, root: Path, seeds: int = 3, curve: Callable[[float, int, int], float] = straight
-) -> None:
+def history(key: str, root: Path, curve: Callable[[float, int, int], float] = straight) -> None:
     """Training curves over 40 epochs for every level and seed."""
     dpsgd.write_history(
         key,
@@ -103,7 +101,7 @@ def history(
         (
             (f"sigma={sigma:g}", seed, 430 * epoch, epoch, "validation_accuracy", curve(sigma, seed, epoch))
             for sigma in ACCURACY[key.removesuffix(REDUCED)]
-            for seed in range(seeds)
+            for seed in range(3)
             for epoch in range(1, 41)
         ),
     )
