@@ -39,8 +39,9 @@ def plan(
             time = f"about {_span(seconds)} {SOURCES[each.source]}"
         kept = f", {each.kept} stand" if each.kept else ""
         print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {time}")
-    for key in wanted.keys() - {each.row for each in planned} if rows else ():
-        print(f"{key}: {len(settings.rows[key].trainings)} replicas stand; nothing to train")
+    for key in wanted if rows else ():
+        if key not in times:
+            print(f"{key}: {len(settings.rows[key].trainings)} replicas stand; nothing to train")
     here = [each for each in planned if not each.waits]
     parts: dict[tuple[str, str], list[float | None]] = {}
     for each in here:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.reporting.claims.ledgers import ProvenCurve
 from pipeline.reporting.facts import PaperResult
 from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome
+from pipeline.reporting.judging.claim_test import Outcome, at_least
 from pipeline.reporting.judging.guarantees import Guarantee, gaussian_error
 from pipeline.reporting.prose.counts import claim_counts, tally
 from tests.reporting import lookup
@@ -131,6 +132,29 @@ def test_what_a_paper_calls_converged_decides(accuracy: float, converged: int) -
         assert table.rows[0].cells["sigma=0"].converged == expected
         said = "above 30 %, our threshold" in lookup.section(table)
         assert said == bool(paper.converged_above and not converged)
+
+
+def test_any_other_caveat_of_a_cell_excludes_what_less_training_confirms() -> None:
+    cell = toys.ran({"row": (90.0,) * 3}).tables[0].rows[0].cells["sigma=0"]
+    shorter, synthetic = (
+        replace(cell, caveat=why, only_shorter=only)
+        for why, only in (("4 epochs", True), ("synthetic data", False))
+    )
+    assert at_least("holds", "", [shorter, shorter]).caveat is None
+    for cells in ([shorter, synthetic], [synthetic, shorter]):
+        assert at_least("holds", "", cells).caveat == "synthetic data"
+
+
+def test_a_change_with_less_training_is_not_judged() -> None:
+    # longer training of the earlier level shrinks it
+    growth = claim(LEAST | {"right": -1, "since": "sigma=0"})
+    assert judged(growth, rows={"row": (90.0, REDUCED)}).status == "not judged"
+
+
+def test_an_unknown_release_is_named() -> None:
+    test = {"kind": "guarantee", "of": "t/one", "release": "pixels", "at": ["sigma=0"]}
+    with pytest.raises(UserError, match="release: pixels; allowed: none"):
+        judged(claim(test))
 
 
 # -- trade-off curves --------------------------------------------------------------------------------

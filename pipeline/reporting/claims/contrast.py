@@ -139,8 +139,8 @@ class Contrast(Bounded):
             decimals = paper.decimals_of(self.left)
             shown = with_interval(less(0.0 if alone else self.times), decimals, sign=not alone)
         text = f"{title}: {shown}, {self.required(0.0 if self.kind == 'ratio' else self.times * constant)}"
-        if isinstance(self.right, float) and self.below is None:
-            return at_least(verdict, text, next(iter(cells.values())))
+        if isinstance(self.right, float) and self.below is None and not self.since:
+            return at_least(verdict, text, cells.values())
         return Outcome(verdict, text, next((cell.caveat for cell in cells.values() if cell.caveat), None))
 
     def _contrasts(self, paper: PrintedTables, rows: Rows) -> Iterator[tuple[str, Terms, Terms]]:

@@ -26,7 +26,7 @@ class Convergence(AtLevels):
             verdict = "holds" if (cell.converged == n) == self.converges else "fails"
         accuracy = with_interval(cell.mean, paper.decimals_of(self.of))
         text = f"{title}: {cell.converged} of {n} seeds converged, accuracy {accuracy}, {self._needs}"
-        return at_least(verdict, text, cell) if self.converges else Outcome(verdict, text, cell.caveat)
+        return at_least(verdict, text, [cell]) if self.converges else Outcome(verdict, text, cell.caveat)
 
     def on_paper(self, paper: PrintedTables) -> Iterator[Outcome]:
         """Yield an outcome per printed cell. A printed number counts as convergence."""

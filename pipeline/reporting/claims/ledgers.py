@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pipeline.errors import UserError
 from pipeline.reporting.judging.claim_test import (
     AtLevels,
     Outcome,
@@ -55,7 +56,10 @@ class Guaranteed(AtLevels):
 
 def _of_release(quantity: str, guarantee: Guarantee, title: str) -> tuple[Verdict, str]:
     """Verdict on one release of a mechanism, and its claimed and proven epsilon in words."""
-    (released,) = (part for part in guarantee.ledger.releases if part.quantity == quantity)
+    released = next((part for part in guarantee.ledger.releases if part.quantity == quantity), None)
+    if released is None:
+        quantities = ", ".join(part.quantity for part in guarantee.ledger.releases) or "none"
+        raise UserError(f"{title}: release: {quantity}; allowed: {quantities}")
     share, accounted = released.claimed, released.epsilon_upper
     spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
     within = guarantee.state != "none_proven" and accounted is not None and accounted <= ROUNDING * share

@@ -1,6 +1,6 @@
 """Base classes for kinds of claim tests, and functions that make outcomes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -107,14 +107,18 @@ class Bounded(ClaimTest):
         )
 
 
-def at_least(verdict: Verdict, text: str, cell: Compared) -> Outcome:
-    """Outcome of a test that more training can only help to pass.
+def at_least(verdict: Verdict, text: str, cells: Iterable[Compared]) -> Outcome:
+    """Outcome of a test that more training of any cell can only help to pass.
 
     If the test holds with less training than the paper's, the outcome counts and its text says so.
     """
-    if verdict == "holds" and cell.only_shorter:
-        return Outcome(verdict, f"{text}; holds in spite of less training ({cell.caveat})")
-    return Outcome(verdict, text, cell.caveat)
+    # less training comes last: any other caveat excludes the outcome
+    flawed = sorted((cell for cell in cells if cell.caveat), key=lambda cell: cell.only_shorter)
+    if not flawed:
+        return Outcome(verdict, text)
+    if verdict == "holds" and flawed[0].only_shorter:
+        return Outcome(verdict, f"{text}; holds in spite of less training ({flawed[0].caveat})")
+    return Outcome(verdict, text, flawed[0].caveat)
 
 
 def not_run(title: str) -> Outcome:
