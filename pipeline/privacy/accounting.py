@@ -112,11 +112,6 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
 
     The largest effect of rounding on delta is subtracted from delta first.
 
-    Args:
-        event: composed mechanism.
-        delta: delta of the guarantee.
-        interval: interval of the grid of losses.
-
     Returns:
         An upper bound at any ``interval``; infinity if delta is within the rounding error.
     """
@@ -295,14 +290,6 @@ def noise_for(
     The search ends within 0.2 % of the smallest, or within 0.001 of it below 1. 'pld' searches on a coarse
     grid first. If the result's epsilon on the fine grid is below `NEAR` times the target, it searches again
     on the fine grid.
-
-    Args:
-        epsilon: target.
-        delta: delta of the guarantee.
-        rate: probability of Poisson sampling.
-        steps: number of steps.
-        accountant: accountant of the calibration.
-        first_release: noise multiplier of an earlier release of all examples; None: there is none.
 
     Returns:
         The noise multiplier.

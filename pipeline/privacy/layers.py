@@ -10,9 +10,6 @@ from torch import Tensor, nn
 def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
     """Layers with their own trained parameters, by name.
 
-    Args:
-        net: the network.
-
     Returns:
         The layers in the network's order.
 

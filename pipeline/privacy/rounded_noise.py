@@ -82,9 +82,6 @@ def cells() -> Cells:
 def table(bits: int) -> Table:
     """Table for integers at a scale of 2^bits.
 
-    Args:
-        bits: log2 of the scale.
-
     Returns:
         The table.
 

@@ -33,10 +33,6 @@ def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
     of 1. If the example is replaced, or shares the vector with other examples of a mini-set, the vector's
     direction is reversed in the worst case: a distance of 2.
 
-    Args:
-        relation: neighbouring relation.
-        shared: whether a vector depends on several examples.
-
     Returns:
         1 or 2.
     """

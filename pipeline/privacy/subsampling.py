@@ -158,12 +158,8 @@ def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarr
     of Dong, Roth and Su 2022. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper
     bound, exact if j is only 0 or 1.
 
-    Args:
-        spending: sampling, noise and sizes of one step.
-        epsilons: (K,) >= 0.
-
     Returns:
-        (K,) deltas.
+        (K,) deltas for K epsilons >= 0.
     """
     distances, probabilities = step_distances(spending)
     inner_epsilons = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(probabilities.sum()))

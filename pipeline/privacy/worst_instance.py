@@ -146,9 +146,6 @@ def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
 
     For 'replacement', the mini-sets of a step are independent, and each has batch / sets draws.
 
-    Args:
-        spending: sampling, noise and sizes of one step.
-
     Returns:
         (K,) numbers >= 1, and their (K,) probabilities.
     """
