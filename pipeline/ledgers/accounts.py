@@ -66,13 +66,10 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Spending of a step.
+    """Return the spending of a step.
 
     The L `parts` of a gradient, each with noise multiplier z, count as one part with noise multiplier
     z / sqrt(L) (Nguyen et al. 2023, section 3.2).
-
-    Returns:
-        The spending.
     """
     return SampledGaussian(
         sampling=settings.sampling,

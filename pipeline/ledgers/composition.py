@@ -81,14 +81,11 @@ def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Tr
 
 
 def composed(trainings: Trainings) -> Composition | None:
-    """Composition of the trainings that have a bound.
+    """Return the composition of the trainings that have a bound; None if there are none.
 
     `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
     mixed examples; and candidates without a recorded privacy loss. A search without a record counts as one
     such training.
-
-    Returns:
-        The composition; None if no training has a bound.
     """
     replicas, searched, replaced = (
         [training for training in part if training is not None] for part in trainings

@@ -173,13 +173,10 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
 
 
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
-    """Compare the quantities, epsilons and noise of releases.
+    """Return whether the quantities, epsilons and noise of releases agree.
 
     Noisy relevances divide the inputs' epsilon among the pixels, so the noise of each pixel is random. Then
     only the total epsilon of the inputs is compared.
-
-    Returns:
-        True if the releases agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

@@ -116,10 +116,7 @@ def read_references(root: Path = Path()) -> References:
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """Our number for the setting of a reference.
-
-    Returns:
-        The number.
+    """Return our number for the setting of a reference.
 
     Raises:
         ValueError: the reference isn't computed, or its setting is incomplete.

@@ -131,12 +131,9 @@ class KeptState(NamedTuple):
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
-    """Check whether each mini-set needs a fresh copy of a network's state.
+    """Return whether each mini-set needs a fresh copy of a network's state, because the network keeps some.
 
     Examples of one mini-set may mix.
-
-    Returns:
-        True if the network keeps state between calls.
 
     Raises:
         UserError: an error of `kept_state`, or the network changes variables outside itself.

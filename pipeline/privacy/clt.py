@@ -36,14 +36,11 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
 
 
 def h(noise: float) -> float:
-    """Factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022.
+    """Return the factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022 for a noise multiplier z.
 
     It is sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2), with Phi the standard normal distribution
     function. Appendix B.1 of Nguyen et al. 2023 has the same formula: its example has Phi(3 sqrt(62)) for
     z = .5 / sqrt(62).
-
-    Returns:
-        h(z).
 
     Raises:
         OverflowError: the noise is so small that the result overflows.

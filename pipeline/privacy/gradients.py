@@ -217,13 +217,10 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
 
 
 def wants_channels_last(net: nn.Module) -> bool:
-    """Check whether a CPU processes the network's images faster with their channels last in memory.
+    """Return whether a CPU is faster with the channels of the network's images last in memory.
 
     Convolutions with many channels are faster, and max pooling with any number of channels. Few channels
     don't fill vector registers; then all other layers are slower. This was measured on every network here.
-
-    Returns:
-        True if it is faster.
     """
     layers = list(net.modules())
     channels = [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)]
