@@ -38,11 +38,6 @@ class PoissonSampler(_SecretSampler):
     empty list. Or iterate over it, and index the tensors of the data. The epsilon is that of
     `dprepro.epsilon` with the same ``examples`` and ``batch``, for the steps of all passes. Processes are as
     in `BallsAndBinsSampler`.
-
-    Attributes:
-        examples: N, number of examples of the data set.
-        batch: expected size of a sample; the probability of an example is ``batch`` / N.
-        steps: number of samples in one pass through the sampler.
     """
 
     @checked
@@ -51,7 +46,7 @@ class PoissonSampler(_SecretSampler):
 
         Args:
             examples: N, number of examples of the data set.
-            batch: expected size of a sample, at most N.
+            batch: expected size of a sample, at most N; the probability of an example is ``batch`` / N.
             steps: number of samples in one pass through the sampler.
 
         Raises:
@@ -91,11 +86,6 @@ class BallsAndBinsSampler(_SecretSampler):
     Make the sampler in the process that iterates over the loader. A copy in another process is refused.
     Worker processes of the `DataLoader` get no copy. In distributed training each process needs a sampler of
     its own, for a part of the examples that no other process has.
-
-    Attributes:
-        examples: N, number of examples of the data set.
-        batches: t, number of batches of an epoch.
-        participations: number of batches of an epoch that an example is in.
     """
 
     @checked

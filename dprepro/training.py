@@ -15,7 +15,7 @@ from dprepro.accounting import epsilon
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats
 from pipeline.audits import bounds
-from pipeline.audits.mechanism import ratios, ratios_of_same_batches, repeats
+from pipeline.audits.mechanism import canary_scores
 from pipeline.audits.mistakes import Mistake, recognise
 from pipeline.errors import UserError
 from pipeline.privacy.parameters import Delta, Epsilon
@@ -155,13 +155,9 @@ def audit_training(
     # in clipping bounds, if the noise is as claimed
     projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
     spending = SampledGaussian(sampling=sampling, noise_multiplier=sigma, examples=examples, batch=batch)
-    # an ordered pass over the data has a canary in the same batch of every epoch
-    in_turn = np.arange(len(projections))[:, None] % (more // batch) == rows // batch
-    attacks = [ratios(projections, spending), repeats(projections), (projections * in_turn).sum(0)]
-    if sampling == "allocation":
-        attacks.append(ratios_of_same_batches(projections, spending))
+    attacks = canary_scores(projections, spending, more)
     alpha = (1 - confidence) / len(attacks)
-    sides = [(scores[~present], scores[present]) for scores in attacks]
+    sides = [(scores[~present], scores[present]) for scores in attacks.values()]
     empty = ~directions.any(0), np.append(~present, np.ones(BLANKS, dtype=bool))
     mistakes = recognise(
         crowd.steps @ directions.T / noise[0],

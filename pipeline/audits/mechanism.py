@@ -147,22 +147,26 @@ def audit_singles(
     kinds = canaries.single_canaries(examples, torch.from_numpy(there))
     recorded = record_releases([canary_settings(settings)], kinds, [name], LAYERS, noise, steps)
     moved, spending = recorded.moved[:, 0], recorded.spending
-    scores = ratios(moved, spending)
+    sides = {
+        name: (scores[~there], scores[there])
+        for name, scores in canary_scores(moved, spending, spending.examples).items()
+    }
+    return Scores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
+
+
+def canary_scores(moved: np.ndarray, spending: SampledGaussian, examples: int) -> dict[str, np.ndarray]:
+    """(R,) scores of R canaries, the first of ``examples``, for each attacker by name; as in `ratios`."""
     # batch of each canary in an ordered pass over the data
-    phases = np.arange(count) // spending.batch
-    period = max(1, spending.examples // spending.batch)
-    turns = (np.arange(steps)[:, None] % period) == phases
-    others = {"repeats": repeats(moved), "order": (moved * turns).sum(0)}
+    phases = np.arange(moved.shape[1]) // spending.batch
+    turns = (np.arange(len(moved))[:, None] % max(1, examples // spending.batch)) == phases
+    scores = {
+        "ratios": ratios(moved, spending),
+        "repeats": repeats(moved),
+        "order": (moved * turns).sum(0),
+    }
     if spending.sampling == "allocation":
-        others["same_batches"] = ratios_of_same_batches(moved, spending)
-    return Scores(
-        scores[~there],
-        scores[there],
-        spending,
-        recorded.delta,
-        steps,
-        {name: (values[~there], values[there]) for name, values in others.items()},
-    )
+        scores["same_batches"] = ratios_of_same_batches(moved, spending)
+    return scores
 
 
 def audit_crowd(

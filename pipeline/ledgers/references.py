@@ -46,12 +46,7 @@ WAYS = {
     "delta": "privacy loss distributions",
     "sigma": "closed form",
 }
-VERDICTS = {
-    "equal": "equal",
-    "below": "below",
-    "differs": "**differs**",
-    "beside": "not computed",
-}
+VERDICTS = {"differs": "**differs**", "beside": "not computed"}
 
 
 class Source(Strict):
@@ -121,13 +116,7 @@ def read_references(root: Path = Path()) -> References:
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """Our number for the setting of a reference.
-
-    Args:
-        reference: the reference with its setting.
-
-    Returns:
-        The number.
+    """Return our number for the setting of a reference.
 
     Raises:
         ValueError: the reference isn't computed, or its setting is incomplete.
@@ -167,7 +156,8 @@ def page(references: References, root: Path = Path()) -> str:
         for entry in mine:
             here = "–" if entry.by is None else f"{computed(entry):.{DIGITS}g}"
             way = "–" if entry.by is None else WAYS[entry.by]
-            relation = ". ".join(filter(None, (VERDICTS[entry.relation], entry.why)))
+            verdict = VERDICTS.get(entry.relation, entry.relation)
+            relation = ". ".join(filter(None, (verdict, entry.why)))
             cells = (entry.quantity, str(entry.setting), f"{entry.printed:.10g}", here, way, relation)
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")

@@ -9,7 +9,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import partial, reduce
 from typing import NamedTuple, Protocol
 
@@ -217,16 +217,10 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
 
 
 def wants_channels_last(net: nn.Module) -> bool:
-    """Check whether a CPU processes the network's images faster with their channels last in memory.
+    """Return whether a CPU is faster with the channels of the network's images last in memory.
 
     Convolutions with many channels are faster, and max pooling with any number of channels. Few channels
     don't fill vector registers; then all other layers are slower. This was measured on every network here.
-
-    Args:
-        net: the network.
-
-    Returns:
-        True if it is faster.
     """
     layers = list(net.modules())
     channels = [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)]
@@ -246,9 +240,6 @@ def works_by_example(net: nn.Module) -> bool:
     """Check whether all layers of a network are torch's own and treat each example of a batch (B, ...) alone.
 
     Such a network needs no `vmap`, and `vmap` takes a quarter of a small network's step.
-
-    Args:
-        net: the network.
 
     Returns:
         True if the network has only layers of `BY_EXAMPLE`, without hooks or custom functions.
@@ -319,6 +310,7 @@ class OneByOne:
         return clipped(batched, loss.detach()[None], mask, bounds)
 
 
+@dataclass(eq=False)
 class BookKeeping:
     """Fast clipper: one forward and backward pass for all examples, then clip and sum layer by layer.
 
@@ -328,38 +320,29 @@ class BookKeeping:
     itself. A per-example gradient of a layer is a product of the layer's input and the gradient at its output
     (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap` also carries replicas, gradients at
     outputs are taken at 'taps': zeros that are added to the outputs. Per-example gradients of embeddings, and
-    of linear layers that each example uses once, are never held in memory in full.
+    of linear layers that each example uses once, are never held in memory in full. Layers without a parameter
+    that has `requires_grad` are frozen: they need no rule and cost nothing.
     """
 
-    def __init__(
-        self,
-        net: nn.Module,
-        example: Tensor,
-        copies: int = 1,
-        single_replica: bool = False,
-        resets: bool = False,
-        taps: bool = False,
-        loss: Loss | None = None,
-    ):
-        """Record the layers' output shapes on ``example`` (1, ...); ``copies``: K of `Clipper`.
+    net: nn.Module
+    example: InitVar[Tensor]  # (1, ...)
+    copies: int = 1  # K of `Clipper`
+    # for one replica after the other on a CPU: faster, but no pure function for `vmap`
+    single_replica: bool = False
+    resets: bool = False  # as in `PerExample`
+    # use taps for a single replica too: slower, but correct if a network changes layers' outputs in place
+    taps: bool = False
+    loss: Loss | None = None  # as in `PerExample`
 
-        ``single_replica`` is for one replica after the other on a CPU: faster, but no pure function for
-        `vmap`. ``resets``: each pass gets a copy of the network's state. ``taps``: use taps for a single
-        replica too. This is slower, but also correct if a network changes layers' outputs in place. Layers
-        without a parameter that has `requires_grad` are frozen: they need no rule and cost nothing. ``loss``:
-        as in `loss_of`.
+    def __post_init__(self, example: Tensor) -> None:
+        """Record the layers' output shapes on ``example``.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
                 another; `PerExample` supports every network.
         """
-        self.net = net
-        self.copies = copies
-        self.single_replica = single_replica
-        self.resets = resets
-        self.taps = taps
-        self.loss = loss
-        self.by_example = single_replica and not taps and works_by_example(net)
+        net, copies, single_replica = self.net, self.copies, self.single_replica
+        self.by_example = single_replica and not self.taps and works_by_example(net)
         self.prefers_channels_last = wants_channels_last(net)
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}

@@ -80,13 +80,7 @@ def cells() -> Cells:
 
 @cache
 def table(bits: int) -> Table:
-    """Table for integers at a scale of 2^bits.
-
-    Args:
-        bits: log2 of the scale.
-
-    Returns:
-        The table.
+    """Return the table for integers at a scale of 2^bits.
 
     Raises:
         ValueError: the integers are too large to be exact in float64.

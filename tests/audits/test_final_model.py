@@ -45,7 +45,6 @@ def test_a_right_row_shows_at_most_the_proven_epsilon(
     monkeypatch.chdir(tmp_path)
     attack, said = audited(tmp_path, cpu, declared(tmp_path))
     assert (attack.attack, attack.sees, attack.whole) == (FINAL_MODEL, "the final model", True)
-    assert attack.epsilon_upper is not None
     assert 5 < attack.epsilon_upper <= 8  # which the tightest accountant proves of the claimed 8
     assert {bound.by for bound in attack.bounds} == {bound.by for bound in attack.could_show}
     assert attack.largest <= attack.epsilon_upper

@@ -66,7 +66,6 @@ def test_an_audit_is_kept_with_what_was_attacked(tmp_path: Path) -> None:
     assert attack.largest <= attack.epsilon_upper
     audit_row("davody-t2-lenet5", SETTINGS, tmp_path)
     kept = records.read_audit("davody-t2-lenet5", tmp_path)
-    assert kept is not None
     assert kept.attacks == ()
     assert kept.why_none is not None
 

@@ -64,7 +64,6 @@ def test_a_hundred_thousandth_of_noise_step_size_or_clip_is_noticed(
 
     monkeypatch.setattr(owner, attribute, changed)
     line = problem(kind, OWN)
-    assert line is not None
     assert line.startswith("dpsgd: the numbers of ")
     assert "raise `version` in the settings of 'dpsgd'" in line
 

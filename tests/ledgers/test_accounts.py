@@ -41,9 +41,7 @@ def declared(**changes: Any) -> Settings:
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
     accounts.account("gdp", declared(), folder)
-    account = records.read("gdp", declared().accounts["gdp"], folder)
-    assert account is not None
-    return account
+    return there(records.read("gdp", declared().accounts["gdp"], folder))
 
 
 def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
@@ -86,7 +84,6 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
 def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) -> None:
     replica = record.replicas[1]
     assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
-    assert replica.ledger.epsilon_upper is not None
     assert 5e5 < replica.ledger.epsilon_upper < 2e6
     assert str(replica.ledger.accountant).startswith("unamplified")
 
@@ -163,7 +160,6 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.Replica:
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
     accounts.account("tan", settings, tmp_path)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
-    assert account is not None
     return account.replicas[0]
 
 

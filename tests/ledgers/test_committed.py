@@ -13,6 +13,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.results import records
 from pipeline.results.schema import Entry, Run
 from pipeline.results.weights import weights_path
+from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 OWN = load(ROOT / "params.yaml")
@@ -48,9 +49,7 @@ def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
 
 @pytest.mark.parametrize("key", rows())
 def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
-    run, kept = records.read_run(key, ROOT), records.read_ledgers(key, ROOT)
-    assert run is not None
-    assert kept is not None
+    run, kept = there(records.read_run(key, ROOT)), there(records.read_ledgers(key, ROOT))
     last = run.model_copy(update={"replicas": run.replicas[-1:]})
     same(kept.replicas, entries(last, OWN.rows[key].search, OWN))
     compositions = (kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
@@ -88,7 +87,6 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
         (key, line) for key, line in OWN.accounts.items() if line.resolved[0].claimed_by == claimed_by
     )
     kept = records.read_ledgers(key, ROOT)
-    assert kept is not None
     same(
         kept.replicas,
         [accounts.entry(line.level(configured), configured) for configured in line.resolved[:1]],

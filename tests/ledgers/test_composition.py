@@ -93,7 +93,6 @@ def test_each_candidate_is_what_its_own_settings_come_to(tmp_path: Path) -> None
     spent = candidates(tmp_path, "batch_clipping", CLIPPED, tried)
     assert spent[::2] == spent[1::2]  # each seed is a training
     for candidate, (mechanism, steps) in zip(spent[::2], expected, strict=True):
-        assert isinstance(candidate, tuple)
         assert candidate[0].noise_multiplier == pytest.approx(mechanism.noise_multiplier)
         assert candidate[0].model_copy(update={"noise_multiplier": mechanism.noise_multiplier}) == mechanism
         assert candidate[1:] == (steps, 1e-5)
@@ -136,7 +135,6 @@ def test_a_row_and_every_candidate_of_its_search_are_composed(tmp_path: Path) ->
         [tried for tried, *_ in VARIED], seeds=1,
     )  # fmt: skip
     whole = row_composition(run_of(spending("poisson", 4.0), 50), "made-up", tmp_path)
-    assert whole is not None
     assert (whole.trainings, whole.searched, whole.left_out) == (1, len(VARIED), 0)
     assert whole.by.startswith("pld")
 
@@ -163,7 +161,6 @@ def test_mechanisms_for_different_neighbours_are_composed_for_the_stronger(tmp_p
     ]
     searched(tmp_path, "batch_clipping", CLIPPED | {"sigma": 8.0}, tried, seeds=1)
     whole = row_composition(run_of(spending("fixed", 8.0), 50), "made-up", tmp_path)
-    assert whole is not None
     assert (whole.searched, whole.neighbouring) == (3, NeighboringRelation.REPLACE_ONE)
     theirs = RdpAccountant(range(2, 64), dp_accounting.NeighboringRelation.REPLACE_ONE)
     # an example of its own in a Poisson sample moves the sum twice as far where it is replaced
@@ -221,8 +218,6 @@ def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Pat
     run = run.model_copy(update={"replicas": run.replicas * 2})
     whole = row_composition(run, "made-up", tmp_path)
     without = row_composition(run, "made-up", tmp_path / "elsewhere")
-    assert whole is not None
-    assert without is not None
     assert (whole.searched, whole.left_out) == (1, 0)
     assert (without.searched, without.left_out) == (0, 1)
 
@@ -239,7 +234,6 @@ def test_what_was_replaced_stays_spent(tmp_path: Path) -> None:
     alone = row_composition(run, None, tmp_path)
     composition = row_composition(run.model_copy(update={"replaced": (known, unknown)}), "made-up", tmp_path)
     assert alone is None
-    assert composition is not None
     assert (composition.trainings, composition.searched, composition.replaced, composition.left_out) == (
         1,
         1,

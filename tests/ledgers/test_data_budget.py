@@ -94,7 +94,6 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert (gone.data, gone.rows) == ("no-entry", ("deleted",))
     assert (budget.data, budget.rows) == ("mine", ("again-c", "mine-a", "mine-b"))
     assert (budget.searches, budget.unlinked, budget.left_out) == (("known", "lost"), ("lost",), 2)
-    assert budget.composition is not None
     assert (budget.composition.trainings, budget.composition.searched) == (3, 2)
     assert (budget.composition.replaced, budget.composition.left_out) == (1, 2)
     expected = theirs(4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
@@ -122,8 +121,6 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
         records.write(run.model_copy(update={"origins": origins}), tmp_path)
     assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
     budget = budget_of("mine", declared, tmp_path)
-    assert budget is not None
-    assert budget.composition is not None
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
 
 
@@ -141,7 +138,6 @@ def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:
     assert row_composition(run, None, tmp_path) is None
     searched(tmp_path, "lost", "mine-b", 8.0)
     composition = row_composition(run, None, tmp_path)
-    assert composition is not None
     assert (composition.trainings, composition.searched) == (1, 1)
     assert theirs(4.0, 8.0) <= composition.epsilon < 1.01 * theirs(4.0, 8.0)
     (entry,) = entries(run, None, declared, root=tmp_path)

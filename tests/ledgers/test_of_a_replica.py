@@ -69,7 +69,6 @@ def test_nothing_private_leaves_an_empty_ledger() -> None:
 
 def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
     bought = ledger.ledger_of(trained(), False, None, [1, 5, 10])
-    assert bought.epsilon_upper is not None
     assert [step for step, _ in bought.spent] == [1, 5, 10]
     spent = [epsilon for _, epsilon in bought.spent]
     assert spent == sorted(spent)

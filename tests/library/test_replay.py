@@ -267,7 +267,6 @@ def test_a_planted_mistake_is_named_with_its_tensor_and_place(name: str) -> None
     assert time.process_time() - begun < LIMIT
     assert (mistake, tensor) in [(each.name, each.tensor) for each in found], found
     for each in found:
-        assert each.place is not None
         file, _, line = each.place.rpartition(":")
         assert file == __file__
         assert 0 < int(line) <= len(Path(__file__).read_text().splitlines())
@@ -280,7 +279,6 @@ def test_places_are_the_lines_of_the_mistakes() -> None:
         make, mistake, tensor = MISTAKES[name]
         found = dprepro.replay(make, *data(), **CLAIMS).violations
         (place,) = [each.place for each in found if (each.name, each.tensor) == (mistake, tensor)]
-        assert place is not None
         return lines[int(place.rpartition(":")[2]) - 1]
 
     assert "NOISE / 2 * torch.randn_like" in line("half the noise")
@@ -472,7 +470,6 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
     inputs, labels = data()
     (violation,) = dprepro.replay(make, inputs, labels, **CLAIMS).violations
     pair = violation.pair
-    assert pair is not None
     assert len(pair.batch) == len(pair.neighbour) + 1
     (example,) = set(pair.batch) - set(pair.neighbour)
     torch.manual_seed(0)

@@ -42,7 +42,6 @@ def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
     """Exact sums of each step, at the initial weights."""
     heard: list[Tensors] = []
     mechanism = method.mechanism
-    assert mechanism is not None
 
     class Silent:
         def release(self, values: Tensors, bounds: Bounds, *others: Any) -> Tensors:
@@ -86,7 +85,6 @@ def test_the_guarantee_is_of_allocated_batches_and_is_proven(name: str) -> None:
     assert (spending.sampling, spending.batches) == ("allocation", steps // 3)
     ledger = make_ledger(spending, steps, 1e-5, guarantee.claimed_by, others=())  # type: ignore[arg-type]
     assert ledger.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE
-    assert ledger.accountant is not None
     assert ledger.accountant.startswith("pld")
     assert (ledger.epsilon_lower or 0) <= (ledger.epsilon_upper or 0)
     if name == "dpsgd":

@@ -194,7 +194,6 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
         torch.testing.assert_close(actual["parameters"][name], value, rtol=1e-4, atol=1e-6)
     spending = method.guarantee(0).spending
     assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})
-    assert spending is not None
     assert spending.noise_multiplier == pytest.approx(multiplier)
 
 
@@ -281,7 +280,6 @@ def test_the_guarantee_pays_the_root_of_the_parts(
     for sampling in SAMPLINGS:
         method = make(tiny, BN, batch_clipping(sampling=sampling, **changes))
         spending = method.guarantee(0).spending
-        assert spending is not None
         assert spending.noise_multiplier == pytest.approx(0.5 / math.sqrt(parts))
         assert (spending.sampling, spending.examples, spending.batch) == (sampling, 200, 12)
     _, bounds = begun(method)

@@ -16,7 +16,6 @@ from pipeline.errors import UserError
 from pipeline.methods.base import Execution, Task, as_input
 from pipeline.methods.dpsgd.method import Dpsgd
 from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.dpsgd.statistics import JointStatistics, PublicStatistics
 from pipeline.methods.samples import BatchSum
 from pipeline.models.model import Model
 from pipeline.models.normalization import measuring
@@ -115,7 +114,6 @@ def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> Non
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
     method = make(tiny, [dpsgd(statistics_weight=0.3)], "public_bn")
     statistics, parameters = method.statistics, single(method.init()["parameters"])
-    assert isinstance(statistics, PublicStatistics)
     inputs, labels, mask = sample_of(method.task, np.arange(12))
     tensors = {**parameters, **statistics.input_statistics(parameters)}
     sums = statistics.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
@@ -149,7 +147,6 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
         torch.cat([actual.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
     )
     # and so one record moves all of them: see `test_every_row.py`
-    assert isinstance(statistics, JointStatistics)
     assert len(statistics.linear) == 3, "these layers' gradients aren't written out"
     assert len(statistics.blocks) == 2, "these aren't taken back example by example"
     assert method.guarantee(0).broken == (statement("joint_statistics"),)

@@ -52,7 +52,6 @@ def sample_at(method: Tan, step: int) -> list[np.ndarray]:
 
 def test_the_guarantee_is_of_the_declared_noise(tiny: Prepared) -> None:
     guarantee = make(tiny, tan(sigma=2.5)).guarantee(0)
-    assert guarantee.spending is not None
     assert (guarantee.spending.noise_multiplier, guarantee.spending.sampling) == (2.5, "poisson")
     assert (guarantee.spending.rate, guarantee.delta, guarantee.claimed_by) == (0.1, 1e-3, "rdp")
 

@@ -49,8 +49,6 @@ def losses(noise: float, batches: int, steps: int, participations: int = 1) -> P
 )  # fmt: skip
 def test_the_upper_bound_is_within_two_percent_of_the_lower(noise: float, batches: int, steps: int) -> None:
     bounds = ledger(noise, batches, steps)
-    assert bounds.epsilon_upper is not None
-    assert bounds.epsilon_lower is not None
     assert bounds.epsilon_lower <= bounds.epsilon_upper <= 1.02 * bounds.epsilon_lower
 
 

@@ -9,6 +9,7 @@ from pipeline.privacy.accounting import renyi_epsilon
 from pipeline.privacy.participation import unamplified_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.subsampling import amplified_delta, composed_losses, losses
+from tests.there import there
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])
 
@@ -85,10 +86,8 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
     epsilons = {}
     for sampling in ("poisson", "fixed"):
         mechanism = spending(sampling, noise, 20_000, 100)
-        bound = renyi_epsilon(mechanism, steps, delta)
-        assert bound is not None
+        bound = there(renyi_epsilon(mechanism, steps, delta))
         actual = losses(mechanism, steps, delta, bound)
-        assert actual is not None
         epsilons[sampling] = actual.epsilon(delta)
         assert epsilons[sampling] < min(bound, unamplified_epsilon(mechanism, steps, delta))
     assert epsilons["poisson"] < epsilons["fixed"]
@@ -97,7 +96,6 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
 def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
     mechanism, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
     actual = losses(mechanism, steps, delta, unamplified_epsilon(mechanism, steps, delta))
-    assert actual is not None
     fine = composed_losses(mechanism, steps, 2e-5).epsilon(delta)
     assert fine <= actual.epsilon(delta) < 1.001 * fine
 

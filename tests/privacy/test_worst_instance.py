@@ -23,7 +23,6 @@ def spending(
 def test_of_poisson_samples_it_is_all_that_the_accountant_proves(noise: float, steps: int) -> None:
     mechanism = spending("poisson", noise)
     actual = losses(mechanism, steps, DELTA, 10.0)
-    assert actual is not None
     above = actual.epsilon(DELTA)
     assert 0.98 * above < worst_epsilon(mechanism, steps, DELTA, above) < above
 

@@ -33,7 +33,6 @@ def test_scores_are_those_of_their_definitions() -> None:
     assert found.auc == pytest.approx(np.mean(areas))
     assert found.f1 == pytest.approx(np.mean([*means, 0.0]))  # the last class is predicted, and never right
     assert found.log_loss == pytest.approx(-np.log(shares[np.arange(80), labels]).mean())
-    assert found.confusion is not None
     for true in range(4):
         for told in range(4):
             assert found.confusion[true][told] == ((labels == true) & (predicted == told)).sum()
@@ -80,7 +79,6 @@ def test_a_confusion_matrix_is_drawn_for_the_first_seed_of_each_level() -> None:
     ]
     pictures = dict(confusion_pictures(Evaluation(row="row", replicas=tuple(replicas))))
     assert [*pictures] == ["confusion epsilon=3.svg", "confusion epsilon=1.svg"]
-    assert found.confusion is not None
     assert all(
         f">{count:,}<" in picture for picture in pictures.values() for row in found.confusion for count in row
     )
