@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from pydantic import Field
@@ -21,10 +21,10 @@ from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from pipeline.privacy.randomness import Streams
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# State of a network at its tests; by shape and type of its inputs, the clipper and the number of classes
-_FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, dict[Any, tuple[ClipperFactory, int]]]] = (
-    WeakKeyDictionary()
-)
+# By shape and type of inputs: clipper, number of classes
+_Tested = dict[Any, tuple[ClipperFactory, int]]
+# State of a network at its tests, references to the objects whose ids are in this state, clippers
+_FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, list[ref[Any]], _Tested]] = WeakKeyDictionary()
 _PLAIN = (bool, int, float, str)
 
 
@@ -32,7 +32,7 @@ class Repeated(NamedTuple):
     """Replacements for a step that `replay` repeats with networks that are equal but for their weights."""
 
     entropy: Callable[[int], bytes]  # seeded bytes in place of the operating system's
-    factories: dict[Any, tuple[ClipperFactory, int]]  # of the first network, by its layers and its inputs
+    factories: _Tested  # of the first network, by its layers and its inputs
 
 
 REPEATED: ContextVar[Repeated | None] = ContextVar("repeated", default=None)
@@ -190,9 +190,10 @@ def _clipped_sum(
                 "allowed: float32, float64"
             )
     state = (tuple(tensors), _state(network))
-    if _FACTORIES.get(network, (None,))[0] != state:
-        _FACTORIES[network] = state, {}
-    tested = _FACTORIES[network][1]
+    last, objects, tested = _FACTORIES.get(network, (None, [], {}))
+    if last != state or any(each() is None for each in objects):  # an object that is gone may leave its id
+        objects, tested = _references(network), {}
+        _FACTORIES[network] = state, objects, tested
     kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
     if repeated := REPEATED.get():
         values = tuple(value for _, _, value in state[1] if isinstance(value, _PLAIN))
@@ -253,6 +254,12 @@ def _classes(network: nn.Module, example: Tensor) -> int:
         subject = f"inputs: {example.dtype} on {example.device}"
         raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem
     return logits.shape[1]
+
+
+def _references(network: nn.Module) -> list[ref[Any]]:
+    """Weak references to a network's layers and their attributes, except simple ones and containers."""
+    objects = (part for layer in network.modules() for part in (layer, *vars(layer).values()))
+    return [ref(part) for part in objects if type(part).__weakrefoffset__]
 
 
 def _state(network: nn.Module) -> list[Any]:

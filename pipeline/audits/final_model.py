@@ -53,9 +53,19 @@ def audit_model(
 ) -> Path:
     """Train private levels of a row once, with canaries, and write lower bounds by an attack on the models.
 
-    The record is written after each of the ``levels`` (without any: after every level), and keeps valid
-    attacks on other levels. ``say`` prints lines: before each training its attainable bound and duration,
-    then its progress.
+    The record is written after each level.
+
+    Args:
+        key: the row's key.
+        settings: params.yaml.
+        data: the row's prepared data.
+        execution: device and batch sizes of the computation.
+        say: prints lines: before each training its attainable bound and duration, then its progress.
+        root: folder of params.yaml.
+        levels: levels to attack; the record keeps valid attacks on other levels. (): all.
+
+    Returns:
+        Path of the record.
 
     Raises:
         UserError: a level is unknown, the data have too few examples, or a training diverges.

@@ -152,7 +152,12 @@ def _of_sums(
 
 
 def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
-    """Test whether ``batches`` are Poisson samples with the same probability for all N ``examples``."""
+    """Test whether the batches are Poisson samples with the same probability for all examples.
+
+    Args:
+        batches: for each batch, the indices of its examples in the training set.
+        examples: number of examples in the training set.
+    """
     rows = np.array([len(batch) for batch in batches])
     distinct = [np.unique(batch) for batch in batches]
     sizes = np.array([len(batch) for batch in distinct])
@@ -192,7 +197,16 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
 
 
 def of_allocation(batches: Sequence[np.ndarray], examples: int, epoch: int) -> list[Mistake]:
-    """Test whether ``batches`` are a random allocation; ``batches`` and ``epoch`` as in `recognise`."""
+    """Test whether the batches are a random allocation (balls and bins).
+
+    Args:
+        batches: for each batch, the indices of its examples in the training set.
+        examples: number of examples in the training set.
+        epoch: number of batches in an epoch; each example should be in one of them.
+
+    Returns:
+        One possible mistake per test, with the test's p-value.
+    """
     epochs = len(batches) // epoch
     counts = np.zeros((epochs, epoch, examples), dtype=int)
     for number, batch in enumerate(batches[: epochs * epoch]):

@@ -23,6 +23,11 @@ from pipeline.results.schema import Entry, Ledgers
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Write the ledgers of ``accounts.KEY`` of params.yaml, one for each level.
 
+    Args:
+        key: a key of ``accounts``.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
+
     Returns:
         Path of the ledgers.
 
@@ -48,8 +53,12 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
     an example, this distance is twice the clipping bound, so the noise multiplier is halved. Epochs become a
     whole number of steps, rounded up.
 
+    Args:
+        noise_multiplier: standard deviation of the noise divided by the clipping bound.
+        **options: further fields of `AccountSettings`.
+
     Returns:
-        The settings; ``options`` are further fields of `AccountSettings`.
+        The settings.
 
     Raises:
         UserError: a value is not allowed; the message names it and the allowed values.
@@ -66,10 +75,16 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
 
 
 def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Return the spending of a step.
+    """Spending of a step.
 
     The L `parts` of a gradient, each with noise multiplier z, count as one part with noise multiplier
     z / sqrt(L) (Nguyen et al. 2023, section 3.2).
+
+    Args:
+        settings: settings of the account.
+
+    Returns:
+        The spending.
     """
     return SampledGaussian(
         sampling=settings.sampling,
@@ -93,6 +108,9 @@ def entry(level: str, settings: AccountSettings) -> Entry:
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
     """Numbers in the figures and tables of Sander et al. 2022, and epsilons by other accountants.
+
+    Args:
+        settings: settings of the account.
 
     Returns:
         Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, and `epsilon_pld` by privacy

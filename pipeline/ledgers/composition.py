@@ -42,6 +42,11 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
 
     The searches are the row's own search and every search whose record names the row.
 
+    Args:
+        run: the row's recorded trainings.
+        search: name of the row's search.
+        root: folder of params.yaml.
+
     Returns:
         The composition; None if no replica has a bound, or if only one training has a bound and no replaced
         training lacks one.
@@ -59,6 +64,11 @@ def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Tr
     """Spending of rows' recorded trainings and of searches.
 
     A search without a record counts as one training without a bound.
+
+    Args:
+        runs: recorded trainings of rows.
+        searches: names of searches.
+        root: folder of params.yaml.
 
     Returns:
         Spending of each replica, candidate and replaced training; None for a training without a bound.
@@ -81,11 +91,17 @@ def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Tr
 
 
 def composed(trainings: Trainings) -> Composition | None:
-    """Return the composition of the trainings that have a bound; None if there are none.
+    """Composition of the trainings that have a bound.
 
     `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
     mixed examples; and candidates without a recorded privacy loss. A search without a record counts as one
     such training.
+
+    Args:
+        trainings: trainings of a row and its searches.
+
+    Returns:
+        The composition; None if no training has a bound.
     """
     replicas, searched, replaced = (
         [training for training in part if training is not None] for part in trainings
@@ -110,6 +126,9 @@ def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, Neighbor
 
     Delta is the smallest delta of a training. If neighbours replace an example in the accounting of one
     training, they do so for all (`SampledGaussian.replacing`). For trainings on noisy data they always do.
+
+    Args:
+        trainings: spending of each training.
 
     Returns:
         Epsilon, delta, the neighbouring relation, and the method of the bound.

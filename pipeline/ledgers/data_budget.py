@@ -34,6 +34,10 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     public and have no budget. Splits and derived forms of the same files count as one data set. An entry that
     was renamed since is recognised if one training under each name used equal arrays.
 
+    Args:
+        settings: params.yaml.
+        root: folder of params.yaml.
+
     Returns:
         A budget for each data set, sorted by name.
 

@@ -31,6 +31,11 @@ CALIBRATED = 1e-3
 def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
     """Compare the guarantee of each recorded replica with the guarantee that its settings declare.
 
+    Args:
+        run: the record.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
+
     Raises:
         UserError: the two guarantees of a replica differ, so that neither can be trusted.
     """
@@ -43,6 +48,11 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
 
 def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterator[tuple[Trained, str]]:
     """Recorded replicas whose guarantee differs from the guarantee that their settings declare.
+
+    Args:
+        run: the record.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
 
     Yields:
         The replica, and the name of the differing field.
@@ -85,6 +95,15 @@ def declared_guarantee(
 ) -> Guarantee | None:
     """Guarantee that the settings declare for one replica.
 
+    Args:
+        method: name of the method in params.yaml.
+        config: settings of the method.
+        model: the network.
+        data: name of the prepared data set.
+        examples: N, private training examples.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
+
     Returns:
         The guarantee; None if it depends on the features' relevances in the prepared data, and these data are
         not on this machine.
@@ -109,6 +128,11 @@ def declared_guarantee(
 
 def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     """Shape of one input of the network, before the method's settings change this shape.
+
+    Args:
+        model: the row's model.
+        data: name of the prepared data set.
+        settings: all settings of params.yaml.
 
     Returns:
         (C, H, W) of images, (T, D) of texts, (F,) of features of a pretrained network.
@@ -173,10 +197,13 @@ def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
 
 
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
-    """Return whether the quantities, epsilons and noise of releases agree.
+    """Compare the quantities, epsilons and noise of releases.
 
     Noisy relevances divide the inputs' epsilon among the pixels, so the noise of each pixel is random. Then
     only the total epsilon of the inputs is compared.
+
+    Returns:
+        True if the releases agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

@@ -194,9 +194,16 @@ def release_ledger(
 
     Claimed and proven epsilon are pure: they hold at delta 0.
 
+    Args:
+        releases: releases of the training.
+        steps: number of steps.
+        reasons: reasons why no bound holds; empty if the bounds hold.
+        not_covered: uses of private data that no epsilon covers.
+        protects: statement of what is protected from which observer; None: a training example, as usual.
+        reported_steps: steps after which the ledger reports the epsilon spent so far.
+
     Returns:
-        The ledger; arguments are as in `make_ledger`. If ``protects`` is None, a training example is
-        protected, as usual.
+        The ledger.
     """
     is_bounded = isfinite(releases.epsilon)
     is_proven = is_bounded and not reasons

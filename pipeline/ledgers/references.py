@@ -116,7 +116,13 @@ def read_references(root: Path = Path()) -> References:
 
 @lru_cache(maxsize=256)
 def computed(reference: Reference) -> float:
-    """Return our number for the setting of a reference.
+    """Our number for the setting of a reference.
+
+    Args:
+        reference: the reference with its setting.
+
+    Returns:
+        The number.
 
     Raises:
         ValueError: the reference isn't computed, or its setting is incomplete.

@@ -23,6 +23,11 @@ from pipeline.results.schema import Entry, Ledgers, Run, Trained
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     """Write the ledgers of a row's replicas.
 
+    Args:
+        key: a key of ``rows``.
+        settings: all settings of params.yaml.
+        root: folder of params.yaml.
+
     Returns:
         Path of the ledgers.
 
@@ -57,8 +62,13 @@ def entries(
 ) -> list[Entry]:
     """Ledger of each replica.
 
-    A ledger reports the epsilon spent so far after the ``steps`` of its replica's level and seed. ``search``
-    is the name of the row's search, and ``others`` are as in `make_ledger`.
+    Args:
+        run: the row's recorded trainings.
+        search: name of the row's search.
+        settings: params.yaml.
+        steps: for (level, seed) of a replica, steps after which its ledger reports the epsilon spent so far.
+        root: folder of params.yaml.
+        others: further accountants, as in `make_ledger`.
 
     Returns:
         An entry for each replica, in the run's order.

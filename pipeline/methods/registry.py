@@ -27,6 +27,12 @@ def build_method(name: str, task: Task, settings: Sequence[MethodSettings], norm
 def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
     """Sizes of a model's network for the spending of method ``name``.
 
+    Args:
+        name: the method's name in params.yaml.
+        model: the row's model.
+        shape: shape of one input of the network.
+        classes: number of outputs of the network.
+
     Raises:
         UserError: the network can't be built, or can't be trained by the method.
     """

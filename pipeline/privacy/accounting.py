@@ -95,10 +95,13 @@ class _RdpByParts(PrivacyAccountant):
 
 
 def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
-    """Return whether no order above ``order`` can give an epsilon below ``epsilon``.
+    """Check that no order above ``order`` can give an epsilon below ``epsilon``.
 
     Higher orders take longer. A divergence grows with its order. The improved conversion subtracts at most
     a gain from the divergence, and this gain falls with the order.
+
+    Returns:
+        True if no higher order gives a smaller epsilon.
     """
     gain = log(order) / (order - 1) - log1p(-1 / order)
     return isfinite(divergence) and divergence > epsilon + gain
@@ -108,6 +111,11 @@ def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
     """Epsilon by privacy loss distributions.
 
     The largest effect of rounding on delta is subtracted from delta first.
+
+    Args:
+        event: composed mechanism.
+        delta: delta of the guarantee.
+        interval: interval of the grid of losses.
 
     Returns:
         An upper bound at any ``interval``; infinity if delta is within the rounding error.
@@ -282,11 +290,22 @@ def noise_for(
     accountant: Accountant,
     first_release: float | None = None,
 ) -> float:
-    """Return a noise multiplier that keeps a `poisson_gaussian` within epsilon, near the smallest such one.
+    """Noise multiplier that keeps a `poisson_gaussian` within epsilon, near the smallest such multiplier.
 
     The search ends within 0.2 % of the smallest, or within 0.001 of it below 1. 'pld' searches on a coarse
     grid first. If the result's epsilon on the fine grid is below `NEAR` times the target, it searches again
     on the fine grid.
+
+    Args:
+        epsilon: target.
+        delta: delta of the guarantee.
+        rate: probability of Poisson sampling.
+        steps: number of steps.
+        accountant: accountant of the calibration.
+        first_release: noise multiplier of an earlier release of all examples; None: there is none.
+
+    Returns:
+        The noise multiplier.
 
     Raises:
         UserError: a multiplier of 8,192 is not enough, or .2 is already enough; or 'pld' can't resolve the

@@ -94,8 +94,14 @@ def composed_epochs(
 ) -> PrivacyLossDistribution:
     """Upper bound on the privacy losses of ``steps`` steps, on a grid of ``spacing``.
 
-    An example is in ``participations`` batches of an epoch. With more than one, an incomplete epoch counts as
-    a whole one. Other arguments are as in `epoch_ratio`.
+    Args:
+        noise_multiplier: standard deviation of the noise divided by the distance that an example moves a
+            release.
+        batches: batches of an epoch.
+        participations: batches of an epoch that an example is in. With more than one, an incomplete epoch
+            counts as a whole one.
+        steps: at least 1.
+        spacing: spacing of the grid of losses.
 
     Returns:
         Losses of removing the example and of adding it.

@@ -40,6 +40,12 @@ def least_noise(
     a secant method on logarithms, inside a bracket, lowers this multiplier. It uses the bound on coarse grids
     first, and at last on the ledger's grid.
 
+    Args:
+        epsilon: target, above 0.
+        delta: delta of the guarantee.
+        steps: number of steps.
+        spending_at: mechanism at a noise multiplier.
+
     Returns:
         The noise multiplier.
 

@@ -131,9 +131,16 @@ class KeptState(NamedTuple):
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
-    """Return whether each mini-set needs a fresh copy of a network's state, because the network keeps some.
+    """Check whether each mini-set needs a fresh copy of a network's state.
 
     Examples of one mini-set may mix.
+
+    Args:
+        net: the network.
+        example: one of its inputs (1, ...).
+
+    Returns:
+        True if the network keeps state between calls.
 
     Raises:
         UserError: an error of `kept_state`, or the network changes variables outside itself.
@@ -503,6 +510,11 @@ def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
 
     Token 0 is left out if there are other tokens. It may be padding, which occurs only at the end of a text.
 
+    Args:
+        net: the network, whose embeddings limit tokens.
+        example: (1, ...), for shape, type and device.
+        count: number of inputs.
+
     Returns:
         (count, ...) inputs.
     """
@@ -520,6 +532,12 @@ def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> 
     Further kinds of numbers are negative, large, spread, almost constant or small. Further kinds of texts are
     shorter and end with padding, or repeat one word. No two numbers of an example are equal, because rounding
     would decide ties in max pooling.
+
+    Args:
+        net: the network.
+        example: (1, ...), for shape, type and device.
+        kinds: number of kinds of inputs.
+        copies: K of `Clipper`.
 
     Returns:
         An example (K, ...) of each kind.

@@ -17,6 +17,10 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
     exact if the order is known. The squared mu of a first release and of the steps are added (Dong, Roth and
     Su 2022, Corollary 3.3).
 
+    Args:
+        spending: sampling, noise and sizes of one step.
+        steps: number of steps.
+
     Returns:
         mu; None if it overflows.
     """
@@ -36,11 +40,17 @@ def clt_mu(spending: SampledGaussian, steps: int) -> float | None:
 
 
 def h(noise: float) -> float:
-    """Return the factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022 for a noise multiplier z.
+    """Factor h(z) in Corollary 5.4 of Dong, Roth and Su 2022.
 
     It is sqrt(e^(1/z^2) Phi(3 / (2 z)) + 3 Phi(-1 / (2 z)) - 2), with Phi the standard normal distribution
     function. Appendix B.1 of Nguyen et al. 2023 has the same formula: its example has Phi(3 sqrt(62)) for
     z = .5 / sqrt(62).
+
+    Args:
+        noise: noise multiplier z.
+
+    Returns:
+        h(z).
 
     Raises:
         OverflowError: the noise is so small that the result overflows.

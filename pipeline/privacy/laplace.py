@@ -58,10 +58,13 @@ class Laplace(Strict):
         return NonPrivateDpEvent() if isinf(self.epsilon) else self._event(self._epsilons)
 
     def coarse_event(self) -> "DpEvent":
-        """Return `event` of a private release with at most a few hundred different scales: an upper bound.
+        """`event` of a private release with at most a few hundred different scales: an upper bound.
 
         The scales are rounded down. With less noise an attacker learns at least as much, because the attacker
         could add the missing noise. A single scale stays unchanged.
+
+        Returns:
+            The event.
         """
         epsilons = self._epsilons
         largest = epsilons.max()

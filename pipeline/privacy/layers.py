@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 
 def trained_layers(net: nn.Module) -> dict[str, nn.Module]:
-    """Return layers with their own trained parameters by name, in the network's order.
+    """Layers with their own trained parameters, by name.
+
+    Args:
+        net: the network.
+
+    Returns:
+        The layers in the network's order.
 
     Raises:
         NotImplementedError: two layers share a parameter; its gradient would be a sum over both layers.

@@ -20,6 +20,9 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     The unit is the distance that a single draw moves a release. Distance 0, if the example isn't drawn, is
     left out. Large numbers of draws, rarer than `RARE` in total, count as the largest possible distance.
 
+    Args:
+        spending: sampling, noise and sizes of one step.
+
     Returns:
         (K,) distances >= 1 and their (K,) probabilities.
     """
@@ -46,6 +49,10 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
     """Upper bound on the distribution of the sum of squared distances in ``steps`` steps.
 
     The rarest sums count as the largest possible sum, so the bound holds at every delta.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        steps: number of steps.
 
     Returns:
         (K,) sums and their (K,) probabilities.
@@ -74,6 +81,10 @@ def successes(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray, 
 
     The first and the last interval have all rare numbers. Each of the others has one number, or several if
     there are more than `MOST_VALUES`.
+
+    Args:
+        trials: number of independent trials.
+        probability: probability of success.
 
     Returns:
         (K,) smallest and (K,) largest numbers of K intervals, and their (K,) probabilities.
@@ -114,6 +125,10 @@ def unamplified(spending: SampledGaussian, steps: int) -> Profile:
     and Su 2022, Corollary 3.3). So delta is the sum over h of P(H = h) times the delta of sqrt(h)/z-GDP. It
     is an upper bound for every kind of sampling, because the knowledge only helps the attacker
     (post-processing). It needs no grid of losses, so it also bounds an epsilon of millions.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        steps: number of steps.
 
     Returns:
         Function of epsilons >= 0 that gives delta.

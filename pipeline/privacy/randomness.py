@@ -88,6 +88,11 @@ class Streams:
         of the other examples nor the rounding of their sum. With float32 noise the samples are not sorted, as
         in earlier versions.
 
+        Args:
+            step: step of the training.
+            examples: N.
+            rate: probability of each example.
+
         Returns:
             Indices of each replica's sample.
         """
@@ -113,6 +118,11 @@ class Streams:
         """Batch of a step: the next part of the epoch's random order of the examples.
 
         The last examples of an order are left out if they are too few for a batch.
+
+        Args:
+            step: step of the training.
+            examples: N.
+            batch: examples of a step.
 
         Returns:
             (R, batch) indices, for R replicas.

@@ -51,6 +51,11 @@ def sampled_gaussian_whole(rate: float, noise_multiplier: float, orders: np.ndar
     trials with probability q (Mironov, Talwar and Zhang 2019, section 3.3). No term is negative, so no digits
     cancel.
 
+    Args:
+        rate: q of Poisson sampling, 0 < q < 1.
+        noise_multiplier: z.
+        orders: (K,) whole numbers above 1.
+
     Returns:
         (K,) divergences.
     """

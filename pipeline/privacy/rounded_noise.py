@@ -80,7 +80,13 @@ def cells() -> Cells:
 
 @cache
 def table(bits: int) -> Table:
-    """Return the table for integers at a scale of 2^bits.
+    """Table for integers at a scale of 2^bits.
+
+    Args:
+        bits: log2 of the scale.
+
+    Returns:
+        The table.
 
     Raises:
         ValueError: the integers are too large to be exact in float64.

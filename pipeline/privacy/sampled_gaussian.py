@@ -27,11 +27,18 @@ def relation_of(sampling: Sampling) -> NeighboringRelation:
 
 
 def sensitivity(relation: NeighboringRelation, shared: bool = False) -> float:
-    """Return the largest distance of neighbouring sums of vectors clipped to 1, if one vector differs.
+    """Largest distance of neighbouring sums of vectors that are clipped to 1, if one vector differs.
 
     If an example with a vector of its own is added or removed, the vector appears or disappears: a distance
     of 1. If the example is replaced, or shares the vector with other examples of a mini-set, the vector's
     direction is reversed in the worst case: a distance of 2.
+
+    Args:
+        relation: neighbouring relation.
+        shared: whether a vector depends on several examples.
+
+    Returns:
+        1 or 2.
     """
     return 1.0 if relation is NeighboringRelation.ADD_OR_REMOVE_ONE and not shared else 2.0
 

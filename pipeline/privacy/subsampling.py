@@ -158,8 +158,12 @@ def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarr
     of Dong, Roth and Su 2022. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper
     bound, exact if j is only 0 or 1.
 
+    Args:
+        spending: sampling, noise and sizes of one step.
+        epsilons: (K,) >= 0.
+
     Returns:
-        (K,) deltas for K epsilons >= 0.
+        (K,) deltas.
     """
     distances, probabilities = step_distances(spending)
     inner_epsilons = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(probabilities.sum()))
@@ -172,12 +176,15 @@ def _log_expm1(values: np.ndarray) -> np.ndarray:
 
 
 def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
-    """Return one step's losses for the pair of distributions with delta `amplified_delta` at epsilons >= 0.
+    """Losses of one step, for the pair of distributions with delta `amplified_delta` at every epsilon >= 0.
 
     Replacing is symmetric, so the two distributions may be swapped. Then at epsilon < 0 delta is
     1 - e^epsilon + e^epsilon delta(-epsilon), and a loss of -l has e^-l times the probability of the loss l.
     If this delta is larger than the sampling's own delta, the bound only becomes larger. Its kink at 0 is
     convex.
+
+    Returns:
+        The losses.
     """
     last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
     deltas = amplified_delta(spending, interval * np.arange(last_index + 1))

@@ -84,10 +84,13 @@ def worst_epsilon(
 
 
 def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Return the largest epsilon at which empty Poisson mini-sets change delta by at most `ERROR_SHARE`.
+    """Largest epsilon at which empty mini-sets of a Poisson sample change delta by at most `ERROR_SHARE`.
 
     An empty mini-set has no vector that the record could reverse. This changes delta by at most (1 +
     e^epsilon) times the probability of an empty mini-set.
+
+    Returns:
+        The epsilon.
     """
     if spending.sampling not in ("poisson", "allocation") or spending.rate == spending.sets:
         return inf
@@ -142,6 +145,9 @@ def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     """Distribution of the number of a step's clipped vectors that depend on the record.
 
     For 'replacement', the mini-sets of a step are independent, and each has batch / sets draws.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
 
     Returns:
         (K,) numbers >= 1, and their (K,) probabilities.

@@ -254,6 +254,26 @@ def test_a_network_is_tested_once_for_each_length_of_texts(monkeypatch: pytest.M
     assert tested == [(1, 7), (1, 5)] * 2
 
 
+def test_a_network_is_tested_again_even_if_an_attribute_gets_the_id_of_one_that_is_gone() -> None:
+    class Last(nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.function(inputs.flatten(1)[:, :3] * self.weight)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.function = nn.Parameter(torch.ones(3)), None
+
+    net = Last()
+    for _ in range(5):
+        net.function = lambda outputs: outputs + 1
+        dprepro.clipped_sum(net, INPUTS, LABELS, 1.0)
+        net.function = None  # the next function often gets its memory
+        net.function = lambda outputs: outputs - outputs.mean(0)
+        with pytest.raises(dprepro.UserError, match="mixes"):
+            dprepro.clipped_sum(net, INPUTS, LABELS, 1.0)
+        net.function = None
+
+
 def test_the_rate_of_a_loader_of_opacus_is_given_by_its_length() -> None:
     """It drops the incomplete last batch of ten examples in threes, and so samples at 1/3, not at 3/10."""
     loader = DPDataLoader.from_data_loader(
