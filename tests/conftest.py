@@ -70,6 +70,13 @@ def _seeds() -> None:
     random.seed(0)
 
 
+@pytest.fixture
+def seeded_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded numbers in place of the operating system's, for tests that right code fails at times."""
+    monkeypatch.setattr("secrets.token_bytes", random.randbytes)
+    monkeypatch.setattr("secrets.randbits", random.getrandbits)
+
+
 @pytest.fixture(scope="session")
 def warm() -> Path:
     """A folder with `dprepro` and `dvc` that start at once: see `tests.warm.server`."""

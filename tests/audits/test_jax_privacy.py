@@ -1,6 +1,6 @@
 """Bounds of audits against jax_privacy's own, and an audit of a training of jax_privacy's parts."""
 
-import secrets
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,11 +75,11 @@ def trained(examples: np.ndarray, masked: bool) -> Iterator[Any]:
     """DP-SGD of jax_privacy's clipping, sampling and noise; batches are padded with the last example."""
     clipped = jax_privacy.clipped_grad(lambda weights, x: jnp.sum(x @ weights), l2_clip_norm=1.0)
     noise = NOISE * clipped.sensitivity(NeighboringRelation.ADD_OR_REMOVE_ONE)
-    privatizer = gaussian_privatizer(stddev=noise, prng_key=jax.random.key(secrets.randbits(32)))
+    privatizer = gaussian_privatizer(stddev=noise, prng_key=jax.random.key(random.getrandbits(32)))
     weights = jnp.zeros(examples.shape[1])
     state, sums_of = privatizer.init(weights), jax.jit(clipped)
     sampling = CyclicPoissonSampling(sampling_prob=0.05, iterations=40)
-    for chosen in sampling.batch_iterator(len(examples)):
+    for chosen in sampling.batch_iterator(len(examples), random.getrandbits(32)):
         rows = pad_to_multiple_of(chosen, 100)
         padding = (rows < 0) & masked
         sums = sums_of(weights, jnp.asarray(examples[rows]), is_padding_example=jnp.asarray(padding))

@@ -49,11 +49,11 @@ def test_the_noise_is_normal_independent_and_new_in_each_call() -> None:
     noise = torch.stack([released(net) - exact(net) for _ in range(16)]).numpy() / (0.5 * SIGMA)
     size = noise.size
     # of 1.1 times the bound, and at most .5 % larger for the rounding
-    assert 1 - 5 / (2 * size) ** 0.5 < noise.std() < 1.005 + 5 / (2 * size) ** 0.5
-    assert abs(noise.mean()) < 5 / size**0.5
+    assert 1 - 7 / (2 * size) ** 0.5 < noise.std() < 1.005 + 7 / (2 * size) ** 0.5
+    assert abs(noise.mean()) < 7 / size**0.5
     assert abs((noise**4).mean() / 3 - 1) < 0.15
     correlations = np.corrcoef(noise) - np.eye(16)
-    assert np.abs(correlations).max() < 5 / noise.shape[1] ** 0.5
+    assert np.abs(correlations).max() < 7 / noise.shape[1] ** 0.5
 
 
 def test_seeds_of_torch_numpy_and_python_repeat_no_noise() -> None:
@@ -126,13 +126,13 @@ class Odd(nn.Module):
 def test_every_trained_parameter_gets_its_noise_and_its_share_of_the_sum() -> None:
     net, inputs, labels = Odd().double(), INPUTS[:9].double(), LABELS[:9]
     exact = dprepro.clipped_sum(net, inputs, labels, 0.5).sums
-    noisy = [dprepro.noisy_sum(net, inputs, labels, 0.5, 3.0) for _ in range(30)]
+    noisy = [dprepro.noisy_sum(net, inputs, labels, 0.5, 3.0) for _ in range(100)]
     names = {"first.weight", "first.bias", "second.bias", "unused.weight", "unused.bias", "empty", "scale"}
     assert set(exact) == set(noisy[0]) == names
     assert {value.dtype for value in noisy[0].values()} == {torch.float64}
     for name in names - {"empty"}:
         noise = torch.stack([values[name] - exact[name] for values in noisy]).flatten() / 1.5
-        assert noise.std() == pytest.approx(1, abs=5 / (2 * len(noise)) ** 0.5)
+        assert noise.std().log() == pytest.approx(0, abs=0.005 + 7 / (2 * len(noise)) ** 0.5)
     alone = [dprepro.clipped_sum(net, inputs[i : i + 1], labels[i : i + 1], 0.5).sums for i in range(9)]
     torch.testing.assert_close(exact["scale"], torch.stack([each["scale"] for each in alone]).sum())
 
@@ -202,6 +202,7 @@ def test_a_replay_tests_networks_of_equal_layers_and_names_the_line_of_a_loss_th
     )
 
 
+@pytest.mark.usefixtures("seeded_secrets")
 def test_a_training_of_samples_and_noisy_sums_spends_what_is_accounted() -> None:
     def train(examples: np.ndarray, sigma: float = SIGMA) -> Iterator[np.ndarray]:
         net = nn.Linear(examples.shape[1], 1, bias=False)

@@ -37,7 +37,7 @@ def test_an_example_is_in_its_batches_of_an_epoch_and_in_others_in_the_next(part
     assert (chosen.sum(1) == participations).all()
     rate = participations / 8
     sizes = chosen.sum(2)
-    assert np.abs(sizes / 2000 - rate).max() < 5 * (rate * (1 - rate) / 2000) ** 0.5
+    assert np.abs(sizes / 2000 - rate).max() < 7 * (rate * (1 - rate) / 2000) ** 0.5
     assert len(np.unique(sizes)) > 1
     overlap = (chosen[0] * chosen[1]).sum(0).mean()
     assert overlap == pytest.approx(8 * rate**2, abs=0.1)
@@ -51,10 +51,10 @@ def test_each_example_is_in_a_poisson_sample_with_the_rate_and_independently() -
         sample[rows.numpy()] = 1
     assert len(loader) == 2000
     deviation = 0.05 * 0.95
-    assert np.abs(chosen.mean(0) - 0.05).max() < 7 * (deviation / 2000) ** 0.5
-    assert chosen.mean() == pytest.approx(0.05, abs=5 * (deviation / chosen.size) ** 0.5)
+    assert np.abs(chosen.mean(0) - 0.05).max() < 8 * (deviation / 2000) ** 0.5
+    assert chosen.mean() == pytest.approx(0.05, abs=7 * (deviation / chosen.size) ** 0.5)
     # independent examples: the variance of a sample's size is that of a binomial count
-    assert chosen.sum(1).var() == pytest.approx(200 * deviation, rel=5 * (2 / 2000) ** 0.5)
+    assert chosen.sum(1).var() == pytest.approx(200 * deviation, rel=7 * (2 / 2000) ** 0.5)
     # five samples on average have both of two examples; more than thirty-five would be a chance of 1e-17
     together = chosen.T @ chosen
     assert (together - np.diag(together.diagonal())).max() < 35
@@ -72,16 +72,16 @@ def test_a_poisson_sample_is_in_order_and_may_be_empty() -> None:
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
 def test_two_samplers_and_a_copy_draw_other_batches(make: Any) -> None:
-    sampler = make(100, 4, 2)
-    first, *others = (list(each) for each in (sampler, deepcopy(sampler), make(100, 4, 2)))
+    sampler = make(100, 40, 2)
+    first, *others = (list(each) for each in (sampler, deepcopy(sampler), make(100, 40, 2)))
     assert first not in others
 
 
 @pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
 def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a distributed training an example would be in the batches of every process."""
-    sampler = make(100, 4, 1)
-    workers = DataLoader(TensorDataset(torch.arange(100)), batch_sampler=sampler, num_workers=1)
+    sampler = make(1000, 40, 1)  # no batch is empty, which a loader can't collate
+    workers = DataLoader(TensorDataset(torch.arange(1000)), batch_sampler=sampler, num_workers=1)
     assert len(list(workers)) == len(sampler)
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)

@@ -31,7 +31,7 @@ class Branching(nn.Module):
 def trained(net: nn.Module) -> private_steps.PrivateSteps:
     parameters = {name: value.detach().expand(2, *value.shape) for name, value in net.named_parameters()}
     task: dict[str, Any] = {"net": net, "parameters": parameters}
-    settings = tan(batch=8), tan(batch=8)
+    settings = tan(batch=20), tan(batch=20)
     method: private_steps.PrivateSteps = build(
         make_data(train=40), PLAIN, *settings, how=ALONE, seeded=False, **task
     )

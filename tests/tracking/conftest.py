@@ -1,10 +1,12 @@
 """What tests of MLflow's store share."""
 
+import os
 import shutil
 import socket
 import subprocess
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,12 @@ from tests.reporting.made_up import dpsgd as example
 
 @pytest.fixture
 def port() -> int:
-    """One that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """One that is free, and below those that the system gives to others before it is used."""
+    first = 20_000 + os.getpid() % 10_000
+    for number in range(first, first + 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", number)):
+            return number
+    raise AssertionError("no port is free")
 
 
 def answers(address: str, process: subprocess.Popen) -> None:

@@ -1,7 +1,6 @@
 """Bringing a store up to date, and stores that can't be."""
 
 import shutil
-import socket
 import sqlite3
 import time
 from contextlib import closing
@@ -118,12 +117,10 @@ def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
 
 
 def test_stores_that_fail_are_one_clear_line(
-    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
     record = example.put(small(LAYER, settings), root)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     (root / "text.db").write_text("no database, but several lines of text\n" * 100)
     with sqlite3.connect(root / "other.db") as database:
         database.execute("CREATE TABLE spans (x)")
@@ -143,7 +140,7 @@ def test_stores_that_fail_are_one_clear_line(
             publish([record], settings)
         assert len(str(problem.value).splitlines()) == 1
         assert "ecret" not in str(problem.value)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100  # tried again and again, it would be an hour
     monkeypatch.delenv(store.STORE_ENV)
     other = root / "moved"
     other.mkdir()
