@@ -87,7 +87,7 @@ def rerun(
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {replica.key for replica in Standing(row, data.layout).of(run)}
+    standing = {replica.key for replica in Standing(row, data).of(run)}
     measured = Evaluation(
         row=key, replicas=tuple(each for each in evaluation.replicas if each.key in standing)
     )

@@ -105,7 +105,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
-    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.layout)
+    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data)
     if why := stands.differs(run, trained):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
     return trained

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from pipeline.data import raw as raw_sets
-from pipeline.data.declaration import check_declared, layout_here
+from pipeline.data.declaration import check_declared, prepared_here
 from pipeline.data.fetch import fetch
 from pipeline.data.own import images, npz, private, texts
 from pipeline.data.prepare import prepare
@@ -214,7 +214,7 @@ def test_a_changed_declaration_is_noticed_though_the_files_are_the_same(
     made(Path(), settings)
     other = settings_of({**declared, "own": {"mine": declared["own"]["mine"] | change}, "rows": {"row": ROW}})
     check_declared("mine", settings)
-    assert layout_here("mine", other) is None
+    assert prepared_here("mine", other) is None
     assert "another declaration of mine than params.yaml has" in refusal_of(
         lambda: check_declared("mine", other)
     )

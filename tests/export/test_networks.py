@@ -97,7 +97,7 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     split = Split(generator.random((6, 1, 28, 28), dtype=np.float32), np.arange(6) % 4)
     splits = dict.fromkeys(("train", "public"), split)
-    manifest = {"classes": list("abcd"), "digests": {}, "raw": {}}
+    manifest = {"classes": list("abcd"), "digests": {}, "raw": {}, "input_shape": (1, 28, 28)}
     trained, architecture = trained_on("none", Prepared("features", splits, manifest))
     assert architecture.stored == ((1, 28, 28), torch.float32)
     network = rebuilt(architecture, tensors_of(trained))
