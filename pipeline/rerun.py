@@ -28,7 +28,7 @@ Verdict = Literal["same", "no difference found", "differs", "undecided"]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Test accuracies of a level's seeds, in percent."""
+    """Test accuracies of a level's seeds."""
 
     by_seed: Mapping[int, float]
 
@@ -40,7 +40,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Difference:
-    """Test accuracies of one level in two trainings, for the seeds that both have."""
+    """Test accuracies of one level in two trainings, in percent, for the seeds that both have."""
 
     level: str
     before: Accuracy

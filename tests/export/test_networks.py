@@ -110,7 +110,7 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))
     (tmp_path / "image.png").write_bytes(b"")
     clipped = Preparation(clip=(0.0, 1.0))
-    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, None).inputs
+    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, {}).inputs
     assert np.array_equal(read, (2 * split.inputs).clip(0, 1))
     for name, floats, said in (
         ("some.npz", False, "is float32; the network takes whole numbers"),
@@ -118,4 +118,4 @@ def test_features_stay_floats(tmp_path: Path) -> None:
         ("image.png", True, "the network takes features"),
     ):
         with pytest.raises(UserError, match=said):
-            read_inputs(tmp_path / name, (1, 28, 28), floats, clipped, None)
+            read_inputs(tmp_path / name, (1, 28, 28), floats, clipped, {})
