@@ -354,6 +354,7 @@ def changed(folder: Path, part: str, value: Any) -> None:
         (IMAGES, "probe", [[0.5, 0.5], [0.5]], OTHERWISE),
         (IMAGES, "architecture", {"classes": ["0"]}, OTHERWISE),
         (IMAGES, "architecture", {"shape": [1, 100_000, 100_000]}, OTHERWISE),
+        (VECTORS, "preparation", {"vectors": None}, "config.json: files: lacks vocabulary.txt"),
         # each text would take memory for all tokens
         (TEXTS, "preparation", {"tokens": 10**12}, "tokens: 1000000000000: not the length of the network's"),
     ],
