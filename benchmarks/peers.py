@@ -9,8 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from pipeline.data.raw import RAW
 from pipeline.files import write_text
 from pipeline.ledgers.references import PAGE, PEERS, page, read_references
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.reporting.judging.intervals import Mean, contrast, mean
+from pipeline.reporting.judging.intervals import Mean, contrast
+from pipeline.rerun import Accuracy
 from pipeline.results.records import read_evaluation, read_run
 
 RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_name("peer_training.py")
@@ -51,18 +51,6 @@ over seeds; a single seed has no interval.
 MISSING = "\nNot trained yet: {names}. `make peers` trains these.\n"
 
 
-@dataclass(frozen=True)
-class Accuracies:
-    """Test accuracies of a network's seeds."""
-
-    by_seed: Mapping[int, float]
-
-    @property
-    def mean(self) -> Mean:
-        """Mean over seeds."""
-        return mean(list(self.by_seed.values()))
-
-
 def settings(network: str, root: Path = Path()) -> dict[str, Any]:
     """Settings of a network's committed row at `LEVEL`, which are the same for all seeds."""
     run = read_run(ROWS[network], root)
@@ -79,11 +67,11 @@ def settings(network: str, root: Path = Path()) -> dict[str, Any]:
     return found[0]
 
 
-def ours(network: str, root: Path = Path()) -> Accuracies:
+def ours(network: str, root: Path = Path()) -> Accuracy:
     """Accuracies of our row of ``network``."""
     evaluation = read_evaluation(ROWS[network], root)
     assert evaluation is not None
-    return Accuracies(
+    return Accuracy(
         {each.seed: each.metrics["test_accuracy"] for each in evaluation.replicas if each.level == LEVEL}
     )
 
@@ -145,7 +133,7 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
             runs = [run for run in record["runs"] if (run["peer"], run["network"]) == (peer, network)]
             if not runs:
                 continue
-            theirs, own = Accuracies({run["seed"]: run["test_accuracy"] for run in runs}), ours(network, root)
+            theirs, own = Accuracy({run["seed"]: run["test_accuracy"] for run in runs}), ours(network, root)
             difference = contrast([(1, f"{peer} {network}", theirs), (-1, ROWS[network], own)])
             versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
             cells = (

@@ -57,19 +57,18 @@ def network() -> nn.Sequential:
 
 def fix_statistics(net: nn.Module, parameters: Tensors, public: Tensor) -> None:
     """Let every batch norm of ``net`` normalise by its statistics on the public images."""
-    layers = [layer for layer in net.modules() if isinstance(layer, BatchNorm)]
-    for layer in layers:
-        layer.fixed = None
+    layers = free_statistics(net)
     functional_call(net, parameters, (public,))
     for layer in layers:
         layer.fixed = layer.seen
 
 
-def free_statistics(net: nn.Module) -> None:
-    """Let every batch norm of ``net`` normalise by the statistics of its batch."""
-    for layer in net.modules():
-        if isinstance(layer, BatchNorm):
-            layer.fixed = None
+def free_statistics(net: nn.Module) -> list[BatchNorm]:
+    """Let every batch norm of ``net`` normalise by the statistics of its batch, and return them all."""
+    layers = [layer for layer in net.modules() if isinstance(layer, BatchNorm)]
+    for layer in layers:
+        layer.fixed = None
+    return layers
 
 
 def layer_bounds(net: nn.Module, parameters: Tensors, images: Tensor, labels: Tensor, clip: float) -> Tensor:

@@ -28,7 +28,7 @@ Verdict = Literal["same", "no difference found", "differs", "undecided"]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Test accuracies of a level's seeds, in percent."""
+    """Test accuracies of a level's seeds."""
 
     by_seed: Mapping[int, float]
 
@@ -40,7 +40,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Difference:
-    """Test accuracies of one level in two trainings, for the seeds that both have."""
+    """Test accuracies of one level in two trainings, in percent, for the seeds that both have."""
 
     level: str
     before: Accuracy
@@ -87,7 +87,7 @@ def rerun(
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {replica.key for replica in Standing(row, data.layout).of(run)}
+    standing = {replica.key for replica in Standing(row, data).of(run)}
     measured = Evaluation(
         row=key, replicas=tuple(each for each in evaluation.replicas if each.key in standing)
     )

@@ -364,19 +364,16 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric differs.
     """
-    import torch
-
-    from pipeline.methods.base import Execution
+    from pipeline.export.networks import CPU
     from pipeline.training.evaluation import evaluate
 
     stored, directory = records.read_evaluation(key), Path().resolve()
-    execution = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
         for path in (Path("runs"), records.RUNS):
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / path).symlink_to(directory / path)
-        evaluate(key, settings, prepared.load(settings.rows[key].data), execution, scratch)
+        evaluate(key, settings, prepared.load(settings.rows[key].data), CPU, scratch)
         remeasured = records.read_evaluation(key, scratch)
     assert stored is not None, "what is not measured was refused before"
     assert remeasured is not None, "it was just written"

@@ -11,7 +11,7 @@ def adopt(
 ) -> None:
     """Import rows from another machine, if settings, data and code versions are the same there and here."""
     from pipeline.params import load
-    from pipeline.transport import adopt as run
+    from pipeline.transport.adopting import adopt as run
 
     for adopted in run(load(), file):
         print(f"{adopted.row}: {adopted.replicas} of {adopted.packed} replicas adopted")

@@ -246,7 +246,7 @@ def row(
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
-    from pipeline.data.declaration import layout_here
+    from pipeline.data.declaration import prepared_here
     from pipeline.errors import UserError
     from pipeline.methods.rooms import method_settings
     from pipeline.params import PAPERS, PARAMS, load, pick
@@ -300,12 +300,12 @@ levels: [{_yaml(level)}]  # one entry for each value to compare
 """,
     )
     checked = adding.checked()
-    if (layout := layout_here(data, checked)) is not None:
+    if (described := prepared_here(data, checked)) is not None:
         from pipeline.methods.registry import build_net
 
         declared = checked.rows[name]
-        shape = declared.resolved[0].input_shape(layout.input_shape)
-        build_net(declared.model, shape, layout.classes)  # refuses a model that can't take the data
+        shape = declared.resolved[0].input_shape(described.input_shape)
+        build_net(declared.model, shape, described.classes)  # refuses a model that can't take the data
     adding.write()
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
 

@@ -28,7 +28,7 @@ def pack(
     With --crate, write an RO-Crate for the evaluators of an artefact instead (docs/artefact.md).
     """
     from pipeline.params import load
-    from pipeline.transport import pack as run
+    from pipeline.transport.archive import pack as run
     from pipeline.transport.crate import write_crate
 
     settings = load()

@@ -6,8 +6,6 @@ import pytest
 
 from pipeline import extensions, params
 from pipeline.errors import UserError
-from pipeline.methods.registry import training_class
-from pipeline.methods.rooms import method_settings
 from tests.conftest import forgetting
 
 
@@ -26,15 +24,3 @@ def test_a_package_of_another_folder_is_refused(tmp_path: Path) -> None:
     line = r"params.yaml: code: 'json' is .*/json too; allowed: another name"
     with forgetting(), pytest.raises(UserError, match=line):
         params.load(tmp_path / "params.yaml")
-
-
-@pytest.mark.parametrize("method", method_settings())
-def test_a_method_says_what_it_is(method: str) -> None:
-    settings_type = method_settings()[method]
-    assert settings_type.method == method
-    assert settings_type.axis in settings_type.model_fields
-    assert "none" in settings_type.normalizations
-    trainer = training_class(method)
-    assert trainer.__module__.startswith(settings_type.__module__.removesuffix("settings"))
-    for needed in ("init", "step", "model", "network", "logits", "variants", "resumable", "guarantee"):
-        assert callable(getattr(trainer, needed))

@@ -41,6 +41,7 @@ def examples(row: Row, settings: Settings, count: int, last: int | None) -> Prep
         "classes": [str(number) for number in range(CLASSES)],
         "digests": {},
         "raw": {},
+        "input_shape": inputs.shape[1:],
         **({"text": {"vocabulary": 50}} if shape is None else {}),
     }
     splits = {"train": Split(inputs, labels), "public": Split(seen, np.arange(PUBLIC) % CLASSES)}

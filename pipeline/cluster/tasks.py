@@ -7,7 +7,7 @@ from functools import cache
 from pipeline.cluster.costs import seconds
 from pipeline.cluster.worker import Task
 from pipeline.data import prepared
-from pipeline.data.declaration import layout_here
+from pipeline.data.declaration import prepared_here
 from pipeline.data.raw import RAW
 from pipeline.errors import UserError
 from pipeline.identity import entries
@@ -130,7 +130,7 @@ class _Work:
             self.settings.derived[row.data].data if row.data in self.settings.derived else row.data
             for row in rows
         )
-        wanted = [name for name in names if self._outdated(name) or layout_here(name, self.settings) is None]
+        wanted = [name for name in names if self._outdated(name) or not prepared_here(name, self.settings)]
         raw = dict.fromkeys(key for name in wanted for key in (data[name].raw, data[name].public.raw))
         lacking = [key for key in raw if not (RAW / key).exists()]
         stages = {name: f"{'own' if name in self.settings.own else 'fetch'}@{name}" for name in lacking}

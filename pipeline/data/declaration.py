@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.data import prepared
 from pipeline.data.own.files import digest_of
-from pipeline.data.prepared import PREPARED, Layout
+from pipeline.data.prepared import PREPARED, Prepared
 from pipeline.data.raw import asked_edition
 from pipeline.errors import UserError
 from pipeline.files import digest_json
@@ -30,12 +30,12 @@ def check_declared(name: str, settings: Settings) -> None:
     raise UserError(f"{PREPARED / name}: prepared with another {key} than {PARAMS} has now; run {commands}")
 
 
-def layout_here(name: str, settings: Settings) -> Layout | None:
-    """Layout of the prepared data set ``name``; None if it isn't prepared here as declared now."""
+def prepared_here(name: str, settings: Settings) -> Prepared | None:
+    """Prepared data set ``name`` without its arrays; None if it isn't prepared here as declared now."""
     manifest = prepared.manifest_here(name)
     if manifest is None or changed_key(manifest, name, settings):
         return None
-    return prepared.layout(manifest)
+    return Prepared(name, {}, manifest)
 
 
 def changed_key(manifest: dict[str, Any], name: str, settings: Settings) -> str | None:

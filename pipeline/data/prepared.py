@@ -44,20 +44,11 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Description of prepared arrays from their manifest, for comparisons without the arrays."""
-
-    digests: dict[str, str]  # by array; also of 'start' or 'relevance' if there is one
-    input_shape: tuple[int, ...]  # as `Prepared.input_shape`
-    classes: int
-
-
-@dataclass(frozen=True)
 class Prepared:
     """Prepared data set: its memory-mapped splits and its manifest."""
 
     name: str
-    splits: dict[str, Split]
+    splits: dict[str, Split]  # empty for comparisons that need only the manifest
     manifest: dict[str, Any]
     start: Path | None = None  # file of public initial weights
     relevance: Path | None = None  # file of the features' relevances to a network
@@ -69,7 +60,8 @@ class Prepared:
         (C, H, W) of images; (D,) or (C, H, W) of features; (T, V) of texts with a vocabulary of V words;
         (1, T, E) of texts as word vectors.
         """
-        return _input_shape(self.splits["train"].inputs.shape[1:], self.manifest)
+        words = (self.manifest["text"]["vocabulary"],) if self.has_vocabulary else ()
+        return (*self.manifest["input_shape"], *words)
 
     @property
     def has_vocabulary(self) -> bool:
@@ -90,11 +82,6 @@ class Prepared:
     def digests(self) -> dict[str, str]:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
-
-    @property
-    def layout(self) -> Layout:
-        """Digests, input shape and number of classes, without the arrays."""
-        return Layout(self.digests, self.input_shape, self.classes)
 
 
 def load(name: str, root: Path = Path()) -> Prepared:
@@ -132,17 +119,6 @@ def manifest_here(name: str) -> dict[str, Any] | None:
     """Manifest of the prepared data set ``name``; None if it isn't prepared here."""
     folder = PREPARED / name
     return _manifest(folder) if (folder / MANIFEST).exists() else None
-
-
-def layout(manifest: dict[str, Any]) -> Layout:
-    """Layout of the arrays described by a manifest."""
-    shape = _input_shape(tuple(manifest["input_shape"]), manifest)
-    return Layout(dict(manifest["digests"]), shape, len(manifest["classes"]))
-
-
-def _input_shape(stored: tuple[int, ...], manifest: dict[str, Any]) -> tuple[int, ...]:
-    text = manifest.get("text", {})
-    return (*stored, text["vocabulary"]) if "vocabulary" in text else stored
 
 
 class _Raw(BaseModel):
@@ -191,7 +167,7 @@ class _Manifest(BaseModel):
     classes: Annotated[list[str], Field(min_length=1)]
     counts: dict[Literal["train", "validation", "test", "public"], int]
     digests: dict[str, str]
-    input_shape: list[Count]
+    input_shape: Annotated[list[Count], Field(min_length=1)]
     public: _Public
     raw: dict[str, _Raw]
     seed: int
@@ -222,11 +198,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any]) -> None:
     """Check that each input has a label, and that labels are classes or, with a target, in [0, 1]."""
-    shapes = {split.inputs.shape[1:] for split in splits.values()}
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
         enough = len(inputs) == len(labels) >= (0 if name == "public" else 1)
-        fits = labels.ndim == 1 and inputs.ndim > 1 and enough and len(shapes) == 1
+        fits = labels.ndim == 1 and enough and list(inputs.shape[1:]) == about["input_shape"]
         number = np.float32 if "target" in about else np.int64
         if not (fits and labels.dtype == number and inputs.dtype in (np.uint8, np.int32, np.float32)):
             raise UserError(

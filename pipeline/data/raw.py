@@ -56,29 +56,21 @@ def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
     return files
 
 
-def read_source(folder: Path, again: str) -> tuple[str, dict[str, str]]:
-    """Edition of the files in ``folder``, and their digests by name, from its ``source.json``.
-
-    Raises:
-        UserError: the file is missing or damaged; ``again`` is the command that makes it anew.
-    """
-    try:
-        source = json.loads((folder / SOURCE).read_bytes())
-        return str(source["edition"]), dict(source["files"])
-    except FileNotFoundError as problem:
-        raise UserError(f"{folder}: missing; {again} first") from problem
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
-
-
 def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
     """Read ``data/raw/NAME`` after comparing its bytes with the declared edition.
 
     Raises:
-        UserError: the bytes differ from the edition; the message has the command to run.
+        UserError: files are missing or damaged, or the bytes differ from the edition; the message has the
+            command to run.
     """
     entry, folder, again = entry_of(name, settings), root / RAW / name, f"run `dprepro fetch {name}`"
-    edition, files = read_source(folder, again)
+    try:
+        source = json.loads((folder / SOURCE).read_bytes())
+        edition, files = str(source["edition"]), dict(source["files"])
+    except FileNotFoundError as problem:
+        raise UserError(f"{folder}: missing; {again} first") from problem
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
     asked = asked_edition(name, settings)
     if edition != asked:
         raise UserError(

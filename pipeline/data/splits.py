@@ -74,8 +74,8 @@ def select(name: str, data: Data, keys: Keys) -> tuple[dict[str, Selection], int
     same_set = data.raw == public.raw
     if same_set and public.part == "test":
         raise UserError(f"{PARAMS}: data.{name}.public.part: 'test' is the test split; allowed: train")
-    order = _permutation(len(keys[data.raw, "train"]), data.seed)
-    candidates = order if same_set else _permutation(len(keys[public.raw, public.part]), data.seed)
+    order = permutation(len(keys[data.raw, "train"]), data.seed)
+    candidates = order if same_set else permutation(len(keys[public.raw, public.part]), data.seed)
 
     private = Counter([*keys[data.raw, "train"], *keys[data.raw, "test"]])
     occurs = np.array([private[keys[public.raw, public.part][index]] for index in candidates])
@@ -129,7 +129,7 @@ def duplicates(selections: Mapping[str, Selection], keys: Keys) -> dict[str, dic
     }
 
 
-def _permutation(count: int, seed: int) -> np.ndarray:
+def permutation(count: int, seed: int) -> np.ndarray:
     """Permutation of ``range(count)`` from raw PCG64 output.
 
     NumPy guarantees this stream forever; `Generator.permutation` may change between versions.

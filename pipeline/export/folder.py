@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -19,6 +19,8 @@ from pipeline.errors import UserError, printable, reading
 from pipeline.export.inputs import (
     TRUNK,
     VOCABULARY,
+    WEIGHTS,
+    Part,
     Preparation,
     preparation_of,
     read_inputs,
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1  # class of an input whose label isn't a class of the network
 CONFIG, CARD, STATEMENT = "config.json", "README.md", "privacy-statement"
-WEIGHTS: Final = "model.safetensors"
-Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
 
 
 class Exported(Strict):
@@ -85,8 +85,7 @@ class Predictor:
     architecture: Architecture
     network: Network
     preparation: Preparation
-    vocabulary: bytes | None
-    public_network: bytes | None = None
+    parts: dict[Part, bytes]  # contents of the folder's files
 
     def predict(self, path: Path) -> Predicted:
         """Predictions for the inputs of a file, with its labels.
@@ -95,8 +94,7 @@ class Predictor:
             UserError: as `read_inputs`.
         """
         takes = self.architecture
-        parts = (self.vocabulary, self.public_network)
-        given = read_inputs(path, takes.shape, takes.floats, self.preparation, *parts)
+        given = read_inputs(path, takes.shape, takes.floats, self.preparation, self.parts)
         outputs = self.network.probabilities(given.inputs)
         if self.preparation.target is not None:
             low, high = self.preparation.target
@@ -226,8 +224,8 @@ def folder_predictor(folder: Path) -> Predictor:
             installed dprepro gives other outputs.
     """
     exported = _config(folder / CONFIG)
-    if WEIGHTS not in exported.files:
-        raise UserError(f"{folder / CONFIG}: files: lacks {WEIGHTS}")
+    if lacking := [name for name in exported.preparation.parts if name not in exported.files]:
+        raise UserError(f"{folder / CONFIG}: files: lacks {lacking[0]}")
     parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
     try:
         if not fits(exported.architecture, len(parts[WEIGHTS])):
@@ -246,11 +244,7 @@ def folder_predictor(folder: Path) -> Predictor:
         raise UserError(
             f"{folder / CONFIG}: preparation.tokens: {tokens}: not the length of the network's texts"
         )
-    if exported.preparation.network is not None and TRUNK not in parts:
-        raise UserError(f"{folder / CONFIG}: files: lacks {TRUNK}")
-    return Predictor(
-        exported.architecture, network, exported.preparation, parts.get(VOCABULARY), parts.get(TRUNK)
-    )
+    return Predictor(exported.architecture, network, exported.preparation, parts)
 
 
 def _other_outputs(folder: Path, exported: Exported) -> UserError:

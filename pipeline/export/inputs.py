@@ -1,6 +1,6 @@
 """New files as inputs of a trained network, prepared like its training data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -20,8 +20,10 @@ from pipeline.params.schema import KnownVectors
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+WEIGHTS: Final = "model.safetensors"
 VOCABULARY: Final = "vocabulary.txt"
 TRUNK: Final = "public-network.safetensors"
+Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
 
 
 class Given(NamedTuple):
@@ -46,6 +48,13 @@ class Preparation(Strict):
     target: tuple[float, float] | None = omitted(None)  # range of a table's numeric target
     network: PublicNetwork | None = None  # public network whose features are the inputs
     channels: Literal[1, 3] = 3  # channels of the public network's images
+
+    @property
+    def parts(self) -> list[Part]:
+        """Files of an exported network that predictions need."""
+        texts = self.tokens is not None and self.vectors is None
+        needed: dict[Part, bool] = {WEIGHTS: True, VOCABULARY: texts, TRUNK: self.network is not None}
+        return [name for name, is_needed in needed.items() if is_needed]
 
 
 def preparation_of(row: Row, data: Prepared, settings: Settings) -> Preparation:
@@ -88,8 +97,7 @@ def read_inputs(
     shape: tuple[int, ...],
     floats: bool,
     preparation: Preparation,
-    vocabulary: bytes | None,
-    weights: bytes | None = None,
+    parts: Mapping[Part, bytes],
 ) -> Given:
     """(N, ...) inputs of a file in the form of prepared data, and the file's labels if it has any.
 
@@ -98,8 +106,7 @@ def read_inputs(
         shape: (C, H, W) of the network's images or features.
         floats: whether the network takes features.
         preparation: preparation of files as inputs.
-        vocabulary: content of the vocabulary, for texts as token numbers.
-        weights: weights of the public network whose features the network takes.
+        parts: contents of the exported network's files, with those that `Preparation.parts` names.
 
     Raises:
         UserError: the file is missing, of another type, or its images are of another shape.
@@ -135,33 +142,29 @@ def read_inputs(
         labels = tables.labels(lines, preparation.label)
         if preparation.vectors is not None:
             return Given(VectorEncoder(preparation.tokens, preparation.vectors)(sentences), labels)
-        assert vocabulary is not None, "checked with the other files"
-        return Given(Encoder.read(vocabulary, preparation.tokens)(sentences), labels)
+        return Given(Encoder.read(parts[VOCABULARY], preparation.tokens)(sentences), labels)
     if preparation.columns is not None:
         lines = tables.frame(path)
         inputs = tables.encode(path, lines, preparation.columns)
         return Given(inputs, tables.labels(lines, preparation.label), lines)
+    numbers: list[int] = []
     if ending != ".npz":
         channels, height, width = shape
         resize = preparation.resize or network is not None
         arrays = images.read_image(path, (channels, height, width), resize)[None]
-        return Given(arrays if network is None else _features(arrays, network, weights))
-    arrays = npz.read_inputs(path, preparation.array)
-    if network is not None and arrays.ndim == 4:
-        shape = (shape[0], *arrays.shape[2:])  # the public network scales images
-    if arrays.shape[1:] != shape:
-        there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
-        raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
-    if (arrays.dtype == np.float32) != floats:
-        due = "floats, which are features" if floats else "whole numbers, which are images"
-        raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
-    if preparation.clip is not None:
-        arrays = arrays.clip(*preparation.clip)
-    numbers = npz.read_labels(path, preparation.label, len(arrays)) if preparation.label else []
-    return Given(arrays if network is None else _features(arrays, network, weights), numbers)
-
-
-def _features(pixels: np.ndarray, network: PublicNetwork, weights: bytes | None) -> np.ndarray:
-    """(N, D) features of images, computed by the public network of an exported folder."""
-    assert weights is not None, "checked with the other files"
-    return trunk.computed(pixels, network, weights, Path(TRUNK))
+    else:
+        arrays = npz.read_inputs(path, preparation.array)
+        if network is not None and arrays.ndim == 4:
+            shape = (shape[0], *arrays.shape[2:])  # the public network scales images
+        if arrays.shape[1:] != shape:
+            there, due = ("x".join(map(str, sizes)) for sizes in (arrays.shape[1:], shape))
+            raise UserError(f"{path}: {preparation.array!r} has examples of {there}; the network takes {due}")
+        if (arrays.dtype == np.float32) != floats:
+            due = "floats, which are features" if floats else "whole numbers, which are images"
+            raise UserError(f"{path}: {preparation.array!r} is {arrays.dtype}; the network takes {due}")
+        if preparation.clip is not None:
+            arrays = arrays.clip(*preparation.clip)
+        numbers = npz.read_labels(path, preparation.label, len(arrays)) if preparation.label else []
+    if network is not None:
+        arrays = trunk.computed(arrays, network, parts[TRUNK], Path(TRUNK))
+    return Given(arrays, numbers)

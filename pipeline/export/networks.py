@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
 from pipeline.data.prepared import Prepared
@@ -23,6 +23,7 @@ from pipeline.methods.settings import MethodSettings
 from pipeline.models.model import Model
 from pipeline.models.reads import Outline, without_reads
 from pipeline.params import Row
+from pipeline.params.schema import KnownMethod
 from pipeline.privacy.gradients import Tensors
 from pipeline.privacy.randomness import Streams
 from pipeline.results import records
@@ -41,7 +42,7 @@ class Architecture(Strict):
     """Everything that decides a network's logits, besides its tensors."""
 
     model: Model
-    method: str
+    method: KnownMethod
     settings: dict[str, Any]  # of the method
     # number of training examples, which settings may refer to; the declared one if there is one
     examples: Count
@@ -49,13 +50,6 @@ class Architecture(Strict):
     classes: tuple[str, ...]
     reads: list[Any] = Field(default_factory=list)  # outlines of the weight files that `build` reads
     floats: bool = False  # whether inputs are features, (D,) or (C, H, W), not bytes of images
-
-    @field_validator("method")
-    @classmethod
-    def _known(cls, method: str) -> str:
-        if method not in method_settings():
-            raise ValueError(f"no method {shown(method)}; allowed: {', '.join(method_settings())}")
-        return method
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
@@ -105,7 +99,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
-    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data.layout)
+    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data)
     if why := stands.differs(run, trained):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
     return trained

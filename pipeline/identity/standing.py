@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from pipeline.data.declaration import layout_here
-from pipeline.data.prepared import Layout
+from pipeline.data.declaration import prepared_here
+from pipeline.data.prepared import Prepared
 from pipeline.data.raw import asked_edition
 from pipeline.identity import versions
 from pipeline.methods.settings import MethodSettings
@@ -28,16 +28,16 @@ class Standing:
     """Declared row and its present data, with which trained replicas are compared."""
 
     row: Row
-    data: Layout | None  # of the prepared data; None: not prepared here, so arrays are not compared
+    data: Prepared | None  # of the prepared data; None: not prepared here, so arrays are not compared
     declared: Declared | None = None  # compared instead of arrays; None: not compared
 
     @classmethod
     def here(cls, key: str, settings: Settings) -> Self:
-        """Reference for the row ``key``: its data's declaration and, if prepared here, their layout."""
+        """Reference for the row ``key``: its data's declaration and, if prepared here, their manifest."""
         row, data = settings.rows[key], settings.split(settings.rows[key].data)
         edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
         declared = Declared(settings.data_digest(row.data), data.train, edition)
-        return cls(row, layout_here(row.data, settings), declared)
+        return cls(row, prepared_here(row.data, settings), declared)
 
     def of(self, run: Run | None) -> tuple[Trained, ...]:
         """Valid replicas of a run; empty if there is no run."""
@@ -115,8 +115,12 @@ class Standing:
         return next((f"{part} version" for part in here if made_by.get(part) != here[part]), None)
 
 
-def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Layout) -> tuple[float, ...]:
-    """Fingerprint of the frozen tensors that a model's `build` gives a replica now; errors as `build_net`."""
+def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepared) -> tuple[float, ...]:
+    """Fingerprint of the frozen tensors that a model's `build` gives a replica now.
+
+    Raises:
+        UserError: as `build_net`.
+    """
     from pipeline.methods.registry import fresh_net
     from pipeline.models.frozen import frozen_fingerprint
 

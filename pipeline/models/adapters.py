@@ -4,6 +4,7 @@ Without adapters the network is trained as a whole. Batch norm is frozen either 
 """
 
 import math
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -26,15 +27,9 @@ class Adapted(nn.Module):
             self.down = nn.Linear(layer.in_features, rank, bias=False)
             self.up = nn.Linear(rank, layer.out_features, bias=False)
         else:
-            self.down = nn.Conv2d(
-                layer.in_channels,
-                rank,
-                layer.kernel_size,  # type: ignore[arg-type]
-                layer.stride,  # type: ignore[arg-type]
-                layer.padding,  # type: ignore[arg-type]
-                layer.dilation,  # type: ignore[arg-type]
-                bias=False,
-            )
+            names = ("kernel_size", "stride", "padding", "dilation")
+            window: dict[str, Any] = {name: getattr(layer, name) for name in names}
+            self.down = nn.Conv2d(layer.in_channels, rank, bias=False, **window)
             self.up = nn.Conv2d(rank, layer.out_channels, 1, bias=False)
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         nn.init.zeros_(self.up.weight)

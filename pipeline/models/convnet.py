@@ -22,14 +22,10 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3 or min(shape[1:]) < SMALLEST:
         raise ValueError(f"images of at least {SMALLEST}x{SMALLEST} are needed")
     return nn.Sequential(
-        *(_convolution(shape[0], 32), nn.ReLU(), normalization(model, 32, 4), nn.AvgPool2d(2)),
-        *(_convolution(32, 64), nn.ReLU(), normalization(model, 64, 3), nn.AvgPool2d(2)),
-        *(_convolution(64, 64), nn.ReLU(), normalization(model, 64, 2), nn.AvgPool2d(2)),
-        *(_convolution(64, 128), nn.ReLU(), normalization(model, 128, 1), nn.AdaptiveAvgPool2d(1)),
-        nn.Flatten(),
+        *(nn.Conv2d(shape[0], 32, 3, padding=1), nn.ReLU(), normalization(model, 32, 4), nn.AvgPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), normalization(model, 64, 3), nn.AvgPool2d(2)),
+        *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), normalization(model, 64, 2), nn.AvgPool2d(2)),
+        *(nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), normalization(model, 128, 1)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
         *(nn.Linear(128, classes), normalization(model, classes, 0)),
     )
-
-
-def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, padding=1)

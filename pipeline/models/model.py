@@ -113,15 +113,7 @@ class Model(Strict):
         without = {"groups": self.normalization != "group"}
         without["epsilon"] = self.normalization in ("none", "response")
         without |= dict.fromkeys(("unnormalized", "order"), self.normalization == "none")
-        fields = type(self).model_fields
-        return next(
-            (
-                name
-                for name, ignored in without.items()
-                if ignored and getattr(self, name) != fields[name].default
-            ),
-            None,
-        )
+        return next((name for name, ignored in without.items() if ignored and name in self.essence), None)
 
     def differing(self, other: "Model") -> str | None:
         """First setting that makes outputs of two models with the same weights differ; None without one.

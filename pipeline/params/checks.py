@@ -99,34 +99,30 @@ def _check_planned_values(settings: Settings) -> None:
     """
     plans: dict[tuple[object, ...], str] = {}
     planned: dict[tuple[object, ...], object] = {}
-    repetitions = []
-    for key, row in settings.rows.items():
-        if row.plan is None:
-            continue
+    repeated: dict[tuple[object, ...], str] = {}
+    rows = [(key, row, row.plan) for key, row in settings.rows.items() if row.plan is not None]
+    for key, row, plan in sorted(rows, key=lambda each: each[1].repeats):  # repetitions last
         for resolved in row.resolved:
-            level, first = row.level(resolved), _first(row.plan)
+            level, first = row.level(resolved), _first(plan)
             value = (row.paper, row.table, row.line or row.label, row.variant, level)
             if (other := plans.setdefault(value, first)) != first:
                 raise ValueError(
-                    f"rows.{key}.plan: {row.plan!r}, but {other!r} has {row.label!r} at {level!r} too; "
+                    f"rows.{key}.plan: {plan!r}, but {other!r} has {row.label!r} at {level!r} too; "
                     "allowed: one plan for a value, and its repetition"
                 )
-            if row.repeats:
-                repetitions.append((key, row, level, value, resolved))
-            else:
+            if not row.repeats:
                 planned[value] = (row.data, row.model, resolved)
-    repeated: dict[tuple[object, ...], str] = {}
-    for key, row, level, value, resolved in repetitions:
-        if (other := repeated.setdefault(value, key)) != key:
-            raise ValueError(
-                f"rows.{key}: repeats {row.label!r} at {level!r}, as rows.{other} does; "
-                "allowed: one repetition of a value"
-            )
-        if row.informed is None and planned.get(value) != (row.data, row.model, resolved):
-            raise ValueError(
-                f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
-                "the same but for seeds, or 'informed', which says which test results had been seen"
-            )
+                continue
+            if (other := repeated.setdefault(value, key)) != key:
+                raise ValueError(
+                    f"rows.{key}: repeats {row.label!r} at {level!r}, as rows.{other} does; "
+                    "allowed: one repetition of a value"
+                )
+            if row.informed is None and planned.get(value) != (row.data, row.model, resolved):
+                raise ValueError(
+                    f"rows.{key}: repeats {level!r} with other settings than its first plan's row; allowed: "
+                    "the same but for seeds, or 'informed', which says which test results had been seen"
+                )
 
 
 def _check_start(settings: Settings, name: str, start: Start) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
+from pipeline.errors import shown
 from pipeline.fields import Count, Key, Strict
 from pipeline.methods.rooms import method_settings
 from pipeline.methods.settings import MethodSettings
@@ -156,8 +157,11 @@ class Line(Strict):
 
 def _known_method(name: str) -> str:
     if name not in method_settings():
-        raise ValueError(f"no method {name!r}; allowed: {', '.join(method_settings())}")
+        raise ValueError(f"no method {shown(name)}; allowed: {', '.join(method_settings())}")
     return name
+
+
+KnownMethod = Annotated[str, AfterValidator(_known_method)]
 
 
 class Row(Line):
@@ -165,7 +169,7 @@ class Row(Line):
 
     data: Key
     model: Model
-    method: Annotated[str, AfterValidator(_known_method)]
+    method: KnownMethod
     # number of seeds of each level; a level may have its own `seeds`, for example if its results vary more
     seeds: Seeds
     # True: noise and samples are seeded too, so that numbers repeat and no guarantee holds

@@ -66,7 +66,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
     first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
-    stands = Standing(settings.rows[row], data.layout)
+    stands = Standing(settings.rows[row], data)
     if why := stands.differs(run, first):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)

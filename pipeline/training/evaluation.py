@@ -57,7 +57,7 @@ def evaluate(
             pending[trained.key] = trained
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    stands = Standing(row, data.layout)
+    stands = Standing(row, data)
     # the weights of `none` fit `response` too, and would be measured as another network's
     if pending and stands.other_network(run):
         raise UserError(

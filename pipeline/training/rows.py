@@ -78,7 +78,7 @@ def train(
     # one lock for the row, because its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        standing = Standing(row, data.layout).of(previous)
+        standing = Standing(row, data).of(previous)
         standing_keys = {replica.key for replica in standing}
         missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
         # DVC expects the folder, also for replicas adopted without their weights
@@ -113,7 +113,7 @@ def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[Repli
     for replica in replicas:
         network = replica.seed, replica.settings.input_shape(data.input_shape)
         if network not in networks:
-            networks[network] = frozen_here(row.model, replica.settings, replica.seed, data.layout)
+            networks[network] = frozen_here(row.model, replica.settings, replica.seed, data)
     return {
         replica.key: networks[replica.seed, replica.settings.input_shape(data.input_shape)]
         for replica in replicas
@@ -162,7 +162,7 @@ def _write(
     The run has the digests of weights and history. If ``group`` is None, only invalid replicas are removed.
     """
     previous = records.read_run(key, root)
-    standing = Standing(row, data.layout).of(previous)
+    standing = Standing(row, data).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     earlier: tuple[Replaced, ...] = ()
     gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)

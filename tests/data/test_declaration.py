@@ -86,9 +86,10 @@ def test_each_key_that_decides_the_splits_is_compared(trained: Path) -> None:
 
 
 def test_a_changed_declaration_of_own_files_is_noticed(trained: Path) -> None:
-    """The files stay the same; test part or names of classes change."""
+    """The files stay the same; test part, names of classes or the array of labels change."""
     before = entries(params.load())["prepare"]["mine"]
-    changes: dict[str, Any] = {"test": 50, "seed": 1, "classes": [f"c{each}" for each in range(10)]}
+    classes = [f"c{each}" for each in range(10)]
+    changes: dict[str, Any] = {"test": 50, "seed": 1, "classes": classes, "labels": "other"}
     for key in changes:
         text = Path("params.yaml").read_text()
         laboratory.declare(lambda it: it["own"]["mine"].update({key: changes[key]}))  # noqa: B023

@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 from pipeline.data import raw as raw_sets
-from pipeline.data.declaration import check_declared, layout_here
 from pipeline.data.fetch import fetch
 from pipeline.data.own import images, npz, private, texts
 from pipeline.data.prepare import prepare
@@ -194,31 +193,6 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
     (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
     assert "all.npz: truncated or corrupt" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        ("images", {"classes": [*CLASSES[::-1]]}),  # labels follow the order of the classes
-        ("npz", {"labels": "other"}),
-        ("npz", {"seed": 1}),  # chooses the test part
-        ("texts", {"label": "text"}),
-    ],
-)
-def test_a_changed_declaration_is_noticed_though_the_files_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    declared = declare(Path(), kind, WRITERS[kind](Path()))
-    settings = settings_of({**declared, "rows": {"row": ROW}})
-    made(Path(), settings)
-    other = settings_of({**declared, "own": {"mine": declared["own"]["mine"] | change}, "rows": {"row": ROW}})
-    check_declared("mine", settings)
-    assert layout_here("mine", other) is None
-    assert "another declaration of mine than params.yaml has" in refusal_of(
-        lambda: check_declared("mine", other)
-    )
-    assert entries(settings)["prepare"]["mine"] != entries(other)["prepare"]["mine"]
 
 
 def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:

@@ -13,26 +13,18 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
-from sklearn.datasets import load_breast_cancer
 
 from pipeline.data import prepared
 from pipeline.data.own import schema, tables
 from pipeline.data.own.describe import describe
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.base import Execution
 from pipeline.params import Model
 from pipeline.params.own import Categorical, Column, Numeric
-from pipeline.privacy.statements import statement
 from pipeline.results import records
 from pipeline.results.schema import Errors
-from pipeline.training import evaluation, rows
-from pipeline.training.not_covered import data_uses
-from tests.data.own_files import ROW, declare, made, settings_of
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of
 from tests.there import there
-from tests.training.running import quiet
 
 COLUMNS: dict[str, Column] = {
     "age": Numeric(range=(0, 100), indicator=True),
@@ -191,34 +183,6 @@ def test_hidden_sizes_are_the_multilayer_perceptrons_alone() -> None:
         Model(name="logistic", hidden=(8,))
 
 
-def test_from_a_real_table_to_a_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpu: Execution
-) -> None:
-    """Wisconsin's breast cancer data, with ranges of 100 public lines that aren't trained on."""
-    monkeypatch.chdir(tmp_path)
-    whole = load_breast_cancer(as_frame=True).frame
-    whole["target"] = whole["target"].map({0: "malignant", 1: "benign"})
-    whole[:100].to_csv("public.csv", index=False)
-    whole[100:].to_parquet("mine.parquet")
-    found = tables.declared_by(Path("public.csv"), "target")
-    declared = declare(tmp_path, "table", "mine.parquet", label="target", **found)
-    settings = settings_of(
-        declared | {"rows": {"row": ROW | {"model": {"name": "mlp", "hidden": [8]}, "reproducible": False}}}
-    )
-    data = made(tmp_path, settings)
-    assert data.input_shape == (60,)  # thirty numbers, each with an indicator
-    assert list(data_uses(data, settings.rows["row"].resolved[0])) == []
-    rows.train("row", settings, data, cpu, quiet, 1e9)
-    evaluation.evaluate("row", settings, data, cpu)
-    row_ledgers("row", settings)
-    assert there(records.read_evaluation("row")).replicas[0].metrics["test_accuracy"] > 0.75
-    ledger = there(records.read_ledgers("row")).replicas[0].ledger
-    assert ledger.epsilon_upper is not None
-    # classes and columns are declared, and not read off the private lines
-    assert statement("declared_description") in ledger.not_covered
-    assert statement("own_description") not in ledger.not_covered
-
-
 def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     numbers = np.random.default_rng(0).uniform(0, 10, (200, 2)).round(3)
@@ -238,6 +202,10 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     declared = Path("params.yaml").read_text()
     Path("params.yaml").write_text(declared.replace('"rdp"}', '"rdp", nominal_examples: 157}'))
     train("first")
+    # classes and columns are declared, and not read off the private lines
+    uses = {use.key for use in there(records.read_ledgers("first")).replicas[0].ledger.not_covered}
+    assert "declared_description" in uses
+    assert not {"own_description", "feature_range"} & uses
     run("export first out")
     assert "allowed: a name that ends in .csv" in refused("predict out t.csv --out x.parquet")
     read: list[Path] = []

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stages.app import app
-from tests.docs.blocks import CONSOLE, PAGES, ROOT, blocks, declared, problem
+from tests.docs.blocks import CONSOLE, ROOT, blocks, declared, problem
 
 # blocks that are no commands, and the test that runs them
 RUN_BY = {
@@ -85,14 +85,3 @@ def test_what_answers_at_once_is_run(line: str, tmp_path: Path, monkeypatch: pyt
 def test_most_pages_have_something_to_run() -> None:
     assert len(EVERY) > 20
     assert len(CHEAP) >= 2
-
-
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for link in LINK.findall(page.read_text(encoding="utf-8")):
-        place = link.partition("#")[0]
-        if place and "://" not in place:
-            assert (page.parent / place).exists(), link

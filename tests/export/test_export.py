@@ -354,6 +354,7 @@ def changed(folder: Path, part: str, value: Any) -> None:
         (IMAGES, "probe", [[0.5, 0.5], [0.5]], OTHERWISE),
         (IMAGES, "architecture", {"classes": ["0"]}, OTHERWISE),
         (IMAGES, "architecture", {"shape": [1, 100_000, 100_000]}, OTHERWISE),
+        (VECTORS, "preparation", {"vectors": None}, "config.json: files: lacks vocabulary.txt"),
         # each text would take memory for all tokens
         (TEXTS, "preparation", {"tokens": 10**12}, "tokens: 1000000000000: not the length of the network's"),
     ],
@@ -490,7 +491,7 @@ def test_images_are_scaled_as_the_training_data_were(tmp_path: Path, monkeypatch
     stored = np.concatenate([split.inputs for split in prepared.load("photos").splits.values()])
     assert stored.shape[1:] == takes.shape == (3, 32, 32)
     for file in (Path("photos/a/0.png"), Path("photos/b/1.png")):
-        (read,) = read_inputs(file, takes.shape, takes.floats, exported.preparation, None).inputs
+        (read,) = read_inputs(file, takes.shape, takes.floats, exported.preparation, {}).inputs
         assert (stored == np.asarray(read)).all((1, 2, 3)).sum() == 1
         assert exported.predict(file).outputs.shape == (1, 2)
     assert params.load().own["photos"].resize  # type: ignore[attr-defined]

@@ -97,7 +97,7 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     split = Split(generator.random((6, 1, 28, 28), dtype=np.float32), np.arange(6) % 4)
     splits = dict.fromkeys(("train", "public"), split)
-    manifest = {"classes": list("abcd"), "digests": {}, "raw": {}}
+    manifest = {"classes": list("abcd"), "digests": {}, "raw": {}, "input_shape": (1, 28, 28)}
     trained, architecture = trained_on("none", Prepared("features", splits, manifest))
     assert architecture.stored == ((1, 28, 28), torch.float32)
     network = rebuilt(architecture, tensors_of(trained))
@@ -110,7 +110,7 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))
     (tmp_path / "image.png").write_bytes(b"")
     clipped = Preparation(clip=(0.0, 1.0))
-    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, None).inputs
+    read = read_inputs(tmp_path / "some.npz", (1, 28, 28), True, clipped, {}).inputs
     assert np.array_equal(read, (2 * split.inputs).clip(0, 1))
     for name, floats, said in (
         ("some.npz", False, "is float32; the network takes whole numbers"),
@@ -118,4 +118,4 @@ def test_features_stay_floats(tmp_path: Path) -> None:
         ("image.png", True, "the network takes features"),
     ):
         with pytest.raises(UserError, match=said):
-            read_inputs(tmp_path / name, (1, 28, 28), floats, clipped, None)
+            read_inputs(tmp_path / name, (1, 28, 28), floats, clipped, {})

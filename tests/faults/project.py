@@ -19,7 +19,7 @@ from pipeline.params import Settings
 from pipeline.training import evaluation, rows
 from pipeline.training import search as searches
 from pipeline.training.checkpoints import Checkpoint, save
-from pipeline.transport import pack
+from pipeline.transport.archive import pack
 
 ROW = "small"
 PARAMS = """

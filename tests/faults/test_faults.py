@@ -25,7 +25,9 @@ from pipeline.results.histories import read_history
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.tracking import publishing
 from pipeline.training.checkpoints import restore
-from pipeline.transport import adopt, archive, pack
+from pipeline.transport import archive
+from pipeline.transport.adopting import adopt
+from pipeline.transport.archive import pack
 from stages import ui
 from stages.app import app
 from stages.init import init

@@ -19,7 +19,9 @@ from pipeline.errors import UserError
 from pipeline.files import digest
 from pipeline.results import records
 from pipeline.results.weights import weights_path
-from pipeline.transport import adopt, archive, pack
+from pipeline.transport import archive
+from pipeline.transport.adopting import adopt
+from pipeline.transport.archive import pack
 from tests.faults.project import PACK, PARAMS, ROW, put, settings
 
 RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()

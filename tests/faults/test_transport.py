@@ -18,7 +18,9 @@ from pipeline.results.histories import read_history
 from pipeline.results.schema import Replaced, TrainingSpent
 from pipeline.results.weights import weights_path
 from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.transport import Adopted, adopt, archive, dvclock, pack
+from pipeline.transport import archive, dvclock
+from pipeline.transport.adopting import Adopted, adopt
+from pipeline.transport.archive import pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, edit, settings
 from tests.there import there

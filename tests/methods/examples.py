@@ -43,8 +43,10 @@ def random_data(shape: Shape, sizes: Mapping[str, int], classes: int) -> Prepare
         return Split(inputs, np.arange(count) % classes)
 
     text = {"text": {"vocabulary": VOCABULARY}} if shape is None else {}
-    manifest = {"classes": [str(label) for label in range(classes)], "digests": {}, "raw": {}, **text}
-    return Prepared("made up", {name: split(count) for name, count in sizes.items()}, manifest)
+    splits = {name: split(count) for name, count in sizes.items()}
+    stored = splits["train"].inputs.shape[1:]
+    about = {"classes": [str(label) for label in range(classes)], "digests": {}, "raw": {}}
+    return Prepared("made up", splits, {**about, "input_shape": stored, **text})
 
 
 def with_start(data: Prepared, model: Model, folder: Path) -> Prepared:

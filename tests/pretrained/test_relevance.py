@@ -62,11 +62,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     torch.testing.assert_close(relevance.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert relevance.mean.std() > 0.01
     assert (relevance.examples, relevance.public, relevance.informed) == (60, False, True)
-
-
-def test_the_manifest_says_whose_they_are(mapped: Path) -> None:
-    manifest = prepared.load("map", mapped).manifest
-    assert manifest["relevance"] == {
+    assert data.manifest["relevance"] == {
         "row": "of-digits",
         "config": parsed().relevance_digest("map"),
         "model": parsed().rows["of-digits"].model.model_dump(mode="json"),

@@ -26,7 +26,7 @@ from pipeline import params
 from pipeline.data import prepared
 from pipeline.data.fetch import fetch
 from pipeline.data.prepare import prepare
-from pipeline.data.prepared import Layout, Prepared, Split
+from pipeline.data.prepared import Prepared, Split
 from pipeline.errors import Stopped, UserError
 from pipeline.files import read_sealed
 from pipeline.identity import versions
@@ -357,16 +357,17 @@ def test_other_settings_data_and_versions_train_anew(
     run = there(records.read_run("quick", done))
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
-    def why(declared: Settings, layout: Layout) -> str | None:
-        return Standing(declared.rows["quick"], layout).why_not(run, run.replicas[0])
+    def why(declared: Settings, data: Prepared = data) -> str | None:
+        return Standing(declared.rows["quick"], data).why_not(run, run.replicas[0])
 
-    assert why(before, data.layout) is None
-    assert why(before, replace(data.layout, digests={"train.inputs": "sha256:other"})) == "data"
-    assert why(other, data.layout) == "settings"
+    digests = {"train.inputs": "sha256:other"}
+    assert why(before) is None
+    assert why(before, replace(data, manifest={**data.manifest, "digests": digests})) == "data"
+    assert why(other) == "settings"
     for part in ("method", "model"):
         raised = run.origins[0].made_by | {part: 2}
         monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
-        assert why(before, data.layout) == f"{part} version"
+        assert why(before) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0
     trained = there(records.read_run("quick", done))

@@ -128,7 +128,8 @@ def private_files(declarations: Mapping[str, OwnFiles], staged: bool = False) ->
     if not declarations:
         return {}
     listed, tracked_files = _listed(Path(), ":(top)"), {}
-    searched = {*(_staged() if staged else listed)}
+    # with `staged`, files that the next commit adds or changes
+    searched = {name for _, name in _names("diff", "--cached", "--diff-filter=d")} if staged else {*listed}
     with TemporaryDirectory() as folder:
         copies_of = [(each, Path(each)) for each in listed if Path(each).is_file()]
         copies_of += _indexed(Path(folder))
@@ -160,11 +161,6 @@ def _indexed(folder: Path) -> list[tuple[str, Path]]:
         place.write_bytes(os.fsencode(_git(Path(), "cat-file", "blob", f":{below_top}")))
         copies.append((name, place))
     return copies
-
-
-def _staged() -> list[str]:
-    """Files that the next commit adds or changes, relative to this folder."""
-    return [name for _, name in _names("diff", "--cached", "--diff-filter=d")]
 
 
 def _names(*command: str) -> list[tuple[str, str]]:

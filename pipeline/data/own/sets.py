@@ -13,6 +13,7 @@ from pipeline.data.catalog import Edition, Entry, Features, Format
 from pipeline.data.formats import Examples
 from pipeline.data.own import files as declared
 from pipeline.data.own import npz, tables, texts
+from pipeline.data.splits import permutation
 from pipeline.errors import UserError
 from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
 
@@ -91,8 +92,7 @@ def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Ex
         raise UserError(
             f"{PARAMS}: own.{name}.test: {declaration.test}; allowed: less than the {count} examples"
         )
-    # raw PCG64 output, as in `pipeline.data.splits`: NumPy guarantees this stream
-    order = np.argsort(np.random.PCG64(declaration.seed).random_raw(count), kind="stable")
+    order = permutation(count, declaration.seed)
     chosen = {"train": np.sort(order[declaration.test :]), "test": np.sort(order[: declaration.test])}
     return {part: Examples(examples.inputs[which], examples.labels[which]) for part, which in chosen.items()}
 
