@@ -1,9 +1,11 @@
 """Replay of one DP-SGD step on neighbouring batches, with the same and with other random numbers."""
 
 import inspect
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from math import hypot, sqrt
 from typing import Annotated, Any
 
@@ -43,8 +45,12 @@ RANDOM = {
     "exponential_",
 }
 CLIPPING = {"clamp", "clamp_", "clip", "clip_", "clamp_max", "clamp_max_", "minimum", "clip_grad_norm_"}
+# folders of libraries; a folder of the user may have the same name
 LIBRARIES = tuple(
-    f"{name}/" for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "pydantic", "dprepro", "pipeline")
+    f"{folder}{os.sep}"
+    for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "pydantic", "dprepro", "pipeline")
+    for found in [find_spec(name)]
+    for folder in (found and found.submodule_search_locations) or ()
 )
 Array = np.ndarray
 Step = Callable[..., Any]
@@ -133,7 +139,7 @@ class _Lines(TorchFunctionMode):
 def _line() -> str:
     """FILE:LINE of the innermost frame outside libraries."""
     frame = inspect.currentframe()
-    while frame and any(f"/{library}" in frame.f_code.co_filename for library in LIBRARIES):
+    while frame and frame.f_code.co_filename.startswith(LIBRARIES):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 

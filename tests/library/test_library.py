@@ -261,7 +261,8 @@ def test_a_network_is_tested_again_even_if_an_attribute_gets_the_id_of_one_that_
 
         def __init__(self) -> None:
             super().__init__()
-            self.weight, self.function = nn.Parameter(torch.ones(3)), None
+            self.weight = nn.Parameter(torch.ones(3))
+            self.function: Any = None
 
     net = Last()
     for _ in range(5):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dprepro
+from dprepro import replaying
 from tests.docs.blocks import blocks
 
 CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 16, 20, 3
@@ -270,6 +271,12 @@ def test_a_planted_mistake_is_named_with_its_tensor_and_place(name: str) -> None
         file, _, line = each.place.rpartition(":")
         assert file == __file__
         assert 0 < int(line) <= len(Path(__file__).read_text().splitlines())
+
+
+def test_a_folder_of_the_user_may_have_a_librarys_name() -> None:
+    names: dict[str, Any] = {"line": replaying._line}
+    exec(compile("def step():\n    return line()", "/home/user/pipeline/train.py", "exec"), names)
+    assert names["step"]() == "/home/user/pipeline/train.py:2"
 
 
 def test_places_are_the_lines_of_the_mistakes() -> None:
