@@ -183,7 +183,7 @@ def privacy(results: Results) -> str:
         guarantee.within_claim and guarantee.rests_on_trials for row, guarantee in claiming if row.trained
     )
     huge = sum(guarantee.state == "huge" for _, guarantee in _guarantees(results))
-    more = f" {huge} more have a claimed ε that overflows (above 1e308)." if huge else ""
+    more = f" {huge} more have a claimed ε that overflows." if huge else ""
     trials = (
         f" For {tried} of the {within} it is tested, not proven, that each clipped gradient depends only on "
         "its own example."
@@ -193,9 +193,9 @@ def privacy(results: Results) -> str:
     return (
         f"{len(claiming)} results have a claimed ε by the paper's accounting: {listed}.{more} For {within} "
         f"of the {len(claiming)} our upper bound is at most the claimed ε, and {small} of these bounds are "
-        f"at most ε = {VACUOUS:.1f}. At larger ε both error rates of an attack can be below one in a "
+        f"at most {VACUOUS:.1f}. At larger ε both error rates of an attack can be below one in a "
         f"million.{trials} Each ε is for its row's δ and neighbouring relation. It assumes exact arithmetic; "
-        "float32 noise violates this assumption."
+        "float32 noise violates this."
     )
 
 
