@@ -183,7 +183,7 @@ def privacy(results: Results) -> str:
         guarantee.within_claim and guarantee.rests_on_trials for row, guarantee in claiming if row.trained
     )
     huge = sum(guarantee.state == "huge" for _, guarantee in _guarantees(results))
-    more = f" {huge} more have a claimed ε that overflows." if huge else ""
+    more = f" For {huge} more this accounting overflows." if huge else ""
     trials = (
         f" For {tried} of the {within} it is tested, not proven, that each clipped gradient depends only on "
         "its own example."
