@@ -69,7 +69,7 @@ class Pair:
 class Violation:
     """Violation of an assumption of a step's privacy proof."""
 
-    # clipping, layers, sum, mixing, sensitivity, noise, uneven, shared, reused, distribution, divisor, scale,
+    # clipping, layers, sum, mixing, noise, uneven, shared, reused, distribution, divisor, scale,
     # exact, shape or dtype
     name: str
     tensor: str  # name of the released tensor, or 'all'
