@@ -462,7 +462,6 @@ def test_steps_without_noise_are_seen() -> None:
 
 
 def test_the_page_runs() -> None:
-    torch.manual_seed(0)
     scope: dict[str, Any] = {}
     for block in blocks():
         if block.page == "docs/audit-your-training.md":

@@ -511,7 +511,6 @@ def test_what_cannot_be_replayed_is_a_line(make: Any, inputs: Any, claims: dict[
 
 
 def test_the_page_runs() -> None:
-    torch.manual_seed(0)
     scope: dict[str, Any] = {}
     for block in blocks():
         if block.page == "docs/audit-your-model.md":

@@ -53,7 +53,6 @@ def test_no_example_moves_the_clipped_sum_of_a_network_that_mixes_by_more_than_t
 
 @pytest.mark.parametrize("name", HONEST)
 def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -> None:
-    torch.manual_seed(0)
     case = HONEST[name]
     net = case.build()
     inputs, labels = batch(case.kind, 9)
@@ -99,7 +98,6 @@ CLIPPERS: dict[str, type] = {
 
 @pytest.mark.parametrize("name", CLIPPERS)
 def test_the_fastest_right_clipper_is_taken_and_leaves_the_network_as_it_was(name: str) -> None:
-    torch.manual_seed(0)
     case, kind, clip = HONEST[name], CLIPPERS[name], 0.7
     net, (inputs, labels) = case.build(), batch(case.kind, 5)
     norms, sums = alone(net, inputs, labels, clip)
@@ -183,7 +181,6 @@ class Attentive(nn.Module):
 
 
 def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
-    torch.manual_seed(0)
     dropping = nn.TransformerEncoderLayer(WIDTH, 2, 8, batch_first=True)
     recurrent = nn.LSTM(WIDTH, WIDTH, 2, batch_first=True, dropout=0.5)
     for net, kind in (
@@ -202,7 +199,6 @@ def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
 
 
 def test_a_network_is_tried_once_and_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
     clipper_factory = Mock(wraps=dprepro.gradients.clipper_factory)
     monkeypatch.setattr("dprepro.gradients.clipper_factory", clipper_factory)
     net, (inputs, labels) = Around(hidden=nn.BatchNorm1d(WIDTH)), batch("vector", 5)
