@@ -1,13 +1,12 @@
 """Epsilon of DP-SGD from its settings, and the noise for a target epsilon."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dp_accounting import NeighboringRelation
 
-from dprepro.checking import checked
+from dprepro.checking import checked, warn
 from pipeline.errors import UserError
 from pipeline.fields import Count
 from pipeline.ledgers.accountants.closed_forms import TAN
@@ -210,4 +209,4 @@ def noise_multiplier(
 
 def _warn_of_large(delta: float, examples: int) -> None:
     if delta * examples >= 1:
-        warnings.warn(f"delta: {delta:g} is at least 1/N for N = {examples} examples", stacklevel=6)
+        warn(f"delta: {delta:g} is at least 1/N for N = {examples} examples")

@@ -1,8 +1,11 @@
 """Checks of the arguments of public functions."""
 
+import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
+from traceback import walk_stack
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -44,6 +47,13 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             raise UserError("\n".join(problem_lines(problem))) from problem
 
     return call
+
+
+def warn(text: str) -> None:
+    """Warn with ``text``, at the line that calls a `checked` function."""
+    frames = enumerate(walk_stack(sys._getframe(1)))
+    depth = next(depth for depth, (frame, _) in frames if frame.f_globals is globals())
+    warnings.warn(text, stacklevel=depth + 3)
 
 
 def floats(name: str, values: Any) -> np.ndarray:

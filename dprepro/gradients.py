@@ -1,6 +1,5 @@
 """Clipped per-example gradients of any network, and their noisy sum."""
 
-import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any, NamedTuple
@@ -11,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dprepro.checking import checked
+from dprepro.checking import checked, warn
 from pipeline.errors import UserError, printable
 from pipeline.fields import Count, Positive
 from pipeline.models.functional import trial_results
@@ -169,6 +168,8 @@ def _clipped_sum(
     in_float64: bool,
 ) -> ClippedSum:
     """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
+    if torch.is_inference_mode_enabled() or inputs.is_inference():
+        raise UserError("torch.inference_mode: its tensors have no gradients; allowed: outside of it")
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
@@ -203,10 +204,9 @@ def _clipped_sum(
         single_replica = inputs.device.type == "cpu"
         factory = clipper_factory(network, example, 1, reference, single_replica)
         if factory.isolation == "tried":
-            warnings.warn(
+            warn(
                 "the network changes variables outside of itself from call to call; that these carry nothing "
-                "from one example to another is tried, not proven",
-                stacklevel=6,
+                "from one example to another is tried, not proven"
             )
         tested[kind] = factory, _classes(network, example)
     factory, classes = tested[kind]
@@ -231,6 +231,8 @@ def _clipped_sum(
 
 
 def _failure(problem: Exception, loss: Loss | None) -> UserError:
+    if loss and "does not require grad" in str(problem):
+        return UserError("loss: without a gradient; needed: a differentiable function of the outputs")
     text, subject = printable(str(problem).split("\n")[0]), "inputs or loss" if loss else "inputs"
     return UserError(f"{subject}: the network doesn't take them, though it takes others like them: {text}")
 

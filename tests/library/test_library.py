@@ -45,8 +45,9 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
 
 def test_no_approximation_is_among_the_bounds_and_a_large_delta_is_a_warning() -> None:
     """At little noise, TAN's epsilon is far below the lower bound."""
-    with pytest.warns(UserWarning, match="delta: 0.01 is at least 1/N for N = 100"):
+    with pytest.warns(UserWarning, match="delta: 0.01 is at least 1/N for N = 100") as caught:
         spent = dprepro.epsilon(examples=100, batch=10, delta=0.01, steps=10, noise_multiplier=0.3)
+    assert caught[0].filename == __file__
     assert spent.approximations["tan (Eq. 4)"] < spent.epsilon_lower <= min(spent.by.values())
 
 
@@ -374,6 +375,20 @@ def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> N
             dprepro.clipped_sum(network().to(half), inputs.to(half), labels, 1.0)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(dprepro.UserError, match=r"torch\.autocast"):
         dprepro.clipped_sum(network().float(), inputs, labels, 1.0)
+
+
+def test_sums_without_gradients_are_refused() -> None:
+    inputs, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
+    with torch.inference_mode(), pytest.raises(dprepro.UserError, match=r"torch\.inference_mode"):
+        dprepro.clipped_sum(network().float(), inputs, labels, 1.0)
+    with pytest.raises(dprepro.UserError, match="loss: without a gradient"):
+        dprepro.clipped_sum(
+            network().float(),
+            inputs,
+            labels,
+            1.0,
+            loss=lambda output, label: output.detach().square().sum() + label,
+        )
 
 
 @pytest.mark.parametrize("epochs", [1, 5, 20])
