@@ -36,9 +36,9 @@ def plan(
 ) -> None:
     """List batch sizes with their noise for an epsilon, and recommend a batch size.
 
-    Batch sizes behind the paper's privacy wall are marked: their noise is so small (sigma below 2) that
-    epsilon grows steeply. The cheaper training for tuning has the same noise in each mean gradient as the
-    recommended one. It is not private.
+    The mark 'wall' is for batch sizes behind the paper's privacy wall. Either sigma is below 2, where epsilon
+    grows steeply, or the total noise (TAN) is more than 1.2 times the least. The cheaper training for tuning
+    has the same noise in each mean gradient as the recommended one. It is not private.
     """
     from rich.console import Console
 
@@ -74,7 +74,8 @@ def _table(planned: "Plan") -> "Table":
         f"{planned.delta:g}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption="eta: signal to noise. noise: TAN over the least. examples: B S K. cost: relative.",
+        caption="eta: signal-to-noise ratio. noise: TAN / least TAN. examples: B x S x K. "
+        "cost: examples / those of the recommended B.",
     )
     for name in ("B", "sigma", "S", "q", "eta", *EPSILONS, "noise", "examples", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -114,21 +115,21 @@ def _mark(choice: "Choice", recommended: bool) -> str:
 def _advice(planned: "Plan", simulate: int) -> list[str]:
     best, small = planned.recommended, planned.simulation
     if best.behind_wall:
-        why = "every batch is behind the privacy wall, and the largest least so."
+        why = "all batch sizes are behind the wall, the largest one least."
     else:
-        why = "the smallest batch off the privacy wall; larger ones gain little."
+        why = "the smallest batch size in front of the wall; larger ones gain little."
     lines = [
-        f"wall: sigma below {planned.wall:g}, or noise above {planned.overcharged:g}.",
+        f"wall: sigma is below {planned.wall:g}, or noise is above {planned.overcharged:g}.",
         f"Take B {best.batch}, sigma {best.sigma:g}, S {best.steps}: {why}",
     ]
     if small is None:
-        return [*lines, f"It is no larger than a simulation of B {simulate}: tune with it as it is."]
+        return [*lines, f"B {simulate} for tuning would not be cheaper: tune with the recommended B."]
     return [
         *lines,
-        f"Tune with B {small.batch}, sigma {small.sigma:.6g}, the same S and settings, at "
-        f"{_share(small.processed / best.processed)} of its cost, then run B, sigma and S above once.",
-        f"The simulation is not private: on the private data it spends epsilon {_spent(small)} by itself, "
-        "so tune on similar public data, or count it.",
+        f"Tune with B {small.batch}, sigma {small.sigma:.6g} and the same S, at "
+        f"{_share(small.processed / best.processed)} of the cost. Then train once as recommended.",
+        f"On the private data, each training for tuning spends epsilon {_spent(small)}. "
+        "Tune on similar public data, or add this epsilon.",
     ]
 
 
