@@ -117,6 +117,9 @@ def _linearized(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
     def norm(inputs: Tensor) -> Tensor:
         grouped = inputs.reshape(len(inputs), groups, -1)
         scaled = (grouped - grouped.mean(2, keepdim=True)) / (variances + layer.eps).sqrt()
-        return scaled.reshape(inputs.shape) * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+        outputs = scaled.reshape(inputs.shape)
+        if layer.affine:
+            outputs = outputs * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+        return outputs
 
     return norm
