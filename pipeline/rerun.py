@@ -87,12 +87,17 @@ def rerun(
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {replica.key for replica in Standing(row, data).of(run)}
+    standing = {replica.key: replica.weights for replica in Standing(row, data).of(run)}
+    if not standing:
+        raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
     measured = Evaluation(
-        row=key, replicas=tuple(each for each in evaluation.replicas if each.key in standing)
+        row=key,
+        replicas=tuple(each for each in evaluation.replicas if standing.get(each.key) == each.weights),
     )
     if not measured.replicas:
-        raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
+        raise UserError(
+            f"{key}: its record has only weights that are not measured; run `dprepro evaluate {key}` first"
+        )
     asked = _asked(key, row, measured, level, seeds)
     scratch = RERUNS / key
     declared = settings.model_copy(update={"rows": {**settings.rows, key: asked}})

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pipeline.errors import UserError
 from pipeline.methods.base import as_input
 
 MARGIN = 4  # pixels of padding around an image before it is cropped
@@ -31,14 +32,14 @@ def crop_flip(
         Crops (..., C, side, side).
 
     Raises:
-        ValueError: ``side`` is larger than a padded image.
+        UserError: ``side`` is larger than a padded image.
     """
     channels, *sizes = images.shape[-3:]
     height, width = sizes if side is None else (side, side)
     margins = [size + 2 * MARGIN - target for size, target in zip(sizes, (height, width), strict=True)]
     if min(margins) < 0:
-        raise ValueError(
-            f"side: {side} is too large for images padded with {MARGIN} pixels; "
+        raise UserError(
+            f"settings.side: {side} is too large for images padded with {MARGIN} pixels; "
             f"allowed: 1 to {min(sizes) + 2 * MARGIN}"
         )
     top, left, mirror = draws.reshape(-1, 3).T

@@ -194,7 +194,10 @@ def over_replicas(function: Callable[..., Any], execution: Execution, shared: in
 
     def batched(*arguments: Any) -> Any:
         in_dims = (*(0,) * (len(arguments) - shared), *(None,) * shared)
-        return vmap(function, in_dims=in_dims, chunk_size=execution.replicas_at_once)(*arguments)
+        mapped = vmap(
+            function, in_dims=in_dims, chunk_size=execution.replicas_at_once, randomness="different"
+        )
+        return mapped(*arguments)
 
     def sequential(*arguments: Any) -> Any:
         # without vmap, which splits normalisation layers into many small operations

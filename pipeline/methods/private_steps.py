@@ -175,7 +175,10 @@ class PrivateSteps(Method):
                     sums[name] = value.double() if in_float64 else value
             # a mini-set is present if any of its examples is
             present = (mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask)
-            of_units.append((pass_sum.norms.float(), pass_sum.losses, present))
+            norms = pass_sum.norms.float()
+            if self.class_weights is not None:  # the norms are those before the loss is weighted
+                norms = norms * mask[..., None]
+            of_units.append((norms, pass_sum.losses, present))
         norms, losses, masks = (torch.cat(values, 1) for values in zip(*of_units, strict=True))
         return BatchSum(sums, norms, losses, masks, bounds.limits)
 

@@ -40,7 +40,8 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
 
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data,
-            or on private examples of this data set; or the folder can't be written.
+            or on private examples of this data set; or, for features, its weights lack tensors of the frozen
+            part or have others; or the folder can't be written.
     """
     start = pick(settings.starts, name, "start")
     source = prepared.load(start.data, root)
@@ -56,6 +57,14 @@ def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
         net = build_net(settings.rows[start.row].model, source.input_shape, source.classes)
         part, prefix = net.get_submodule(FEATURES).eval(), f"{FEATURES}."
         frozen = {key: value for key, value in weights.items() if key.startswith(prefix)}
+        expected = {f"{prefix}{key}": value.shape for key, value in part.state_dict().items()}
+        for key, shape in expected.items():
+            if key not in frozen or frozen[key].shape != shape:
+                raise UserError(
+                    f"{before.path}: {key}: not kept with the weights, or for images of another shape; "
+                    f"allowed: rows on images like those of {start.data!r}, with normalization none, layer, "
+                    "group, response or running_bn"
+                )
         part.load_state_dict({key.removeprefix(prefix): value for key, value in frozen.items()})
         inputs = {split: _features(part, examples.inputs) for split, examples in source.splits.items()}
         weights = {key: value for key, value in weights.items() if key not in frozen}

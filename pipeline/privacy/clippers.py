@@ -48,6 +48,11 @@ FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and
 FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
 EXPENSIVE = 5e8  # most multiplications of layers for a batch, or for all made-up examples together
 TINY = 1e-30  # in place of a norm of 0
+# Functions of torch with dropout inside; their only positional number with a fraction is its probability
+WITH_DROPOUT = {
+    *("lstm", "gru", "rnn_tanh", "rnn_relu"),
+    *("multi_head_attention_forward", "scaled_dot_product_attention"),
+}
 # Relative differences that count as rounding. In double precision, which is tried first, rounding is far
 # smaller, but some layers always compute in single precision; networks of such layers differ by 1e-4.
 TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
@@ -480,15 +485,16 @@ def _without_own_rules() -> Iterator[None]:
 
 
 class NoDropout(TorchFunctionMode):
-    """Mode in which dropout returns its input, also within attention."""
+    """Mode in which dropout returns its input, also within attention and recurrent layers."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Result of ``function`` without dropout."""
         name, options = getattr(function, "__name__", ""), kwargs or {}
         if "dropout" in name:
             return args[0]
-        if name == "scaled_dot_product_attention":
-            options = {**options, "dropout_p": 0.0}
+        if name in WITH_DROPOUT:
+            args = tuple(0.0 if isinstance(value, float) else value for value in args)
+            options = {key: 0.0 if key == "dropout_p" else value for key, value in options.items()}
         return function(*args, **options)
 
 

@@ -156,6 +156,7 @@ def _train_share(
     for package, folder in laboratory.items():
         use([package], folder)
     torch.set_num_threads(threads)
+    torch.seed()  # workers inherit the server's generator, and would draw the same numbers for dropout
     keep_freed()
     parent = multiprocessing.parent_process()
     with recording_signals() as stop_signal:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional
 
+from pipeline.errors import UserError
 from pipeline.methods.augment import MARGIN, centred, crop_flip
 
 
@@ -52,7 +53,7 @@ def test_crops_of_another_size_equal_torchvision_too(shape: tuple[int, ...], sid
 
 
 def test_a_crop_larger_than_the_padded_image_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"side: 37 is too large .* allowed: 1 to 36"):
+    with pytest.raises(UserError, match=r"settings.side: 37 is too large .* allowed: 1 to 36"):
         crop_flip(some(2, 1, 30, 28), draws(2), 37)
 
 

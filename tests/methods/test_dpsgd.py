@@ -84,6 +84,9 @@ def test_class_weights_scale_an_examples_loss_before_it_is_clipped(tiny: Prepare
     for name, value in weighted.sums.items():
         torch.testing.assert_close(value, 0.5 * whole.sums[name], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(weighted.mask, whole.mask)
+    if epsilon != "inf":
+        shares = (batch.metrics()["clipped_share"] for batch in (weighted, whole))
+        torch.testing.assert_close(*shares)
     first = make(tiny, [dpsgd(epsilon="inf", class_weights=[1.0, *[1e-30] * (classes - 1)])], "none")
     only = sample._replace(mask=sample.mask * (first.task.labels[sample.chosen] == 0))
     sums = first.clipped_sums(parameters, sample, first.bounds(first.clips), 0).sums
@@ -109,6 +112,16 @@ def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> Non
     without = functional_call(net[:-1], single(tensors), (as_input(stored),))
     torch.testing.assert_close(first[0], without)
     assert all(layer.training for layer in net.modules())
+
+
+@pytest.mark.parametrize("epsilon", [3.0, float("inf")])
+def test_replicas_that_train_together_drop_different_units(tiny: Prepared, epsilon: float) -> None:
+    method = make(tiny, [dpsgd(epsilon=epsilon)] * 2, "none")
+    method.task.net.append(nn.Dropout(0.5))
+    state = method.init()
+    same = {name: value[:1].expand_as(value) for name, value in state["parameters"].items()}
+    losses = method.step({**state, "parameters": same}, 0)[1]["train_loss"]
+    assert losses[0] != losses[1]
 
 
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:

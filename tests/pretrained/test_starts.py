@@ -27,7 +27,7 @@ from pipeline.results import records
 from pipeline.results.weights import read_weights, weights_path
 from pipeline.training import loop
 from pipeline.training import rows as training
-from tests.pretrained.conftest import CPU, PARAMS, check_same_data, letters, parsed, train, write
+from tests.pretrained.conftest import CPU, PARAMS, PRIVATE, check_same_data, letters, parsed, train, write
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -265,6 +265,19 @@ def test_training_on_features_is_training_behind_frozen_convolutions(world: Path
     for name, value in actual.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
     row_ledgers("after", fast, world)  # what was spent is what settings come to
+
+
+def test_features_need_the_statistics_of_batch_norm(world: Path) -> None:
+    """Rows of `dpsgd` with batch norm measure statistics at test time, and keep none."""
+    raw = copy.deepcopy(PARAMS)
+    raw["rows"]["of-letters"] = {**PRIVATE, "data": "letters"}
+    for row in raw["rows"].values():
+        row["model"] = {**row["model"], "name": "tf_tutorial"}
+    raw["starts"]["tuned"]["features"] = True
+    settings = params.parse(raw)
+    train("of-letters", world, settings)
+    line = refusal_of(lambda: starts.make_start("tuned", settings, world))
+    assert "features.2.mean: not kept with the weights" in line
 
 
 def test_features_are_for_networks_that_can_be_divided_and_rows_that_train_the_rest() -> None:

@@ -52,6 +52,11 @@ def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
     assert "--level epsilon=5: not in its record; allowed: epsilon=8, epsilon=4" in refused(
         "rerun r --level epsilon=5"
     )
+    kept = records.run_path("r").read_text()
+    records.run_path("r").unlink()
+    run("train r")  # its new weights have no accuracies yet
+    assert "weights that are not measured" in refused("rerun r")
+    records.run_path("r").write_text(kept)
     records.evaluation_path("r").unlink()
     assert "no record to compare with" in refused("rerun r")
 

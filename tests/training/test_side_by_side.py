@@ -113,6 +113,27 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
     assert problem.value.trainings in (1, 2)  # the other worker may have been stopped before its first step
 
 
+def test_workers_draw_different_numbers_for_dropout(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
+    (tmp_path / "dropping/models").mkdir(parents=True)
+    (tmp_path / "dropping/models/drops.py").write_text(
+        "from multiprocessing import parent_process\n"
+        "from pathlib import Path\n"
+        "import torch\n"
+        "from pipeline.methods.private_steps import PrivateSteps\n"
+        "from pipeline.models import lenet5\n"
+        "build = lenet5.build\n"
+        "def note(*_):\n"
+        f"    Path({str(tmp_path)!r}, f'{{torch.initial_seed()}}.seed').touch()\n"
+        "if parent_process() is not None:\n"
+        "    PrivateSteps._compare_with_alone = note\n"
+    )
+    with forgetting():
+        extensions.use(["dropping"], tmp_path)
+        model = Model(name="drops", normalization="layer")
+        list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
+    assert len(list(tmp_path.glob("*.seed"))) == 2
+
+
 def test_short_trainings_and_gpus_take_one_process(
     tiny: Prepared, cpu: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
