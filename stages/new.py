@@ -151,6 +151,8 @@ def data(
             protected(path)
             _write_template(name, Path(path), fields["label"], like, bool(target))
             return
+        if like is not None:
+            raise UserError("--like: not allowed with --schema; allowed for the template")
         fields |= read_schema(fields.pop("schema"), target)
         if target:
             fields["target"] = fields.pop("range")

@@ -179,17 +179,17 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     described = json.loads(exported.model_dump_json())
     sealed = {**described, "digest": digest_json(described)}
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    card = model_card(record, replica, data, raw, counts, statement, preparation.columns, row.purpose)
     if folder.exists():
         # an export that was killed after it had written the folder may be run again
-        if (folder / CONFIG).read_bytes() != config.encode():
+        written = [folder / CONFIG, folder / CARD]
+        if [path.is_file() and path.read_bytes() for path in written] != [config.encode(), card.encode()]:
             raise UserError(f"{folder}: is there already; allowed: a new folder")
         folder_predictor(folder)
         return exported
     with replacing_folder(folder) as building:
         for name, content in parts.items():
             write_bytes(building / name, content)
-        columns = exported.preparation.columns
-        card = model_card(record, replica, data, raw, counts, statement, columns, row.purpose)
         write_text(building / CARD, card)
         write_text(
             building / f"{STATEMENT}.html",

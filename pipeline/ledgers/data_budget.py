@@ -4,10 +4,9 @@ The budget is computed from the records each time. No ledger stores it, because 
 ledgers of all other rows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pipeline.params import Settings
 from pipeline.params.own import OWN
@@ -49,22 +48,23 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     arrays: dict[str, set[str]] = {}  # digests of the training inputs, by data set
     for path in sorted((root / records.RUNS).glob("*.json")):
         if run := records.read_run(path.stem, root):
-            editions = [edition for origin in run.origins for edition in origin.edition.items()]
-            for data in _own_sets(settings, run.data, editions):
+            present = set(_own_sets(settings, run.data, run.origins))
+            for data in sorted(present.union(_names(settings, run.replaced_on))):
                 rows.setdefault(data, []).append(path.stem)
-                arrays.setdefault(data, set()).update(_trained_on(run.origins))
+                arrays.setdefault(data, set()).update(_trained_on(run.origins) if data in present else ())
     for record in records.search_records(root):
         row = settings.rows.get(record.row)
-        editions = list(record.provenance.edition.items())
-        for data in _own_sets(settings, row.data if row else "", editions):
+        origins = [record.provenance]
+        present = set(_own_sets(settings, row.data if row else "", origins))
+        for data in sorted(present.union(_names(settings, record.replaced_on))):
             searches.setdefault(data, []).append(record.name)
-            arrays.setdefault(data, set()).update(_trained_on([record.provenance]))
+            arrays.setdefault(data, set()).update(_trained_on(origins) if data in present else ())
     for gone in sorted(arrays.keys() - settings.own.keys()):
         # an entry that has another name now
-        present = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)
+        renamed = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)
         for kept in (rows, searches):
-            if present is not None and gone in kept:
-                kept[present] = sorted({*kept.get(present, []), *kept.pop(gone)})
+            if renamed is not None and gone in kept:
+                kept[renamed] = sorted({*kept.get(renamed, []), *kept.pop(gone)})
     linked = {row.search for row in settings.rows.values() if row.search}
     return [
         _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
@@ -95,22 +95,30 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
     return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out)
 
 
-def _own_sets(settings: Settings, data: str, editions: list[tuple[str, Any]]) -> Iterator[str]:
+def _own_sets(settings: Settings, data: str, origins: Sequence[Provenance]) -> Iterator[str]:
     """Names of own data sets that a training has read.
 
     Args:
         settings: params.yaml.
         data: prepared data set of the training; '' if unknown.
-        editions: (raw data set, edition) in the training's provenance. They are needed because the entries of
-            params.yaml may have changed since the training.
+        origins: the training's provenance. Its editions are needed because the entries of params.yaml may
+            have changed since the training.
 
     Yields:
         Names, without repetition.
     """
-    raws = {raw for raw, edition in editions if edition == OWN}
+    raws = {raw for origin in origins for raw, edition in origin.edition.items() if edition == OWN}
     if data in {**settings.data, **settings.derived}:
-        split = settings.split(data)
-        raws = raws - {split.public.raw} | {split.raw}
+        split, declared = settings.split(data), settings.data_digest(data)
+        # with another declaration, what is public now may have been private
+        if all(origin.declared in (None, declared) for origin in origins):
+            raws -= {split.public.raw}
+        raws |= {split.raw}
+    yield from _names(settings, raws)
+
+
+def _names(settings: Settings, raws: Iterable[str]) -> Iterator[str]:
+    """Names of the own data sets behind entries of params.yaml, which may be gone, without repetition."""
     for name in sorted({settings.raw_set(raw) if raw in settings.raw else raw for raw in raws}):
         if name in settings.own or name not in settings.raw:
             yield name

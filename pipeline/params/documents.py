@@ -14,8 +14,10 @@ from pipeline.limits import RECORD_BYTES
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_yaml(path: Path, pure: bool = False) -> Any:
-    """Content of a YAML 1.2 file. ``pure``: True for the slower parser, which accepts more files.
+def read_yaml(path: Path, pure: bool = False, typ: str = "safe") -> Any:
+    """Content of a YAML 1.2 file.
+
+    ``pure``: True for the slower parser, which accepts more files. ``typ``: 'base' leaves all values as text.
 
     Raises:
         OSError: the file can't be read.
@@ -25,17 +27,17 @@ def read_yaml(path: Path, pure: bool = False) -> Any:
         text = path.read_bytes().decode()
     except ValueError as problem:
         raise UserError(f"{path}: not YAML: {problem}") from problem
-    return parse_yaml(text, path, pure)
+    return parse_yaml(text, path, pure, typ)
 
 
-def parse_yaml(text: str, path: Path, pure: bool = False) -> Any:
-    """Content of the YAML ``text``; ``path`` is its file, for messages. ``pure``: as in `read_yaml`.
+def parse_yaml(text: str, path: Path, pure: bool = False, typ: str = "safe") -> Any:
+    """Content of the YAML ``text``; ``path`` is its file, for messages. ``pure``, ``typ``: as in `read_yaml`.
 
     Raises:
         UserError: ``text`` is not YAML; the message is one line.
     """
     try:
-        return YAML(typ="safe", pure=pure).load(text)
+        return YAML(typ=typ, pure=pure).load(text)
     except DuplicateKeyError as problem:
         what = str(problem.problem).partition(" with value")[0]
         line = problem.problem_mark.line + 1

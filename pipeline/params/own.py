@@ -202,6 +202,8 @@ class Categorical(Strict):
     def _filled_by_a_value(self) -> "Categorical":
         if self.fill is not None and self.fill not in self.values:
             raise ValueError(f"fill: {shown(self.fill)}; allowed: one of `values`")
+        if self.fill is not None and self.indicator:
+            raise ValueError("fill: not allowed with `indicator`, which is a category for missing values")
         return self
 
 

@@ -200,8 +200,8 @@ def data_budget(budget: "DataBudget") -> str:
     return (
         f"Data set {budget.data}: {counted(spent.total, 'recorded private training')} "
         f"({' and '.join(where)} of params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} "
-        f"(neighbouring data sets: {spent.neighbouring}), for an example that is in none of "
-        f"their public or validation splits{left}{unlinked}."
+        f"(neighbouring data sets: {spent.neighbouring}), for an example that is in no public "
+        f"split and in none of their validation splits{left}{unlinked}."
     )
 
 

@@ -12,6 +12,7 @@ from pipeline.errors import UserError
 from pipeline.files import digest_file, write_text
 from pipeline.params import Account, Row
 from pipeline.params.documents import read_record
+from pipeline.params.own import OWN
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
 from pipeline.results.schema import (
@@ -122,6 +123,16 @@ def with_origins(
             origins.append(origin)
         replicas.append(replica.model_copy(update={"origin": origins.index(origin)}))
     return tuple(replicas), tuple(origins)
+
+
+def replaced_on(earlier: Run | SearchRecord | None, now: Provenance) -> tuple[str, ...]:
+    """`Run.replaced_on` of a record that replaces ``earlier`` and has trainings on the data of ``now``."""
+    if earlier is None:
+        return ()
+    origins = earlier.origins if isinstance(earlier, Run) else (earlier.provenance,)
+    others = (origin for origin in origins if origin.declared != now.declared)
+    found = {raw for origin in others for raw, edition in origin.edition.items() if edition == OWN}
+    return tuple(sorted({*earlier.replaced_on, *found}))
 
 
 def with_replaced(

@@ -244,6 +244,7 @@ class SearchRecord(Choice):
     chosen: dict[Level, dict[str, Any]]
     provenance: Provenance
     replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
+    replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `Run`
     # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
 
@@ -334,6 +335,8 @@ class Run(RecordFile):
     origins: tuple[Provenance, ...]
     history: Plain  # digest of reports/histories/ROW.csv
     replaced: tuple[Replaced, ...] = ()  # trainings of the row that no longer stand
+    # entries of `own` that some of them read, if their data had another declaration than the replicas'
+    replaced_on: tuple[Plain, ...] = ()
 
     @model_validator(mode="after")
     def _belongs_together(self) -> "Run":

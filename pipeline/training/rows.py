@@ -195,6 +195,7 @@ def _write(
         origins=origins,
         history=digest_file(history),
         replaced=records.with_replaced(earlier, gone),
+        replaced_on=records.replaced_on(previous, source),
     )
     try:
         records.write(run, root)

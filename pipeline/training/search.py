@@ -117,6 +117,7 @@ def search(
                 chosen=best(recorded),
                 provenance=source,
                 replaced=replaced,
+                replaced_on=records.replaced_on(earlier, source),
                 definition=identity,
             )
             records.write(record, root)

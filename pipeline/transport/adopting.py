@@ -138,6 +138,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         "origins": origins,
         "history": digest_file(history),
         "replaced": _replaced(here, there, {replica.identity for replica in replicas}),
+        "replaced_on": tuple(sorted({*there.replaced_on, *records.replaced_on(here, there.origins[0])})),
     }
     records.write(there.model_copy(update=changes), target)
     before = records.read_evaluation(row)

@@ -131,6 +131,20 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
             assert told == f"{path}: two columns are named 'a b'; allowed: another name for each"
 
 
+def test_a_schemas_numbers_are_values_as_they_are_written(tmp_path: Path) -> None:
+    """With `other`, a code that became another number would silently be one of the others."""
+    path = tmp_path / "schema.yaml"
+    values = "{values: [01, 1.10, 1_0, 0x1F, true, no, ~], fill: 01, other: true}"
+    path.write_text(f"classes: [00, 1.0]\ncolumns: {{zip: {values}, age: {{range: [0, 010]}}}}\n")
+    read = schema.read_schema(path)
+    assert read["classes"] == ["00", "1.0"]
+    assert read["columns"]["zip"]["values"] == ["01", "1.10", "1_0", "0x1F", "True", "no", None]
+    assert read["columns"]["zip"]["fill"] == "01"
+    assert read["columns"]["age"] == {"range": [0, 10]}
+    path.write_text("classes: [a, b]\ncolumns:\n  x: &x {values: [01]}\n  y: {<<: *x, other: true}\n")
+    assert "has a merge key <<" in refusal_of(lambda: schema.read_schema(path))
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [
@@ -139,6 +153,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         ({"range": [0, 1.7e308]}, "allowed: a difference below 8e307"),
         ({"values": ["a", "a"]}, "'a' stands there twice"),
         ({"values": ["a"], "fill": "b"}, "fill: 'b'; allowed: one of `values`"),
+        ({"values": ["a"], "fill": "a", "indicator": True}, "fill: not allowed with `indicator`"),
         ({"range": [0, 1], "other": True}, "columns.age.other: unknown key"),
         ({"range": [False, 1]}, "columns.age.range.0: False is not allowed: Input should be a valid number"),
         ({"range": [0, 1], "fill": float("nan")}, "columns.age.fill: nan is not allowed"),

@@ -436,6 +436,16 @@ def test_a_laboratory_brings_its_models_whatever_else_it_declares(
         assert says in refused(f"predict {here}/out/{IMAGES} {here}/mine.npz")
 
 
+def test_an_export_again_does_not_pass_over_a_changed_card(here: Path) -> None:
+    run(f"export {IMAGES} again/{IMAGES}")
+    run(f"export {IMAGES} again/{IMAGES}")
+    declared = params.load().rows[IMAGES].label
+    with restored(here / "params.yaml"):
+        text = Path("params.yaml").read_text()
+        Path("params.yaml").write_text(text.replace(declared, "another"))
+        assert "is there already; allowed: a new folder" in refused(f"export {IMAGES} again/{IMAGES}")
+
+
 def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
     run("new row untrained --data mine --model lenet5 --method dpsgd --epsilon 1")
     for line, says in {

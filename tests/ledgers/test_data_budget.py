@@ -103,8 +103,8 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     words = data_budget(budget)
     trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
     assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
-    # a row may train on what another takes as public, or validates on
-    assert "), for an example that is in none of their public or validation splits; no bound" in words
+    # a row may train on what another takes as public, also one on other data, or validates on
+    assert "), for an example that is in no public split and in none of their validation splits; no" in words
     assert words.endswith("; no bound is proven for 2 more trainings. No row names these searches: lost.")
 
 
@@ -122,6 +122,37 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
     assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
     budget = budget_of("mine", declared, tmp_path)
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
+
+
+def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> None:
+    """Not only for those of the row's present entry, which may have the earlier ones as public examples."""
+    declared = settings({"mine-a": None})
+    other = declared.own["mine"].model_copy(update={"path": "b.npz", "digest": "sha256:" + 64 * "1"})
+    split = declared.data["mine"]
+    public = split.public.model_copy(update={"raw": "mine"})
+    declared = declared.model_copy(
+        update={
+            "own": {"mine": declared.own["mine"], "other": other},
+            "data": {**declared.data, "mine": split.model_copy(update={"raw": "other", "public": public})},
+        }
+    )
+    run = ran(tmp_path, "mine-a", "mine", 4.0)
+    before = run.origins[0].model_copy(update={"declared": "sha256:before"})
+    records.write(run.model_copy(update={"origins": (before,)}), tmp_path)
+    assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
+    # then it is trained again
+    now = before.model_copy(
+        update={"declared": declared.data_digest("mine"), "edition": {"other": OWN, "mine": OWN}}
+    )
+    assert records.replaced_on(run, run.origins[0]) == records.replaced_on(None, now) == ()
+    spent = Replaced(trainings=1, spent=TrainingSpent(spending=mechanism(4.0), steps=STEPS, delta=1e-5))
+    again: dict[str, Any] = {"origins": (now,), "replaced": (spent,)}
+    records.write(run.model_copy(update=again), tmp_path)
+    assert [each.data for each in data_budgets(declared, tmp_path)] == ["other"]
+    again["replaced_on"] = records.replaced_on(run, now)
+    records.write(run.model_copy(update=again), tmp_path)
+    assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
+    assert records.replaced_on(run.model_copy(update=again), now) == ("mine",)
 
 
 def test_without_any_entry_records_still_count(tmp_path: Path) -> None:

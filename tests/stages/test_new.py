@@ -102,6 +102,10 @@ def test_data_and_a_row_of_them(project: Path) -> None:
             ["data", "mine", "--npz", "mine.npz", "--text", "x"],
             "--text: not allowed with --npz; allowed with",
         ),
+        (
+            ["data", "mine", "--table", "t.csv", "--schema", "s.yaml", "--like", "p.csv"],
+            "--like: not allowed with --schema; allowed for the template",
+        ),
         (["data", "mine", "--npz", "mine.npz", "--clip"], "own.mine.clip: unknown key"),
         (["data", "mine", "--npz", "same.npz"], "same.npz: examples of one class alone"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),

@@ -58,7 +58,7 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
         UserError: the file is missing, is no YAML or has other keys, or a column has no declaration.
     """
     with reading(path, "`dprepro new data --table` without --schema writes one"):
-        content = read_yaml(path)
+        content, written = read_yaml(path), read_yaml(path, typ="base")
     keys = ["columns"] if target else ["classes", "columns"]
     if not isinstance(content, dict) or content.keys() != set(keys):
         raise UserError(f"{path}: allowed: the {'key' if target else 'keys'} {' and '.join(keys)}")
@@ -71,18 +71,28 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
             f"{path}: columns: {listed(empty, 5)}: not declared; allowed: a "
             "range, values, or no line for a column that is no feature"
         )
-    classes = [target] if target else [str(each) for each in content["classes"]]
-    columns = {str(name): _as_text(column) for name, column in content["columns"].items()}
+    if any("<<" in part for part in (written, written["columns"], *written["columns"].values())):
+        raise UserError(f"{path}: has a merge key <<; allowed: all keys of each column")
+    classes = [target] if target else _texts(content["classes"], written["classes"])
+    both = zip(content["columns"].items(), written["columns"].values(), strict=True)
+    columns = {str(name): _as_text(column, texts) for (name, column), texts in both}
     return {"classes": classes, "columns": columns}
 
 
-def _as_text(column: Any) -> Any:
+def _as_text(column: Any, written: Any) -> Any:
     """Column with its values as texts, as in a table; YAML reads 1 and true as other types."""
     if not isinstance(column, dict) or not isinstance(column.get("values"), list):
         return column
-    fill = {} if column.get("fill") is None else {"fill": str(column["fill"])}
-    values = [value if value is None else str(value) for value in column["values"]]
-    return {**column, "values": values, **fill}
+    fill = {} if column.get("fill") is None else {"fill": _texts([column["fill"]], [written["fill"]])[0]}
+    return {**column, "values": _texts(column["values"], written["values"]), **fill}
+
+
+def _texts(values: list[Any], written: list[Any]) -> list[Any]:
+    """Values as texts: numbers as they are ``written``, such as 01, and true as True; None stays None."""
+    return [
+        text if type(value) in (int, float) else value if value is None else str(value)
+        for value, text in zip(values, written, strict=True)
+    ]
 
 
 def _flow(value: Any) -> str:

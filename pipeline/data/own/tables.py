@@ -207,7 +207,7 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
     texts = _strings(values)
     missing = texts.eq("") & ("" not in column.values)
     _refuse_missing(path, name, missing, column)
-    if column.fill is not None and not column.indicator:
+    if column.fill is not None:
         texts = texts.mask(missing, column.fill)
         missing = missing & False
     known = texts.isin(column.values)
