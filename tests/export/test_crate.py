@@ -115,3 +115,24 @@ def test_what_cannot_be_packed_is_a_line(crate: Path, tmp_path: Path) -> None:
     line = refusal_of(lambda: write_crate([lacking], tmp_path / "new", settings))
     assert line.startswith(f"{lacking}: not trained, measured and accounted for")
     assert not (tmp_path / "new").exists()
+
+
+def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    citation = tmp_path / "CITATION.cff"
+    monkeypatch.setattr("pipeline.transport.crate.CITATION", citation)
+    for number, (text, found) in enumerate(
+        {
+            "authors: [{family-names: M, given-names: A}]": ("Person", "A M"),
+            "authors: [{name: a group}]": ("Organization", "a group"),
+        }.items()
+    ):
+        citation.write_text(text)
+        write_crate(ROWS[1:], tmp_path / str(number), params.load())
+        graph = json.loads((tmp_path / str(number) / METADATA).read_text())["@graph"]
+        (author,) = [each for each in graph if each["@id"] == "#author-0"]
+        assert (author["@type"], author["name"]) == found
+    for text in ("authors: [", "- a", "authors: [a]"):
+        citation.write_text(text)
+        assert "CITATION.cff: not " in refusal_of(
+            lambda: write_crate(ROWS[1:], tmp_path / "new", params.load())
+        )
