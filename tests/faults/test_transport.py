@@ -107,6 +107,22 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Pa
         assert (home / path).read_bytes() == (away / path).read_bytes()
 
 
+def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
+    bring: Bring, home: Path, away: Path
+) -> None:
+    """The row's ledger counts its trainings."""
+    search = records.search_path("quick")
+    ours = (home / search).read_bytes()
+    edit(home / search, "candidates/0/seconds", 9.0)
+    with pytest.raises(UserError, match="the pack has another record of this search"):
+        bring()
+    assert placed(home) == []
+    (home / search).unlink()
+    bring()
+    assert (home / search).read_bytes() == ours
+    assert (home / LEDGERS).read_bytes() == (away / LEDGERS).read_bytes()
+
+
 def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home: Path) -> None:
     """Its training would end between the reading of the record and its writing, and its spending be lost."""
     with (
