@@ -199,7 +199,7 @@ def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[
 
     ``standing``: identities of the merged replicas. Replaced trainings without identities are summed. But if
     all replicas of the pack are known here, the pack was adopted before or was made from this record; then
-    its trainings without identities don't count again.
+    its trainings without identities count only as far as they are more than those here.
     """
     runs = [here, there] if here else [there]
     gone = [
@@ -213,6 +213,10 @@ def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[
     earlier = [*here.replaced] if here else []
     if all(replica.identity in known for replica in there.replicas):
         gone += [(identity, each.spent) for each in there.replaced for identity in each.identities]
+        counted = {each.spent: each.trainings - len(each.identities) for each in earlier}
+        for each in there.replaced:
+            if (more := each.trainings - len(each.identities) - counted.get(each.spent, 0)) > 0:
+                earlier.append(Replaced(trainings=more, spent=each.spent))
     else:
         earlier += there.replaced
     return records.with_replaced(earlier, gone, standing)

@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.data import catalog
 from pipeline.data.catalog import Edition, Entry, File
 from pipeline.errors import UserError
-from pipeline.files import digest_file, replacing_folder, write_json
+from pipeline.files import digest_file, replacing_folder, write_json, writing
 from pipeline.identity import provenance
 from pipeline.params import PARAMS, Settings
 from pipeline.params.documents import read_yaml
@@ -70,8 +70,9 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
         files = [path for path in COMMON if path.exists()]
         files += [path for key in rows for path in _files(key)]
         for path in files:
-            (building / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, building / path)
+            with writing(folder):
+                (building / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, building / path)
         claims = [claim for key in rows for claim in _claims(key, *found[key], settings)]
         write_json(building / CLAIMS, claims)
         raws = {raw for _, run in found.values() for origin in run.origins for raw in origin.edition}

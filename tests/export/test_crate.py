@@ -1,5 +1,6 @@
 """RO-Crate of committed rows and Croissant metadata, held to the fields that validators let pass."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -108,13 +109,22 @@ def test_the_same_records_give_the_same_bytes(crate: Path, tmp_path: Path) -> No
             assert (tmp_path / "again" / path.relative_to(crate)).read_bytes() == path.read_bytes()
 
 
-def test_what_cannot_be_packed_is_a_line(crate: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_packed_is_a_line(
+    crate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = params.load()
     assert "is there already; allowed: a new folder" in refusal_of(lambda: write_crate(ROWS, crate, settings))
     lacking = next(row for row in settings.rows if records.read_run(row) is None)
     line = refusal_of(lambda: write_crate([lacking], tmp_path / "new", settings))
     assert line.startswith(f"{lacking}: not trained, measured and accounted for")
     assert not (tmp_path / "new").exists()
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    line = refusal_of(lambda: write_crate(ROWS, tmp_path / "new", settings))
+    assert line == f"{tmp_path}/new/params.yaml: can't be written: No space left on device"
 
 
 def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

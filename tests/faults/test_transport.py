@@ -142,6 +142,16 @@ def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
 
 
+def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, away: Path, home: Path) -> None:
+    """They are in the record after the settings were changed, and changed back."""
+    bring()
+    stopped = [{"trainings": 2, "spent": None}]
+    edit(away / RUN, "replaced", stopped)
+    for _ in range(2):
+        bring()
+        assert there(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
+
+
 def test_replicas_of_two_machines_are_one_row(
     bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
