@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import catalog
 from pipeline.files import digest_file
 from pipeline.results import records
 from pipeline.transport.crate import CLAIMS, METADATA, croissant, write_crate
+from stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -125,6 +127,12 @@ def test_what_cannot_be_packed_is_a_line(
     monkeypatch.setattr("shutil.copyfile", full)
     line = refusal_of(lambda: write_crate(ROWS, tmp_path / "new", settings))
     assert line == f"{tmp_path}/new/params.yaml: can't be written: No space left on device"
+
+
+def test_a_crate_has_no_other_file(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pack", ROWS[1], "--crate", f"{tmp_path}/new", "-o", f"{tmp_path}/pack"])
+    assert "--output: not with --crate" in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
