@@ -377,8 +377,9 @@ def _measure(key: str, settings: Settings) -> None:
         remeasured = records.read_evaluation(key, scratch)
     assert stored is not None, "what is not measured was refused before"
     assert remeasured is not None, "it was just written"
-    for replica, remeasured_replica in zip(stored.replicas, remeasured.replicas, strict=True):
-        again = _numbers(remeasured_replica)
+    stored_by_key = {replica.key: replica for replica in stored.replicas}
+    for remeasured_replica in remeasured.replicas:
+        replica, again = stored_by_key[remeasured_replica.key], _numbers(remeasured_replica)
         for name, value in _numbers(replica).items():
             remeasured_value = again.get(name, -1.0)
             if not isclose(value, remeasured_value, abs_tol=MEASURED):

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from pipeline.errors import UserError
+
+OUTPUT = Path("rows.dprepro.tar.gz")
+
 
 def pack(
     rows: Annotated[list[str], typer.Argument(help="Keys of 'rows' in params.yaml.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = Path(
-        "rows.dprepro.tar.gz"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")] = OUTPUT,
     without_weights: Annotated[
         bool,
         typer.Option(
@@ -33,6 +35,8 @@ def pack(
 
     settings = load()
     if crate is not None:
+        if output != OUTPUT:
+            raise UserError("--output: not with --crate, which names the folder to write")
         write_crate(rows, crate, settings)
         print(f"{crate}: an RO-Crate of {len(set(rows))} rows")
     else:

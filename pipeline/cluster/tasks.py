@@ -130,10 +130,16 @@ class _Work:
             self.settings.derived[row.data].data if row.data in self.settings.derived else row.data
             for row in rows
         )
-        wanted = [name for name in names if self._outdated(name) or not prepared_here(name, self.settings)]
+        wanted = [
+            name
+            for name in names
+            if self._outdated(self._stage(name)) or not prepared_here(name, self.settings)
+        ]
         raw = dict.fromkeys(key for name in wanted for key in (data[name].raw, data[name].public.raw))
-        lacking = [key for key in raw if not (RAW / key).exists()]
-        stages = {name: f"{'own' if name in self.settings.own else 'fetch'}@{name}" for name in lacking}
+        stages = {key: f"{'own' if key in self.settings.own else 'fetch'}@{key}" for key in raw}
+        stages = {
+            key: stage for key, stage in stages.items() if not (RAW / key).exists() or self._outdated(stage)
+        }
         for name, stage in stages.items():
             yield Task(stage, (("fetch", name),), (stage,), here=True)
         for name in wanted:
@@ -169,7 +175,7 @@ class _Work:
         stage, row = self._stage(name), self.settings.derived[name].row
         # the code's version has changed since it was written, or the network was trained again
         trained_again = row in self.planned or self.signed.read_another(stage, records.run_path(row))
-        if trained_again or self._outdated(name):
+        if trained_again or self._outdated(stage):
             return True
         try:
             check_joined(prepared.load(name), self.settings)
@@ -181,7 +187,8 @@ class _Work:
         """DVC stage of a prepared data set."""
         return f"{self.settings.stage_of(name)}@{name}"
 
-    def _outdated(self, name: str) -> bool:
-        """Return whether prepared data were signed with other settings or by another version of the code."""
-        digest = self.digests[self.settings.stage_of(name)][name]
-        return self.signed.digests.get(self._stage(name), digest) != digest
+    def _outdated(self, stage: str) -> bool:
+        """Return whether data were signed with other settings or by another version of the code."""
+        kind, _, name = stage.partition("@")
+        digest = self.digests[kind][name]
+        return self.signed.digests.get(stage, digest) != digest

@@ -46,13 +46,13 @@ def write(settings: Settings, root: Path = Path()) -> Report:
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
-    """Write files that are missing or differ; delete `metrics/*.json` files that are not among ``files``."""
+    """Write files that are missing or differ; delete numbers and pages of papers not among ``files``."""
     for name, content in files.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != content.encode():
             write_text(path, content)
-    for path in (folder / "metrics").glob("*.json"):
-        if f"metrics/{path.name}" not in files:
+    for path in (*folder.glob("metrics/*.json"), *folder.glob("papers/*.html")):
+        if path.relative_to(folder).as_posix() not in files:
             path.unlink()
 
 

@@ -60,8 +60,9 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
             settings.row(row)  # raises for an unknown row
             locks.enter_context(checkpoint_lock(CHECKPOINTS / row))
         origin = f"{source.name} ({digest_file(source)})"
+        searches = _searches(staged)
         merged = [_merged(settings, row, staged, origin) for row in packed]
-        _place(staged / "merged", [part for _, parts in merged for part in parts])
+        _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     whole = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
     notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
@@ -89,6 +90,27 @@ def _subject(name: str) -> Iterator[None]:
         yield
     except UserError as problem:
         raise UserError(f"{name}: {problem}") from problem
+
+
+def _searches(staged: Path) -> list[Path]:
+    """Write the searches that this checkout lacks to ``staged``/merged, and return their paths.
+
+    Raises:
+        UserError: a file is no record of a search, or this checkout has another record of it.
+    """
+    lacking = []
+    for file in sorted((staged / records.SEARCHES).glob("*.json")):
+        path, content = file.relative_to(staged), file.read_bytes()
+        records.read_search(file.stem, staged)  # raises for another form
+        if not path.exists():
+            write_bytes(staged / "merged" / path, content)
+            lacking.append(path)
+        elif path.read_bytes() != content:
+            raise UserError(
+                f"{path}: the pack has another record of this search, whose trainings no ledger here would "
+                "count; allowed: the same file there and here"
+            )
+    return lacking
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Adopted, list[Path]]:
@@ -178,7 +200,7 @@ def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[
 
     ``standing``: identities of the merged replicas. Replaced trainings without identities are summed. But if
     all replicas of the pack are known here, the pack was adopted before or was made from this record; then
-    its trainings without identities don't count again.
+    its trainings without identities count only as far as they are more than those here.
     """
     runs = [here, there] if here else [there]
     gone = [
@@ -192,6 +214,10 @@ def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[
     earlier = [*here.replaced] if here else []
     if all(replica.identity in known for replica in there.replicas):
         gone += [(identity, each.spent) for each in there.replaced for identity in each.identities]
+        counted = {each.spent: each.trainings - len(each.identities) for each in earlier}
+        for each in there.replaced:
+            if (more := each.trainings - len(each.identities) - counted.get(each.spent, 0)) > 0:
+                earlier.append(Replaced(trainings=more, spent=each.spent))
     else:
         earlier += there.replaced
     return records.with_replaced(earlier, gone, standing)

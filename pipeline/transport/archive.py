@@ -51,7 +51,7 @@ def write(target: Path, manifest: Manifest) -> None:
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         _add(tar, MANIFEST, BytesIO(head), len(head))
-        for name in sorted(name for row in manifest.rows.values() for name in row.files):
+        for name in sorted({name for row in manifest.rows.values() for name in row.files}):
             with open(name, "rb") as source:
                 _add(tar, name, source, os.fstat(source.fileno()).st_size)
 
@@ -129,8 +129,9 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> IO[bytes]:
-    """Bytes of a regular file; links and devices are refused."""
-    content = tar.extractfile(member) if member is not None and member.isreg() else None
+    """Bytes of a regular file; links, devices, and sparse files, which may be far larger, are refused."""
+    plain = member is not None and member.isreg() and not member.issparse()
+    content = tar.extractfile(member) if member is not None and plain else None
     if content is None:
         raise _Damage(f"{shown(member.name)} is not a plain file" if member else "empty")
     return content
@@ -144,10 +145,10 @@ def required_files(row: str) -> tuple[Path, ...]:
 def _check_names(row: str, packed: PackedRow) -> None:
     """Make sure that a packed row has only its own files, and that no name leaves the row's folder."""
     due = {path.as_posix() for path in required_files(row)}
+    allowed = {(PurePosixPath(RUNS.name, row), ENDING), (PurePosixPath(records.SEARCHES), ".json")}
     for name in packed.files.keys() - due:
         path = PurePosixPath(name)
-        inside = path.parent == PurePosixPath(RUNS.name, row) and str(path) == name
-        if not inside or path.suffix != ENDING:
+        if (path.parent, path.suffix) not in allowed or str(path) != name:
             raise _Damage(f"{shown(name)} is not a file of row {row!r}")
     if lacking := due - packed.files.keys():
         raise _Damage(f"{min(lacking)} is missing")
@@ -158,7 +159,8 @@ def _check_names(row: str, packed: PackedRow) -> None:
 def pack(settings: Settings, rows: list[str], target: Path, weights: bool = True) -> None:
     """Write the runs, curves and evaluations of ``rows`` to ``target``, and their weights if ``weights``.
 
-    Ledgers are left out, because `adopt` computes them anew.
+    Records of searches over the rows are included, because the rows' ledgers compose them. Ledgers are left
+    out, because `adopt` computes them anew.
 
     Raises:
         UserError: a row has not been trained or evaluated, requested weights are missing, or ``target`` is
@@ -178,10 +180,12 @@ def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
     heavy = [weights_path(row, *replica.key) for replica in run.replicas] if weights else []
+    searches = {*records.searches_of().get(row, ()), settings.rows[row].search} - {None}
+    searched = sorted(path for name in searches if (path := records.search_path(str(name))).exists())
     if lacking := next((path for path in heavy if not path.exists()), None):
         raise UserError(f"{lacking}: missing; --without-weights packs the row without")
     try:
-        files = {path.as_posix(): digest_file(path) for path in (*required_files(row), *heavy)}
+        files = {path.as_posix(): digest_file(path) for path in (*required_files(row), *searched, *heavy)}
     except FileNotFoundError as problem:
         raise UserError(f"{problem.filename}: missing; run `dprepro evaluate {row}`") from problem
     return PackedRow(files=files, weights=weights)

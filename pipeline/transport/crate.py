@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from pipeline.data import catalog
 from pipeline.data.catalog import Edition, Entry, File
 from pipeline.errors import UserError
-from pipeline.files import digest_file, replacing_folder, write_json
+from pipeline.files import digest_file, replacing_folder, write_json, writing
 from pipeline.identity import provenance
 from pipeline.params import PARAMS, Settings
+from pipeline.params.documents import read_yaml
 from pipeline.reporting import papers
 from pipeline.reporting.printed import Table
 from pipeline.results import records
@@ -26,8 +25,9 @@ from pipeline.transport import archive
 
 PROFILE, CROISSANT = "https://w3id.org/ro/crate/1.1", "http://mlcommons.org/croissant/1.0"
 METADATA, CLAIMS = "ro-crate-metadata.json", "claims.json"
+CITATION = Path("CITATION.cff")
 # files of the laboratory in every crate, if they exist
-COMMON = (PARAMS, *map(Path, ("requirements.lock", "pyproject.toml", "LICENSE", "CITATION.cff")))
+COMMON = (PARAMS, *map(Path, ("requirements.lock", "pyproject.toml", "LICENSE")), CITATION)
 TYPES = {
     ".json": "application/json",
     ".csv": "text/csv",
@@ -70,8 +70,9 @@ def write_crate(rows: list[str], folder: Path, settings: Settings) -> None:
         files = [path for path in COMMON if path.exists()]
         files += [path for key in rows for path in _files(key)]
         for path in files:
-            (building / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, building / path)
+            with writing(folder):
+                (building / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, building / path)
         claims = [claim for key in rows for claim in _claims(key, *found[key], settings)]
         write_json(building / CLAIMS, claims)
         raws = {raw for _, run in found.values() for origin in run.origins for raw in origin.edition}
@@ -183,14 +184,17 @@ def _metadata(
 ) -> dict[str, Any]:
     """JSON-LD graph of the crate: the root with its files, the software, and one action for each row."""
     commit, _ = provenance.revision()
-    named = YAML(typ="safe").load(Path("CITATION.cff").read_text()) if Path("CITATION.cff").exists() else {}
-    license_name = named.get("license", "not stated")
+    named = read_yaml(CITATION) if CITATION.exists() else {}
+    try:
+        license_name = str(named.get("license", "not stated"))
+        authors = [_author(each) for each in named.get("authors", [])]
+    except (AttributeError, TypeError) as problem:
+        raise UserError(f"{CITATION}: not in the Citation File Format: {problem}") from problem
     license_id = LICENSES.get(license_name, "https://spdx.org/licenses/NOASSERTION")
-    authors = [str(each.get("name")) for each in named.get("authors", [])]
     locked = "requirements.lock" if Path("requirements.lock") in written else "pyproject.toml"
     people = [
-        _entity(f"#author-{number}", "Organization", name)
-        for number, name in enumerate(authors or ["the authors of this laboratory"])
+        _entity(f"#author-{number}", kind, name)
+        for number, (kind, name) in enumerate(authors or [("Organization", "the authors of this laboratory")])
     ]
     # public data sets, which the crate describes and doesn't contain
     data = [
@@ -239,6 +243,14 @@ def _metadata(
         *(*people, *files, *data, *actions),
     ]
     return {"@context": f"{PROFILE}/context", "@graph": graph}
+
+
+def _author(author: dict[str, Any]) -> tuple[str, str]:
+    """Type and name of an author in `CITATION`: an organisation has a name, a person has parts of a name."""
+    if name := author.get("name"):
+        return "Organization", str(name)
+    parts = [author.get(part) for part in ("given-names", "name-particle", "family-names", "name-suffix")]
+    return "Person", " ".join(str(part) for part in parts if part) or str(author.get("alias", "not stated"))
 
 
 def _entity(key: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:

@@ -90,6 +90,29 @@ def test_a_network_that_stands_needs_its_own_data_to_be_joined(
     assert "prepare@apart" in todo["relevance@mnist-relevance"].after
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_raw_files_of_another_declaration_are_fetched_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    project.make(tmp_path, {"row-00": project.row(0, epochs=5)})
+    monkeypatch.chdir(tmp_path)
+    settings = params.load()
+    digests = {raw: entries(settings)["fetch"][raw] for raw in settings.raw}
+    stages = {
+        f"fetch@{raw}": {"params": {"reports/identity.json": {f"fetch.{raw}": digest}}}
+        for raw, digest in digests.items()
+    }
+    Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": stages}))
+    for raw in settings.raw:
+        (tasks.RAW / raw).mkdir(parents=True)
+    if changed:
+        write_text(
+            Path("params.yaml"), Path("params.yaml").read_text().replace('"train": 700', '"train": 800')
+        )
+    fetched = {task.name for task in tasks.todo(params.load()).tasks if task.commands[0][0] == "fetch"}
+    assert fetched == ({"fetch@mnist"} if changed else set())
+
+
 @pytest.mark.parametrize("changed", ["nothing", "version", "network"])
 def test_data_of_another_network_or_version_are_joined_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str

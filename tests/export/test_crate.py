@@ -1,16 +1,19 @@
 """RO-Crate of committed rows and Croissant metadata, held to the fields that validators let pass."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.data import catalog
 from pipeline.files import digest_file
 from pipeline.results import records
 from pipeline.transport.crate import CLAIMS, METADATA, croissant, write_crate
+from stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -108,10 +111,46 @@ def test_the_same_records_give_the_same_bytes(crate: Path, tmp_path: Path) -> No
             assert (tmp_path / "again" / path.relative_to(crate)).read_bytes() == path.read_bytes()
 
 
-def test_what_cannot_be_packed_is_a_line(crate: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_packed_is_a_line(
+    crate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = params.load()
     assert "is there already; allowed: a new folder" in refusal_of(lambda: write_crate(ROWS, crate, settings))
     lacking = next(row for row in settings.rows if records.read_run(row) is None)
     line = refusal_of(lambda: write_crate([lacking], tmp_path / "new", settings))
     assert line.startswith(f"{lacking}: not trained, measured and accounted for")
     assert not (tmp_path / "new").exists()
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    line = refusal_of(lambda: write_crate(ROWS, tmp_path / "new", settings))
+    assert line == f"{tmp_path}/new/params.yaml: can't be written: No space left on device"
+
+
+def test_a_crate_has_no_other_file(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pack", ROWS[1], "--crate", f"{tmp_path}/new", "-o", f"{tmp_path}/pack"])
+    assert "--output: not with --crate" in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    citation = tmp_path / "CITATION.cff"
+    monkeypatch.setattr("pipeline.transport.crate.CITATION", citation)
+    for number, (text, found) in enumerate(
+        {
+            "authors: [{family-names: M, given-names: A}]": ("Person", "A M"),
+            "authors: [{name: a group}]": ("Organization", "a group"),
+        }.items()
+    ):
+        citation.write_text(text)
+        write_crate(ROWS[1:], tmp_path / str(number), params.load())
+        graph = json.loads((tmp_path / str(number) / METADATA).read_text())["@graph"]
+        (author,) = [each for each in graph if each["@id"] == "#author-0"]
+        assert (author["@type"], author["name"]) == found
+    for text in ("authors: [", "- a", "authors: [a]"):
+        citation.write_text(text)
+        assert "CITATION.cff: not " in refusal_of(
+            lambda: write_crate(ROWS[1:], tmp_path / "new", params.load())
+        )

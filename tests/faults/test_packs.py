@@ -128,6 +128,13 @@ def test_links_and_devices_are_refused(kind: bytes) -> None:
     refused("is not a plain file", as_it_is, link)
 
 
+def test_a_sparse_file_is_refused_before_its_holes_fill_the_disk() -> None:
+    sparse = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
+    # the present form of GNU's sparse files: no content, and a hole of this size
+    sparse.pax_headers = {"GNU.sparse.size": str(1 << 30), "GNU.sparse.map": f"{1 << 30},0"}
+    refused("is not a plain file", as_it_is, sparse)
+
+
 def test_other_weights_than_were_trained_are_refused() -> None:
     refused(
         "its weights are not the ones that were trained",

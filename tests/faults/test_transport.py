@@ -107,6 +107,22 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Pa
         assert (home / path).read_bytes() == (away / path).read_bytes()
 
 
+def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
+    bring: Bring, home: Path, away: Path
+) -> None:
+    """The row's ledger counts its trainings."""
+    search = records.search_path("quick")
+    ours = (home / search).read_bytes()
+    edit(home / search, "candidates/0/seconds", 9.0)
+    with pytest.raises(UserError, match="the pack has another record of this search"):
+        bring()
+    assert placed(home) == []
+    (home / search).unlink()
+    bring()
+    assert (home / search).read_bytes() == ours
+    assert (home / LEDGERS).read_bytes() == (away / LEDGERS).read_bytes()
+
+
 def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home: Path) -> None:
     """Its training would end between the reading of the record and its writing, and its spending be lost."""
     with (
@@ -124,6 +140,16 @@ def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
     (adopted,) = adopt(settings(), PACK)
     assert adopted.replicas == 0
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
+
+
+def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, away: Path, home: Path) -> None:
+    """They are in the record after the settings were changed, and changed back."""
+    bring()
+    stopped = [{"trainings": 2, "spent": None}]
+    edit(away / RUN, "replaced", stopped)
+    for _ in range(2):
+        bring()
+        assert there(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
 
 
 def test_replicas_of_two_machines_are_one_row(

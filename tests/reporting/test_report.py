@@ -48,7 +48,11 @@ def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> N
 @pytest.mark.usefixtures("undrawn")
 def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
     lay_papers(tmp_path)
+    removed = tmp_path / "reports/papers/removed.html"  # of a paper without rows
+    removed.parent.mkdir(parents=True)
+    removed.touch()
     written = report.write(dpsgd.settings(), tmp_path)
+    assert not removed.exists()
     text, index = lookup.text(written), written.index.read_text()
     assert "No such row has run yet." in text
     assert "119 not run" in text
