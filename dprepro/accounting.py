@@ -94,7 +94,8 @@ def epsilon(
             random settings; settings that are no arguments here may differ between trainings. The best must
             be chosen on other data than these examples, or by a private score that is accounted for. None: a
             single training.
-        drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'.
+        drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'. Only a
+            Poisson number may be 0. Then nothing is released; don't draw again.
 
     Returns:
         Upper and lower bounds on epsilon with their accountants, and an attacker's chance of success.
