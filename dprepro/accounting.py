@@ -78,7 +78,8 @@ def epsilon(
             which moves the sum by C. With 'fixed' and 'shuffled', neighbours replace an example, which moves
             the sum by 2 C.
         delta: delta of the guarantee; it should be below 1/N.
-        epochs: number of passes over the examples. Give either this or ``steps``.
+        epochs: number of passes over the examples. An epoch of 'allocation' has ``participations`` passes:
+            for E epochs of such a sampler give ``E * participations``. Give either this or ``steps``.
         steps: number of steps of the training.
         sampling: sampling of the batches. 'poisson': each example is in a batch with the same probability.
             'fixed': a batch has a fixed number of different examples. 'shuffled': every epoch has a new
@@ -92,7 +93,8 @@ def epsilon(
             random settings; settings that are no arguments here may differ between trainings. The best must
             be chosen on other data than these examples, or by a private score that is accounted for. None: a
             single training.
-        drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'.
+        drawn: distribution of the number of trainings: 'logarithmic', 'geometric' or 'poisson'. Only a
+            Poisson number may be 0. Then nothing is released; don't draw again.
 
     Returns:
         Upper and lower bounds on epsilon with their accountants, and an attacker's chance of success.
@@ -178,7 +180,8 @@ def noise_multiplier(
         examples: N, number of private training examples.
         batch: batch size; for Poisson samples, the expected batch size.
         delta: delta of the guarantee; it should be below 1/N.
-        epochs: number of passes over the examples. Give either this or ``steps``.
+        epochs: number of passes over the examples. An epoch of 'allocation' has ``participations`` passes:
+            for E epochs of such a sampler give ``E * participations``. Give either this or ``steps``.
         steps: number of steps of the training.
         sampling: as in `epsilon`, with the neighbouring relation and, for 'allocation', the batch size given
             there.

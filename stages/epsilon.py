@@ -34,7 +34,13 @@ def epsilon(
     for_epsilon: Annotated[
         float | None, typer.Option(help="Compute the noise multiplier for this epsilon. Or give --sigma.")
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the examples. Or give --steps.")] = None,
+    epochs: Annotated[
+        float | None,
+        typer.Option(
+            help="Passes over the examples. An epoch of 'allocation' has as many passes as --participations. "
+            "Or give --steps."
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps. Or give --epochs.")] = None,
     delta: Annotated[float, typer.Option(help="Delta of the guarantee. It should be below 1/N.")] = 1e-5,
     sampling: Annotated[

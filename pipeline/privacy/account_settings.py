@@ -67,5 +67,6 @@ class AccountSettings(Strict):
         """`total_steps` before rounding; passes of 'shuffled' and 'allocation' have whole batches only."""
         whole = self.sampling in ("shuffled", "allocation")
         batches = batches_of_epoch(self.examples, self.batch, self.participations)
-        in_pass = batches / self.participations if whole else self.examples / self.batch
-        return self.steps or (self.epochs or 0.0) * in_pass
+        of, by = (batches, self.participations) if whole else (self.examples, self.batch)
+        # multiplied first, so that a whole number of steps is exact
+        return self.steps or (self.epochs or 0.0) * of / by

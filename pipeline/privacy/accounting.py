@@ -195,7 +195,7 @@ def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
 
 def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> float:
     """Renyi divergence of ``steps`` steps at one order; not for 'replacement' or 'allocation'."""
-    return float(_divergences(spending, steps, (order,))[0])
+    return float(renyi_divergences(spending, steps, (order,))[0])
 
 
 def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
@@ -221,7 +221,7 @@ def _converted(
     # large orders take long, and are needed only for small epsilons
     for low, high in pairwise(PARTS):
         part = np.array([order for order in orders if low <= order < high])
-        divergences = _divergences(spending, steps, tuple(part.tolist()))
+        divergences = renyi_divergences(spending, steps, tuple(part.tolist()))
         finite = np.isfinite(divergences)
         if finite.any():
             epsilon = min(epsilon, convert(part[finite], divergences[finite]))
@@ -230,7 +230,7 @@ def _converted(
     return epsilon if isfinite(epsilon) else None
 
 
-def _divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
+def renyi_divergences(spending: SampledGaussian, steps: int, orders: tuple[float, ...]) -> np.ndarray:
     """(K,) Renyi divergences of ``steps`` steps and of `SampledGaussian.first_release`, at K orders."""
     times = spending.epochs(steps) if spending.sampling == "shuffled" else steps
     total = _renyi(spending, orders) * times

@@ -9,20 +9,21 @@ A search that tries all candidates of a grid, or publishes their results, does n
 """
 
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 from typing import Literal
 
-from dp_accounting import NeighboringRelation
-from dp_accounting.dp_event import RepeatAndSelectDpEvent
-from dp_accounting.rdp import RdpAccountant
+import numpy as np
+from dp_accounting.rdp import compute_epsilon
+from dp_accounting.rdp.rdp_privacy_accountant import _compute_rdp_repeat_and_select
 
 from pipeline.errors import UserError
-from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS
+from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS, renyi_divergences
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 # distribution of the number of trainings, and its shape as a truncated negative binomial
 Drawn = Literal["logarithmic", "geometric", "poisson"]
 SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}
+LEAST_DIVERGENCE = 1e-12  # smaller ones count as this one, because dp-accounting can't convert them to delta
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +43,7 @@ def selection_epsilon(
         An upper bound on epsilon.
 
     Raises:
-        UserError: ``mean`` is less than one or not finite, or batches are allocated.
+        UserError: ``mean`` is less than one or not finite, or there is no bound, as for allocated batches.
     """
     if not 1 <= mean < inf:
         raise UserError(f"best of {mean:g}; allowed: 1 or more trainings on average")
@@ -51,6 +52,12 @@ def selection_epsilon(
             "best of several trainings by 'allocation': no bound; allowed: poisson, fixed, shuffled"
         )
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
-    accountant = RdpAccountant(orders, NeighboringRelation[spending.neighbouring.name])
-    accountant.compose(RepeatAndSelectDpEvent(spending.event(steps), mean, SHAPES[drawn]))
-    return float(accountant.get_epsilon(delta))
+    single = np.maximum(renyi_divergences(spending, steps, orders), LEAST_DIVERGENCE)
+    repeated = _compute_rdp_repeat_and_select(orders, single, mean, SHAPES[drawn])
+    epsilon = float(compute_epsilon(orders, repeated, delta)[0])
+    if not isfinite(epsilon):
+        raise UserError(
+            f"best of several trainings by {spending.sampling!r} with noise multiplier "
+            f"{spending.noise_multiplier:g}: no bound; allowed: less noise, or 'poisson'"
+        )
+    return epsilon

@@ -121,6 +121,15 @@ def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names:
     assert all(accountant.note for accountant in entry.accountants if accountant.epsilon is None)
 
 
+def test_a_delta_too_small_for_prv_is_named() -> None:
+    single = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=1000, batch=10)
+    *_, prv = make_ledger(single, 1, 1e-12, None).accountants
+    assert (prv.epsilon, prv.note) == (
+        None,
+        "not computed above 1,000,000 steps or below a delta of 1e-10",
+    )
+
+
 def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
     entry = ledger("shuffled", noise=2.0)
     assert entry.claimed == pytest.approx(entry.epsilon_upper)

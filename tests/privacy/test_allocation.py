@@ -10,6 +10,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
 from pipeline.errors import UserError
+from pipeline.ledgers.accounts import dpsgd_settings
 from pipeline.ledgers.composition import composed_epsilon
 from pipeline.ledgers.ledger import make_ledger
 from pipeline.privacy import allocation
@@ -164,6 +165,12 @@ def test_calibrated_noise_spends_the_target_and_composed_trainings_add_up() -> N
     both, _, relation, _ = composed_epsilon([(spending(noise, 10), 30, DELTA)] * 2)
     assert relation is NeighboringRelation.ADD_OR_REMOVE_ONE
     assert single <= 2 < both <= 5
+
+
+def test_an_epoch_has_as_many_passes_as_participations() -> None:
+    """Nine epochs of 7 batches, in 27 passes; 27 times 7/3 is above 63 in floating point."""
+    options = {"examples": 700, "batch": 300, "sampling": "allocation", "participations": 3}
+    assert dpsgd_settings(1.0, epochs=27.0, **options).total_steps == 9 * 7
 
 
 def test_a_search_for_the_best_of_allocated_trainings_is_refused() -> None:

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from pipeline.errors import UserError
+from pipeline.privacy.accounting import renyi_epsilon
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 from pipeline.privacy.selection import SHAPES, Drawn, selection_epsilon
@@ -62,6 +63,23 @@ def test_of_a_geometric_number_it_is_corollary_4_of_papernot_and_steinke(noise: 
     epsilons = divergences + np.log1p(-1 / orders) - np.log(DELTA * orders) / (orders - 1)
     bound = selection_epsilon(gaussian(noise), 1, DELTA, mean, "geometric")
     assert epsilons.min() <= bound < 1.02 * epsilons.min()  # at fewer orders
+
+
+@pytest.mark.parametrize("drawn", list(SHAPES))
+@pytest.mark.parametrize(("noise", "steps"), [(1e7, 10**12), (1e9, 1)])
+def test_much_noise_is_not_more_than_it_is(drawn: Drawn, noise: float, steps: int) -> None:
+    """dp-accounting's divergence of such a step has no digits: it may be 0, or have no logarithm."""
+    mechanism = SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=1000, batch=10)
+    single = renyi_epsilon(mechanism, steps, DELTA)
+    assert single is not None
+    assert single <= selection_epsilon(mechanism, steps, DELTA, 1.0, drawn)
+    assert single < selection_epsilon(mechanism, steps, DELTA, 10.0, drawn) < 4 * single + 0.003
+
+
+def test_no_bound_is_a_line() -> None:
+    fixed = SampledGaussian(sampling="fixed", noise_multiplier=1e9, examples=1000, batch=10)
+    with pytest.raises(UserError, match="no bound"):
+        selection_epsilon(fixed, 1, DELTA, 10.0, "geometric")
 
 
 @pytest.mark.parametrize("mean", [0.5, inf, float("nan")])

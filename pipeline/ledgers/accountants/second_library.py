@@ -29,10 +29,10 @@ def epsilons(
     yield AccountantEpsilon(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
     name = f"prv ({opacus})"
     if least > PRV_LARGEST or steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
-        limit = f"{PRV_MOST_STEPS:,} steps or a delta of {PRV_LEAST_DELTA:g}"
+        limit = f"above {PRV_MOST_STEPS:,} steps or below a delta of {PRV_LEAST_DELTA:g}"
         if least > PRV_LARGEST:
-            limit = f"an epsilon of {PRV_LARGEST:g}"
-        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed above {limit}")
+            limit = f"above an epsilon of {PRV_LARGEST:g}"
+        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed {limit}")
         return
     try:
         epsilon, error = opacus_prv(*numbers)
