@@ -4,25 +4,24 @@ A search of ten trainings spends ten times as much as one training. It spends on
 for any average number of trainings, under four conditions: the number of trainings is random, each training
 has a random candidate, only the best training is released, without any information about other trainings, and
 the score comes from other data than the training examples, or from a noisy release that is accounted for
-(Liu and Talwar 2019; tightened by Papernot and Steinke 2022, Theorems 2 and 6, as in dp-accounting).
+(Liu and Talwar 2019; tightened by Papernot and Steinke 2022, Theorems 2 and 6). dp-accounting's
+`RepeatAndSelectDpEvent` has the same theorems, but its divergences have no digits below 1e-15.
 A search that tries all candidates of a grid, or publishes their results, does not meet the conditions.
 """
 
 from functools import lru_cache
-from math import inf, isfinite
+from math import expm1, inf, isfinite, log, log1p
 from typing import Literal
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
-from dp_accounting.rdp.rdp_privacy_accountant import _compute_rdp_repeat_and_select
+from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
+from scipy.optimize import brentq
 
 from pipeline.errors import UserError
 from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS, renyi_divergences
 from pipeline.privacy.sampled_gaussian import SampledGaussian
 
-# distribution of the number of trainings, and its shape as a truncated negative binomial
-Drawn = Literal["logarithmic", "geometric", "poisson"]
-SHAPES: dict[Drawn, float] = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}
+Drawn = Literal["logarithmic", "geometric", "poisson"]  # distribution of the number of trainings
 LEAST_DIVERGENCE = 1e-12  # smaller ones count as this one, because dp-accounting can't convert them to delta
 
 
@@ -53,11 +52,27 @@ def selection_epsilon(
         )
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
     single = np.maximum(renyi_divergences(spending, steps, orders), LEAST_DIVERGENCE)
-    repeated = _compute_rdp_repeat_and_select(orders, single, mean, SHAPES[drawn])
-    epsilon = float(compute_epsilon(orders, repeated, delta)[0])
+    epsilon = float(compute_epsilon(orders, _selected(np.array(orders), single, mean, drawn), delta)[0])
     if not isfinite(epsilon):
         raise UserError(
             f"best of several trainings by {spending.sampling!r} with noise multiplier "
             f"{spending.noise_multiplier:g}: no bound; allowed: less noise, or 'poisson'"
         )
     return epsilon
+
+
+def _selected(orders: np.ndarray, single: np.ndarray, mean: float, drawn: Drawn) -> np.ndarray:
+    """(K,) Renyi divergences of the best of ``mean`` trainings; ``single``: those of one training."""
+    repeated = single + log(mean) / (orders - 1)
+    if drawn == "poisson":  # Theorem 6
+        deltas = [compute_delta(orders, single, log1p(1 / (order - 1)))[0] for order in orders]
+        return repeated + mean * np.array(deltas)
+    # Theorem 2 for truncated negative binomials of shape 1 or 0; `halting` is log(1 / gamma)
+    shape, halting = 1, log(mean)
+    if drawn == "logarithmic":
+        shape, least = 0, 1e-9
+        if expm1(least) / least < mean:
+            halting = brentq(lambda t: expm1(t) / t - mean, least, 2 * log(mean)) * (1 + least)
+        else:
+            halting = least
+    return repeated + (1 + shape) * np.min((1 - 1 / orders) * single + halting / orders)

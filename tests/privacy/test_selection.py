@@ -1,16 +1,19 @@
 """The bound for selecting the best, against selections whose distribution is known exactly."""
 
 from math import exp, inf, log
+from typing import get_args
 
 import numpy as np
 import pytest
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
 from pipeline.errors import UserError
-from pipeline.privacy.accounting import renyi_epsilon
+from pipeline.privacy.accounting import ORDERS, renyi_epsilon
 from pipeline.privacy.gaussian import gaussian_epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.selection import SHAPES, Drawn, selection_epsilon
+from pipeline.privacy.selection import Drawn, selection_epsilon
 
 DELTA = 1e-5
 
@@ -44,7 +47,7 @@ def exact_delta(drawn: Drawn, mean: float, mu: float, epsilon: float) -> float:
     )
 
 
-@pytest.mark.parametrize("drawn", list(SHAPES))
+@pytest.mark.parametrize("drawn", get_args(Drawn))
 @pytest.mark.parametrize(("noise", "mean"), [(2.0, 3.0), (1.0, 10.0), (4.0, 100.0)])
 def test_no_selection_of_the_largest_spends_more(drawn: Drawn, noise: float, mean: float) -> None:
     bound = selection_epsilon(gaussian(noise), 1, DELTA, mean, drawn)
@@ -65,7 +68,18 @@ def test_of_a_geometric_number_it_is_corollary_4_of_papernot_and_steinke(noise: 
     assert epsilons.min() <= bound < 1.02 * epsilons.min()  # at fewer orders
 
 
-@pytest.mark.parametrize("drawn", list(SHAPES))
+@pytest.mark.parametrize("drawn", get_args(Drawn))
+@pytest.mark.parametrize("mean", [1.0, 1.5, 10.0, 1e4])
+def test_dp_accounting_has_the_same_bound(drawn: Drawn, mean: float) -> None:
+    mechanism = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=1000, batch=10)
+    library = RdpAccountant(ORDERS)
+    shape = {"logarithmic": 0.0, "geometric": 1.0, "poisson": inf}[drawn]
+    library.compose(RepeatAndSelectDpEvent(mechanism.event(500), mean, shape))
+    ours = selection_epsilon(mechanism, 500, DELTA, mean, drawn)
+    assert ours == pytest.approx(library.get_epsilon(DELTA), rel=1e-3)
+
+
+@pytest.mark.parametrize("drawn", get_args(Drawn))
 @pytest.mark.parametrize(("noise", "steps"), [(1e7, 10**12), (1e9, 1)])
 def test_much_noise_is_not_more_than_it_is(drawn: Drawn, noise: float, steps: int) -> None:
     """dp-accounting's divergence of such a step has no digits: it may be 0, or have no logarithm."""
