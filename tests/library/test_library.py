@@ -173,6 +173,12 @@ def test_a_clipped_sum_in_double_precision_is_that_of_one_example_at_a_time() ->
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
 
 
+def compiled_in_place() -> nn.Module:
+    net = network()
+    net.compile(backend="eager")
+    return net
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -191,6 +197,9 @@ INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
             "network: GradSampleModule of Opacus, .* to_standard_module",
         ),
         ({"clip": math.inf}, "clip: inf is not allowed"),
+        ({"inputs": INPUTS.to_sparse()}, "inputs: torch.sparse_coo; allowed: dense"),
+        ({"network": torch.compile(network(), backend="eager")}, "network: compiled; allowed: "),
+        ({"network": compiled_in_place()}, "network: compiled; allowed: "),
         ({"clip": "1"}, "clip: '1' is not allowed"),
         (
             {
