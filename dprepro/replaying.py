@@ -301,6 +301,8 @@ class _Player:
         """Released arrays in units of the clipping bound; released numbers, shapes and types, unchanged."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
         for name, value in _released(returned):
+            if name in arrays or name in exact:
+                raise UserError(f"released {name}: twice; needed: a name of its own for each release")
             if isinstance(value, (bool, int, float, str)) or value is None:
                 exact[name] = value
                 continue
@@ -337,7 +339,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 def _released(returned: Any) -> Iterator[tuple[str, Any]]:
     """Names and values in a step's return value."""
     parts = _parts(returned)
-    network = next((part for part in parts if isinstance(part, nn.Module)), None)
+    of_modules = {id(value) for part in parts if isinstance(part, nn.Module) for value in part.parameters()}
     for part in parts:
         if isinstance(part, Mapping):
             yield from part.items()
@@ -351,8 +353,8 @@ def _released(returned: Any) -> Iterator[tuple[str, Any]]:
             groups: Iterable[Mapping[str, Any]] = part.param_groups
             for place, group in enumerate(groups):
                 yield f"learning rate of group {place}", float(group["lr"])
-                if network is None:
-                    for index, parameter in enumerate(group["params"]):
+                for index, parameter in enumerate(group["params"]):
+                    if id(parameter) not in of_modules:
                         yield f"group {place}, parameter {index}", parameter.grad
         else:
             kind = type(part).__name__

@@ -495,6 +495,35 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
     assert str(violation).startswith(f"{violation.place}: clipping: 0.weight: one example moves the sum by ")
 
 
+def two_networks(both: bool = False) -> Make:
+    """An optimizer of two networks, the second without noise; a step returns the first or ``both``."""
+
+    def train_step() -> Callable[[Tensor, Tensor], Any]:
+        first, second = GradSampleModule(nn.Linear(WIDTH, 8)), GradSampleModule(nn.Linear(8, CLASSES))
+        sgd = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+        optimizer = DPOptimizer(sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=EXPECTED)
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            optimizer.zero_grad()
+            F.cross_entropy(second(first(inputs)), labels).backward()
+            optimizer.step()
+            for parameter in second.parameters():
+                parameter.grad = parameter.summed_grad / EXPECTED
+            return (first, second, optimizer) if both else (first, optimizer)
+
+        return step
+
+    return train_step
+
+
+def test_parameters_of_the_optimizer_that_the_module_lacks_are_read() -> None:
+    """Only the module's gradients were read, so the other network's had no violation."""
+    found = {
+        violation.name: violation.tensor for violation in dprepro.replay(two_networks(), *data()).violations
+    }
+    assert found["exact"].startswith("group 0, parameter ")
+
+
 @pytest.mark.parametrize(
     ("make", "inputs", "claims", "says"),
     [
@@ -508,6 +537,7 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
         (lambda: lambda *_: {"net": {"w": torch.ones(2)}}, data()[0], CLAIMS, "released net: dict; needed"),
         (lambda: lambda *_: {"w": torch.ones(2).bfloat16()}, data()[0], CLAIMS, "w: torch.bfloat16, whose"),
         (lambda: lambda *_: {"w": jnp.ones(2, jnp.float16)}, data()[0], CLAIMS, "w: float16, whose"),
+        (two_networks(both=True), data()[0], {}, "released weight: twice; needed: a name of its own"),
         (lambda: after_zero_grad(), data()[0], CLAIMS, "released no array"),
         (with_opacus(noise_multiplier=0.0), data()[0], {}, "noise_multiplier: 0; allowed: above 0"),
         (with_opacus(max_grad_norm=np.inf), data()[0], {}, "clip: inf; allowed: above 0"),
