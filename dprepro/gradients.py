@@ -267,12 +267,12 @@ def _references(network: nn.Module) -> list[ref[Any]]:
 
 
 def _state(network: nn.Module) -> list[Any]:
-    """Attributes and hooks of a network's layers: values of simple ones, ids of other objects."""
+    """Attributes of a network's layers: values of simple ones, ids of others, and keys, such as of hooks."""
     return [
         (
             id(layer),
             name,
-            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and len(value)),
+            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and tuple(value)),
         )
         for layer in network.modules()
         for name, value in vars(layer).items()

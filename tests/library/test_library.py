@@ -261,6 +261,12 @@ def test_a_network_is_tested_once_for_each_length_of_texts(monkeypatch: pytest.M
     for length in (7, 5):
         dprepro.clipped_sum(net, texts[:, :length], LABELS, 1.0)
     assert tested == [(1, 7), (1, 5)] * 2
+    hook = net[2].register_forward_hook(lambda *_: None)
+    dprepro.clipped_sum(net, texts, LABELS, 1.0)
+    hook.remove()
+    net[2].register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))  # in its place
+    with pytest.raises(dprepro.UserError, match="mixes"):
+        dprepro.clipped_sum(net, texts, LABELS, 1.0)
 
 
 def test_a_network_is_tested_again_even_if_an_attribute_gets_the_id_of_one_that_is_gone() -> None:
