@@ -152,6 +152,8 @@ def clipped_sum(
 
 
 def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
+    if inputs.layout != torch.strided:
+        raise UserError(f"inputs: {inputs.layout}; allowed: dense, as by to_dense()")
     if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
         raise UserError(
             f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
@@ -179,6 +181,8 @@ def _clipped_sum(
             f"network: {type(network).__name__} of Opacus, whose hooks store gradients; allowed: "
             "the network before it is wrapped, or its to_standard_module()"
         )
+    if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules()):
+        raise UserError("network: compiled; allowed: the network without torch.compile")
     if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
         raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
@@ -265,12 +269,12 @@ def _references(network: nn.Module) -> list[ref[Any]]:
 
 
 def _state(network: nn.Module) -> list[Any]:
-    """Attributes and hooks of a network's layers: values of simple ones, ids of other objects."""
+    """Attributes of a network's layers: values of simple ones, ids of others, and keys, such as of hooks."""
     return [
         (
             id(layer),
             name,
-            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and len(value)),
+            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and tuple(value)),
         )
         for layer in network.modules()
         for name, value in vars(layer).items()

@@ -19,7 +19,7 @@ from dprepro.checking import checked, floats
 from pipeline.audits import bounds, membership
 from pipeline.audits.mechanism import ratios
 from pipeline.errors import UserError
-from pipeline.fields import Count
+from pipeline.fields import Count, Positive
 from pipeline.models.functional import evaluating
 from pipeline.privacy.parameters import Delta, Epsilon
 from pipeline.privacy.sampled_gaussian import SampledGaussian
@@ -119,7 +119,7 @@ def audit_model(
         counts = f"inputs: {len(inputs)}, labels: {len(own_labels)} of {classes} classes"
         raise UserError(f"{counts}; needed: as many of each, at least {canaries} (canaries), 2 classes")
     form = "extreme" if kind == "gradient" else kind
-    stored = inputs.detach().cpu().numpy() if isinstance(inputs, Tensor) else np.asarray(inputs)
+    stored = _stored(inputs)
     made = membership.make_canaries(form, stored, own_labels, canaries, classes, seed)
     alpha, trials, independent = 1 - confidence, runs * canaries, canaries == 1
     could_show = membership.attainable(epsilon_claimed, delta, trials, independent, alpha)
@@ -178,7 +178,7 @@ def worst_start(
     labels: Tensor,
     *,
     epochs: Count = 20,
-    learning_rate: float = 1e-3,
+    learning_rate: Positive = 1e-3,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> nn.Module:
     """Copy of a network, trained by Adam without privacy on public examples similar to the private ones.
@@ -196,7 +196,15 @@ def worst_start(
 
     Returns:
         The trained copy.
+
+    Raises:
+        UserError: inputs and labels don't fit, or ``learning_rate`` is not above 0 and finite.
     """
+    if labels.ndim != 1 or not 0 < len(labels) == len(inputs) or (labels % 1).any():
+        raise UserError(
+            f"inputs: of shape {tuple(inputs.shape)}, labels {tuple(labels.shape)}; needed: (N, ...), and "
+            "(N,) classes, at least one"
+        )
     start, generator = copy.deepcopy(network), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(start.parameters(), lr=learning_rate)
     for _ in range(epochs):
@@ -352,9 +360,13 @@ class _Steps:
 
     def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
         """Make ``optimizer`` give each canary a gradient in one entry of its own, where all others get 0."""
-        if not hasattr(optimizer, "clip_and_accumulate"):
+        from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping  # takes a second
+
+        ghost = isinstance(optimizer, DPOptimizerFastGradientClipping)  # it has no single gradients
+        if ghost or not isinstance(optimizer, DPOptimizer):
             raise UserError(
-                "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer"
+                "kind: gradient; needed: to yield pairs of the network and its Opacus DPOptimizer, without "
+                "ghost clipping"
             )
         trained = {name: value for name, value in network.named_parameters() if value.requires_grad}
         ends = np.cumsum([value.numel() for value in trained.values()])
@@ -371,6 +383,8 @@ class _Steps:
         batch: list[int | None] = []  # the canary in each row of the batch
 
         def note_batch(_: Any, arguments: tuple[Any, ...]) -> None:
+            if not arguments:
+                raise UserError("kind: gradient; needed: a network whose inputs are its first argument")
             if network.training:
                 batch[:] = [canaries.get(_bytes(row)) for row in arguments[0]]
 
@@ -378,6 +392,11 @@ class _Steps:
 
         def with_gradients() -> None:
             samples: dict[str, Any] = {name: vars(value)["grad_sample"] for name, value in trained.items()}
+            if any(isinstance(sample, list) or len(sample) != len(batch) for sample in samples.values()):
+                raise UserError(
+                    "kind: gradient; needed: a step of the optimizer after each backward pass, and no other "
+                    "call of the network in training mode before it"
+                )
             for name, place in self.places:
                 samples[name][(slice(None), *place)] = 0
             for row, canary in enumerate(batch):
@@ -403,4 +422,14 @@ def _without_hooks(network: nn.Module) -> nn.Module:
 
 
 def _bytes(row: Tensor) -> bytes:
-    return row.detach().cpu().numpy().tobytes()
+    return _stored(row).tobytes()
+
+
+def _stored(inputs: Any) -> np.ndarray:
+    """Inputs as an array, which has no bfloat16."""
+    if not isinstance(inputs, Tensor):
+        return np.asarray(inputs)
+    if inputs.layout != torch.strided:
+        raise UserError(f"inputs: {inputs.layout}; allowed: dense, as by to_dense()")
+    held = inputs.detach().cpu()
+    return (held.float() if held.dtype == torch.bfloat16 else held).numpy()

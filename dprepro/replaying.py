@@ -4,9 +4,10 @@ import inspect
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from math import hypot, sqrt
+from math import hypot, inf, sqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ EXAMPLES = 16  # largest number of examples that are left out of a batch, one at
 SMALL = 3  # examples of a small batch, in which one example has much weight
 LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
 SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
+COVER = 6e-3  # relative excess of noise that covers rounding, as in `noisy_sum`
 ERROR = 1e-5  # p-value below which noise isn't as declared
 SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
 COMPANY = 0.02  # difference of contributions, in clipping bounds, that isn't rounding
@@ -144,6 +146,22 @@ def _line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 
 
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Restore the random states of torch, numpy and Python after the block.
+
+    Otherwise a private training that follows would draw its noise from a known seed.
+    """
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+
+@_own_randomness()
 @checked
 def replay(
     train_step: Callable[..., Any],
@@ -188,6 +206,8 @@ def replay(
     for name, values in (("inputs", inputs), ("labels", labels)):
         if not hasattr(values, "shape") or not len(values.shape):
             raise UserError(f"{name}: {type(values).__name__}; needed: a tensor or an array of examples")
+        if isinstance(values, Tensor) and values.layout != torch.strided:
+            raise UserError(f"{name}: {values.layout}; allowed: dense, as by to_dense()")
     if (size := len(inputs)) < 2 * SMALL + 2 or len(labels) != size:
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
     player = _Player(train_step, inputs, labels, seed)
@@ -195,7 +215,11 @@ def replay(
     given = {"clip": clip, "noise_multiplier": noise_multiplier, "expected_batch_size": expected_batch_size}
     known = claims | {name: float(value) for name, value in given.items() if value is not None}
     if missing := sorted(given.keys() - known.keys()):
-        raise UserError(f"{', '.join(missing)}: unknown; needed, unless a step returns a DPOptimizer")
+        text = "unknown; needed, unless a step returns a DPOptimizer with a fixed clipping bound"
+        raise UserError(f"{', '.join(missing)}: {text}")
+    for name, value in known.items():
+        if not 0 < value < inf:
+            raise UserError(f"{name}: {value:g}; allowed: above 0, and finite")
     player.scale = known["expected_batch_size"] / known["clip"]
     return _Comparison(player, known["noise_multiplier"], known["expected_batch_size"]).replay()
 
@@ -216,10 +240,13 @@ class _Player:
         if optimizer is None:
             return {}
         summed = getattr(optimizer, "loss_reduction", "mean") == "sum"
-        return {
+        divisor = {"expected_batch_size": 1.0 if summed else float(optimizer.expected_batch_size)}
+        # adaptive clipping: a step changes C, and the noise is larger than declared
+        if any(hasattr(optimizer, name) for name in ("unclipped_num_std", "_adjusted_noise_multiplier")):
+            return divisor
+        return divisor | {
             "clip": float(optimizer.max_grad_norm),
             "noise_multiplier": float(optimizer.noise_multiplier),
-            "expected_batch_size": 1.0 if summed else float(optimizer.expected_batch_size),
         }
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
@@ -274,15 +301,28 @@ class _Player:
         """Released arrays in units of the clipping bound; released numbers, shapes and types, unchanged."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
         for name, value in _released(returned):
+            if name in arrays or name in exact:
+                raise UserError(f"released {name}: twice; needed: a name of its own for each release")
             if isinstance(value, (bool, int, float, str)) or value is None:
                 exact[name] = value
                 continue
+            if not hasattr(value, "dtype"):
+                raise UserError(
+                    f"released {name}: {type(value).__name__}; needed: an array or a number, by its own name"
+                )
             exact[f"{name}: dtype"], exact[f"{name}: shape"] = str(value.dtype), tuple(value.shape)
+            if str(value.dtype).endswith("float16"):  # also bfloat16
+                raise UserError(
+                    f"released {name}: {value.dtype}, whose rounding may exceed what an example moves; "
+                    "needed: the release before it is rounded"
+                )
             arrays[name] = floats(f"released {name}", value) * self.scale
             if not np.isfinite(arrays[name]).all() or not arrays[name].size:
                 raise UserError(f"released {name}: not finite, or empty; needed: finite numbers")
-        if not arrays:
-            raise UserError("the step released no array; needed: the noisy gradients, by name")
+        if all(name.startswith("buffer ") for name in arrays):
+            raise UserError(
+                "the step released no array; needed: the noisy gradients, by name, before zero_grad()"
+            )
         return arrays, exact
 
 
@@ -299,7 +339,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 def _released(returned: Any) -> Iterator[tuple[str, Any]]:
     """Names and values in a step's return value."""
     parts = _parts(returned)
-    network = next((part for part in parts if isinstance(part, nn.Module)), None)
+    of_modules = {id(value) for part in parts if isinstance(part, nn.Module) for value in part.parameters()}
     for part in parts:
         if isinstance(part, Mapping):
             yield from part.items()
@@ -313,8 +353,8 @@ def _released(returned: Any) -> Iterator[tuple[str, Any]]:
             groups: Iterable[Mapping[str, Any]] = part.param_groups
             for place, group in enumerate(groups):
                 yield f"learning rate of group {place}", float(group["lr"])
-                if network is None:
-                    for index, parameter in enumerate(group["params"]):
+                for index, parameter in enumerate(group["params"]):
+                    if id(parameter) not in of_modules:
                         yield f"group {place}, parameter {index}", parameter.grad
         else:
             kind = type(part).__name__
@@ -561,8 +601,8 @@ class _Comparison:
                     pair = self._without(batch, index, factor)
                     moved = self._distances(self._moved(pair))
                     most = {name: max(most.get(name, 0.0), part) for name, part in moved.items()}
-                    if (total := hypot(*moved.values())) > farthest:
-                        farthest, worst = total, (pair, index, moved)
+                    if worst is None or hypot(*moved.values()) > farthest:
+                        farthest, worst = hypot(*moved.values()), (pair, index, moved)
         assert worst is not None
         if farthest > self.allowed * (1 + SLACK) + self.rounding:
             self._explain(*worst, farthest)
@@ -649,9 +689,9 @@ def _off(factor: float, freedom: float, most: float = 1.0) -> bool:
 
     ``most``: largest such factor without chance.
     """
-    squares = factor**2 * freedom
-    p = 2 * min(stats.chi2.cdf(squares, freedom), stats.chi2.sf(squares / most**2, freedom))
-    return bool(p < ERROR and not 1 - SLACK <= factor <= most * (1 + SLACK))
+    low, high = (factor / bound for bound in (1 - SLACK, most * (1 + COVER)))
+    p = 2 * min(stats.chi2.cdf(low**2 * freedom, freedom), stats.chi2.sf(high**2 * freedom, freedom))
+    return bool(p < ERROR)
 
 
 def _centred(draws: Iterable[Array]) -> Array:

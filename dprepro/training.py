@@ -230,6 +230,7 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
     divisors: list[int] = []
+    first_scale: tuple[float, float] | None = None
     batch_lengths: list[np.ndarray | None] = []
     earlier: list[np.ndarray | None] = []  # parts of the batch that `BatchMemoryManager` has split
     steps = train(examples.copy())
@@ -243,6 +244,13 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
                 continue
             if any(parameter.grad is None for parameter in step.params):
                 raise UserError(f"step {number}: no gradient; needed: a yield before zero_grad()")
+            scale = float(step.noise_multiplier), float(step.max_grad_norm)
+            if first_scale not in (None, scale):
+                raise UserError(
+                    f"step {number}: noise multiplier and clipping bound {scale}, {first_scale} before; "
+                    "allowed: the same in all steps"
+                )
+            first_scale = scale
             value = torch.cat([parameter.grad.flatten() for parameter in step.params])
             batch, earlier = _whole_batch(step, earlier), []
             divisors.append(1 if step.loss_reduction == "sum" else step.expected_batch_size or 1)
@@ -304,7 +312,7 @@ def _whole_batch(optimizer: Any, earlier: list[np.ndarray | None]) -> np.ndarray
         return None
     batch = np.concatenate(known)
     norms = np.linalg.norm(batch.astype(float), axis=1, keepdims=True)
-    clipped = (batch * np.minimum(1, optimizer.max_grad_norm / (norms + 1e-6))).sum(0)
+    clipped = (batch * np.minimum(1, float(optimizer.max_grad_norm) / (norms + 1e-6))).sum(0)
     summed = torch.cat([value.flatten() for value in sums]).detach().cpu().numpy()
     return batch if np.linalg.norm(summed) <= WHOLE * np.linalg.norm(clipped) else None
 

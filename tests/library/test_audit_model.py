@@ -1,13 +1,14 @@
 """Canaries in trainings with the right noise, with less and with none: bounds, power, and what is refused."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -289,6 +290,13 @@ def test_a_worst_start_has_learnt_the_data_and_leaves_the_network_alone() -> Non
     assert all(torch.equal(old, new) for old, new in zip(weights, net.parameters(), strict=True))
 
 
+def test_a_worst_start_needs_a_class_for_each_example() -> None:
+    inputs, labels = data(20)
+    for wrong in (labels[:9], labels + 0.5, F.one_hot(labels)):
+        says = refusal_of(partial(dprepro.worst_start, network(), inputs, wrong))
+        assert f"labels {tuple(wrong.shape)}; needed: " in says
+
+
 def test_a_perfect_attacker_shows_more_of_more_and_never_all_of_it() -> None:
     shown = [membership.attainable(epsilon, DELTA, 500, False, 0.05) for epsilon in (1.0, 3.0, 8.0)]
     for name in ("one_run", "one_run_curve"):
@@ -296,6 +304,59 @@ def test_a_perfect_attacker_shows_more_of_more_and_never_all_of_it() -> None:
         assert values == sorted(values)
         assert all(value < epsilon for value, epsilon in zip(values, (1.0, 3.0, 8.0), strict=True))
     assert membership.attainable(4.0, 0.0, 500, False, 0.05)["one_run"] < 4
+
+
+def accumulating(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+    """Opacus steps of two backward passes."""
+    net = GradSampleModule(network())
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = DPOptimizer(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=48)
+    yield net, optimizer
+    for half in (slice(24), slice(24, None)):
+        F.cross_entropy(net(inputs[half]), labels[half]).backward()
+    optimizer.step()
+    yield net, optimizer
+
+
+class ByName(nn.Module):
+    """Network that takes inputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 4)
+
+    def forward(self, *, rows: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(rows)
+        return outputs
+
+
+def with_inputs_by_name(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+    net = GradSampleModule(ByName())
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    yield net, DPOptimizer(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=48)
+    net(rows=inputs)
+
+
+def with_ghost_clipping(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+    net = network()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    claims: dict[str, Any] = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": 48}
+    yield net, DPOptimizerFastGradientClipping(sgd, **claims)
+
+
+def test_inputs_in_bfloat16_are_audited_and_sparse_ones_are_a_line() -> None:
+    inputs, labels = data(48)
+    options: dict[str, Any] = {"delta": DELTA, "canaries": 10, "say": lambda line: None}
+    given = []
+
+    def train(rows: Tensor, _: Tensor) -> nn.Module:
+        given.append(rows.dtype)
+        return network().bfloat16()
+
+    assert dprepro.audit_model(train, inputs.bfloat16(), labels, **options).sees == "the final model"
+    assert given == [torch.bfloat16]
+    says = refusal_of(lambda: dprepro.audit_model(train, inputs.to_sparse(), labels, **options))
+    assert "inputs: torch.sparse_coo; allowed: dense" in says
 
 
 @pytest.mark.parametrize(
@@ -313,6 +374,9 @@ def test_a_perfect_attacker_shows_more_of_more_and_never_all_of_it() -> None:
         (lambda *_: lambda inputs: inputs * torch.nan, {}, "logits: not finite"),
         (lambda *_: network(), {"canaries": 1}, "needed: more, as no coin fell on one of its sides"),
         (lambda *_: network(), {"kind": "blank"}, "kind: "),
+        (accumulating, {"kind": "gradient"}, "needed: a step of the optimizer after each backward pass"),
+        (with_inputs_by_name, {"kind": "gradient"}, "needed: a network whose inputs are its first argument"),
+        (with_ghost_clipping, {"kind": "gradient"}, "Opacus DPOptimizer, without ghost clipping"),
     ],
 )
 def test_what_cannot_be_audited_is_a_line(train: Any, options: dict[str, Any], says: str) -> None:

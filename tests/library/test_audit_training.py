@@ -411,6 +411,16 @@ def test_p_values_are_right_where_hardly_an_example_is_drawn_twice(examples: int
     assert np.mean(np.array(p_values) < 0.002) < 0.004
 
 
+def more_of(setting: str) -> Plant:
+    """A schedule of Opacus; a later noise multiplier was taken for that of all steps."""
+
+    def plant(optimizer: DPOptimizer, rows: int, step: int) -> None:
+        if step == 60:
+            setattr(optimizer, setting, 2 * getattr(optimizer, setting))
+
+    return plant
+
+
 @pytest.mark.parametrize(
     ("released", "claims", "says"),
     [
@@ -439,6 +449,12 @@ def test_p_values_are_right_where_hardly_an_example_is_drawn_twice(examples: int
         (lambda x: [(x[0], x, x)] * 30, {}, "step 0: tuple that is no array"),
         (lambda x: [cleared(step) for step in training()(x)], {}, "step 0: no gradient"),
         (lambda x: [without_engine(step) for step in training()(x)], {}, "sample_rate: unknown"),
+        (
+            training(more_of("noise_multiplier")),
+            {},
+            r"step 60: noise multiplier and clipping bound \(4.0, 1.0",
+        ),
+        (training(more_of("max_grad_norm")), {}, r"\(2.0, 2.0\), \(2.0, 1.0\) before; allowed: the same"),
     ],
 )
 def test_what_cannot_be_audited_is_a_line(released: Any, claims: dict[str, Any], says: str) -> None:

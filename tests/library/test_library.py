@@ -174,6 +174,12 @@ def test_a_clipped_sum_in_double_precision_is_that_of_one_example_at_a_time() ->
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
 
 
+def compiled_in_place() -> nn.Module:
+    net = network()
+    net.compile(backend="eager")
+    return net
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -192,6 +198,9 @@ INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
             "network: GradSampleModule of Opacus, .* to_standard_module",
         ),
         ({"clip": math.inf}, "clip: inf is not allowed"),
+        ({"inputs": INPUTS.to_sparse()}, "inputs: torch.sparse_coo; allowed: dense"),
+        ({"network": torch.compile(network(), backend="eager")}, "network: compiled; allowed: "),
+        ({"network": compiled_in_place()}, "network: compiled; allowed: "),
         ({"clip": "1"}, "clip: '1' is not allowed"),
         (
             {
@@ -253,6 +262,12 @@ def test_a_network_is_tested_once_for_each_length_of_texts(monkeypatch: pytest.M
     for length in (7, 5):
         dprepro.clipped_sum(net, texts[:, :length], LABELS, 1.0)
     assert tested == [(1, 7), (1, 5)] * 2
+    hook = net[2].register_forward_hook(lambda *_: None)
+    dprepro.clipped_sum(net, texts, LABELS, 1.0)
+    hook.remove()
+    net[2].register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))  # in its place
+    with pytest.raises(dprepro.UserError, match="mixes"):
+        dprepro.clipped_sum(net, texts, LABELS, 1.0)
 
 
 def test_a_network_is_tested_again_even_if_an_attribute_gets_the_id_of_one_that_is_gone() -> None:

@@ -1,5 +1,6 @@
 """Replay of right steps and of steps with a planted mistake, by hand, with Opacus and with jax."""
 
+import random
 import time
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,6 +23,13 @@ from tests.docs.blocks import blocks
 
 CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 16, 20, 3
 CLAIMS: dict[str, Any] = {"clip": CLIP, "noise_multiplier": NOISE, "expected_batch_size": EXPECTED}
+ADAPTIVE: dict[str, Any] = {
+    "target_unclipped_quantile": 0.5,
+    "clipbound_learning_rate": 1.0,
+    "max_clipbound": 9.0,
+    "min_clipbound": 0.1,
+    "unclipped_num_std": 5.0,
+}
 LIMIT = 60.0  # seconds of processor time for a replay, which takes two
 Make = Callable[[], Callable[..., Any]]
 Sums = dict[str, Tensor]
@@ -98,6 +106,7 @@ def with_opacus(
     change: Callable[[DPOptimizer, int], None] = lambda optimizer, rows: None,
     alone: bool = False,
     reduction: str = "mean",
+    kind: type[DPOptimizer] = DPOptimizer,
     **options: Any,
 ) -> Make:
     """A step of Opacus; ``change`` its optimizer between the backward pass and the step."""
@@ -106,7 +115,7 @@ def with_opacus(
         wrapped = GradSampleModule(net(), loss_reduction=reduction)
         claims = {"noise_multiplier": NOISE, "max_grad_norm": CLIP, "expected_batch_size": EXPECTED}
         sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-        optimizer = DPOptimizer(sgd, **(claims | options), loss_reduction=reduction)
+        optimizer = kind(sgd, **(claims | options), loss_reduction=reduction)
 
         def step(inputs: Tensor, labels: Tensor) -> Any:
             optimizer.zero_grad()
@@ -486,6 +495,35 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
     assert str(violation).startswith(f"{violation.place}: clipping: 0.weight: one example moves the sum by ")
 
 
+def two_networks(both: bool = False) -> Make:
+    """An optimizer of two networks, the second without noise; a step returns the first or ``both``."""
+
+    def train_step() -> Callable[[Tensor, Tensor], Any]:
+        first, second = GradSampleModule(nn.Linear(WIDTH, 8)), GradSampleModule(nn.Linear(8, CLASSES))
+        sgd = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+        optimizer = DPOptimizer(sgd, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=EXPECTED)
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            optimizer.zero_grad()
+            F.cross_entropy(second(first(inputs)), labels).backward()
+            optimizer.step()
+            for parameter in second.parameters():
+                parameter.grad = parameter.summed_grad / EXPECTED
+            return (first, second, optimizer) if both else (first, optimizer)
+
+        return step
+
+    return train_step
+
+
+def test_parameters_of_the_optimizer_that_the_module_lacks_are_read() -> None:
+    """Only the module's gradients were read, so the other network's had no violation."""
+    found = {
+        violation.name: violation.tensor for violation in dprepro.replay(two_networks(), *data()).violations
+    }
+    assert found["exact"].startswith("group 0, parameter ")
+
+
 @pytest.mark.parametrize(
     ("make", "inputs", "claims", "says"),
     [
@@ -496,6 +534,15 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
         (lambda: 3, data()[0], CLAIMS, "train_step: returned int; needed: a step"),
         (lambda: lambda inputs, labels: {}, data()[0], CLAIMS, "released no array"),
         (lambda: lambda inputs, labels: [1], data()[0], CLAIMS, "the step returned list"),
+        (lambda: lambda *_: {"net": {"w": torch.ones(2)}}, data()[0], CLAIMS, "released net: dict; needed"),
+        (lambda: lambda *_: {"w": torch.ones(2).bfloat16()}, data()[0], CLAIMS, "w: torch.bfloat16, whose"),
+        (lambda: lambda *_: {"w": jnp.ones(2, jnp.float16)}, data()[0], CLAIMS, "w: float16, whose"),
+        (two_networks(both=True), data()[0], {}, "released weight: twice; needed: a name of its own"),
+        (lambda: after_zero_grad(), data()[0], CLAIMS, "released no array"),
+        (with_opacus(noise_multiplier=0.0), data()[0], {}, "noise_multiplier: 0; allowed: above 0"),
+        (with_opacus(max_grad_norm=np.inf), data()[0], {}, "clip: inf; allowed: above 0"),
+        (with_opacus(kind=AdaClipDPOptimizer, **ADAPTIVE), data()[0], {}, "clip, noise_multiplier: unknown"),
+        (by_hand(), data()[0].to_sparse(), CLAIMS, "inputs: torch.sparse_coo; allowed: dense"),
         (lambda: lambda *_: {"w": torch.full((2,), torch.nan)}, data()[0], CLAIMS, "w: not finite"),
         (
             lambda: lambda *_: {"w": np.random.default_rng().random(9)},
@@ -508,6 +555,46 @@ def test_a_violation_names_the_pair_on_which_it_shows() -> None:
 def test_what_cannot_be_replayed_is_a_line(make: Any, inputs: Any, claims: dict[str, Any], says: str) -> None:
     with pytest.raises(dprepro.UserError, match=says):
         dprepro.replay(make, inputs, data()[1], **claims)
+
+
+def test_random_numbers_after_a_replay_are_those_without_it() -> None:
+    """A private training that followed in the same process drew its noise from a known seed."""
+
+    def state() -> Any:
+        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+
+    before = state()
+    dprepro.replay(with_opacus(), *data())
+    assert state() == before
+    with pytest.raises(dprepro.UserError):
+        dprepro.replay(with_opacus(noise_multiplier=0.0), *data())
+    assert state() == before
+
+
+def test_more_noise_than_declared_is_a_violation_unless_it_covers_rounding() -> None:
+    """With `noisy_sum`, whose noise is .5 % larger, 24,000 weights seemed to have another divisor."""
+
+    def found(factor: float) -> tuple[replaying.Violation, ...]:
+        def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            sums = clipped({"w": inputs[:, 0].sum() * torch.ones(30_000)})
+            return mean({"w": sums["w"] + factor * NOISE * torch.randn(30_000)})
+
+        return dprepro.replay(lambda: step, torch.zeros(8, 1), torch.zeros(8), **CLAIMS).violations
+
+    assert found(1.005) == ()
+    assert {violation.name for violation in found(1.01)} & {"noise", "divisor"}
+    assert {violation.name for violation in found(0.99)} & {"noise", "divisor"}
+
+
+def after_zero_grad() -> Callable[[Tensor, Tensor], Any]:
+    net = nn.Sequential(nn.Linear(WIDTH, CLASSES), nn.BatchNorm1d(CLASSES).eval())
+
+    def step(inputs: Tensor, labels: Tensor) -> Any:
+        F.cross_entropy(net(inputs), labels).backward()
+        net.zero_grad()
+        return net
+
+    return step
 
 
 def test_the_page_runs() -> None:
