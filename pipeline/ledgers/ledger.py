@@ -40,6 +40,7 @@ BASIC = "basic composition (closed form)"
 # of many coordinates seldom occur together
 DELTA = 1e-5
 AT_DELTA = "an upper bound at delta 1e-5"
+DRAWN_SCALES = "not computed: the inputs' noise depends on noisy relevances of private images"
 # largest pure epsilon for which dp-accounting computes the privacy losses of Laplace noise
 LAPLACE_LARGEST = 700
 
@@ -246,8 +247,14 @@ def release_ledger(
 
 @lru_cache(maxsize=64)
 def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
-    """Upper bounds on epsilon at `DELTA`, by Renyi DP and by privacy loss distributions."""
+    """Upper bounds on epsilon at `DELTA`, by Renyi DP and by privacy loss distributions.
+
+    There is none if the inputs' scales were drawn: only the sum of their epsilons is the same for all scales.
+    """
     accounting, pure = library("dp-accounting"), releases.epsilon
+    if {"relevances", "inputs"} <= {release.quantity for release in releases.laplace}:
+        names = (f"{name} ({accounting})" for name in ("rdp", "pld"))
+        return tuple(AccountantEpsilon(accountant=name, epsilon=None, note=DRAWN_SCALES) for name in names)
     # Laplace noise is symmetric, so the neighbouring relation changes only the distances
     renyi = AccountantEpsilon(
         accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA

@@ -167,4 +167,9 @@ def test_noise_that_drawn_relevances_divide_is_known_by_its_epsilon() -> None:
     assert released(*shares).epsilon == pytest.approx(released(*other).epsilon)
     assert _same_releases(released(*shares), released(*other))
     assert not _same_releases(released(*shares), released(1.0, 3.0))
+    # a bound for drawn scales is none for the method
+    assert {each.epsilon for each in release_ledger(released(*shares), 1).accountants} == {None}
+    assert None not in {
+        each.epsilon for each in release_ledger(released(*shares, relevances=False), 1).accountants
+    }
     assert not _same_releases(released(*shares, relevances=False), released(*other, relevances=False))
