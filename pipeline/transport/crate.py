@@ -34,7 +34,6 @@ TYPES = {
     ".yaml": "application/yaml",
     ".gz": "application/gzip",
 }
-LICENSES = {"Apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0"}
 _PLAIN = (
     "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes "
     "isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "
@@ -186,11 +185,12 @@ def _metadata(
     commit, _ = provenance.revision()
     named = read_yaml(CITATION) if CITATION.exists() else {}
     try:
-        license_name = str(named.get("license", "not stated"))
+        license_name = named.get("license", "NOASSERTION")  # one SPDX identifier, or several
+        license_name = license_name if isinstance(license_name, str) else " OR ".join(license_name)
         authors = [_author(each) for each in named.get("authors", [])]
     except (AttributeError, TypeError) as problem:
         raise UserError(f"{CITATION}: not in the Citation File Format: {problem}") from problem
-    license_id = LICENSES.get(license_name, "https://spdx.org/licenses/NOASSERTION")
+    license_id = f"https://spdx.org/licenses/{license_name.replace(' ', '%20')}"
     locked = "requirements.lock" if Path("requirements.lock") in written else "pyproject.toml"
     people = [
         _entity(f"#author-{number}", kind, name)

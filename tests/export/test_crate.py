@@ -140,16 +140,17 @@ def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("pipeline.transport.crate.CITATION", citation)
     for number, (text, found) in enumerate(
         {
-            "authors: [{family-names: M, given-names: A}]": ("Person", "A M"),
-            "authors: [{name: a group}]": ("Organization", "a group"),
+            "authors: [{family-names: M, given-names: A}]\nlicense: MIT": ("Person", "A M", "MIT"),
+            "authors: [{name: a group}]": ("Organization", "a group", "NOASSERTION"),
         }.items()
     ):
         citation.write_text(text)
         write_crate(ROWS[1:], tmp_path / str(number), params.load())
         graph = json.loads((tmp_path / str(number) / METADATA).read_text())["@graph"]
         (author,) = [each for each in graph if each["@id"] == "#author-0"]
-        assert (author["@type"], author["name"]) == found
-    for text in ("authors: [", "- a", "authors: [a]"):
+        assert (author["@type"], author["name"]) == found[:2]
+        assert any(each["@id"] == f"https://spdx.org/licenses/{found[2]}" for each in graph)
+    for text in ("authors: [", "- a", "authors: [a]", "license: 1"):
         citation.write_text(text)
         assert "CITATION.cff: not " in refusal_of(
             lambda: write_crate(ROWS[1:], tmp_path / "new", params.load())
