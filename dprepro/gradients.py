@@ -140,8 +140,8 @@ def clipped_sum(
     Raises:
         UserError: ``clip`` is not above 0 and finite; inputs, labels or ``loss`` don't fit; no parameter is
             trained; the network mixes examples, keeps their state between calls, or fails on the inputs; a
-            parameter has no size yet. Half precision and `torch.autocast` are refused, because their rounding
-            would move the sum by more than ``clip``.
+            parameter has no size yet. Half precision, `torch.autocast` and matrix products in TF32 are
+            refused, because their rounding would move the sum by more than ``clip``.
 
     Warns:
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
@@ -175,6 +175,12 @@ def _clipped_sum(
     if torch.is_autocast_enabled(inputs.device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
+        )
+    backend = torch.backends.cuda if inputs.device.type == "cuda" else torch.backends.mkldnn
+    if (precision := backend.matmul.fp32_precision) not in ("none", "ieee"):
+        raise UserError(
+            f"torch's matrix products: {precision}, whose rounding moves a sum by more than its bound; "
+            'allowed: torch.set_float32_matmul_precision("highest")'
         )
     if any(base.__module__.startswith("opacus.grad_sample") for base in type(network).__mro__):
         raise UserError(

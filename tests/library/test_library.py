@@ -390,6 +390,13 @@ def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> N
             dprepro.clipped_sum(network().to(half), inputs.to(half), labels, 1.0)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(dprepro.UserError, match=r"torch\.autocast"):
         dprepro.clipped_sum(network().float(), inputs, labels, 1.0)
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(dprepro.UserError, match="matrix products: tf32"):
+            dprepro.noisy_sum(network().float(), inputs, labels, 1.0, 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    dprepro.noisy_sum(network().float(), inputs, labels, 1.0, 1.0)
 
 
 def test_sums_without_gradients_are_refused() -> None:
