@@ -248,6 +248,8 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
      "of 100"),
     (with_batch_clipping(clipping="none"), "sigma: 0.5 without clipping protects nothing; allowed: "
      "0 with 'clipping: none'"),
+    (with_batch_clipping(clipping="zhang", clip_decay=0.9), "clip_decay: 0.9 has no effect with "
+     "'clipping: zhang'; allowed: 1"),
     (with_batch_clipping(delta=0.01), "delta: 0.01 means nothing; allowed: below 1/1000"),
     (with_batch_clipping(batch=2000), TOO_LARGE),
     (with_text(augment="crop_flip"), "augment: is for images, and 'mnist' has texts; allowed: none"),
