@@ -126,7 +126,7 @@ def clipped_sum(
             ``requires_grad``.
         inputs: (B, ...) inputs of the network; B may be 0.
         labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...).
-        clip: clipping bound.
+        clip: clipping bound; below 1e-18 the sum is 0.
         loss: loss of one example, from its outputs (K,) and its label, under `torch.func.vmap`. Everything
             else that it uses, such as class weights, must be public. Nothing tests that: a loss that uses a
             statistic of the batch, or keeps something from call to call, voids the guarantee. None:

@@ -32,9 +32,14 @@ def crop_flip(
         Crops (..., C, side, side).
 
     Raises:
-        UserError: ``side`` is larger than a padded image.
+        UserError: ``side`` is larger than a padded image, or an image is too small for 'reflect'.
     """
     channels, *sizes = images.shape[-3:]
+    if padding == "reflect" and min(sizes) <= MARGIN:
+        raise UserError(
+            f"settings.augment: 'crop_flip' pads images by {MARGIN} mirrored pixels, and these are "
+            f"{sizes[0]}x{sizes[1]}; allowed: images of at least {MARGIN + 1}x{MARGIN + 1}, or 'none'"
+        )
     height, width = sizes if side is None else (side, side)
     margins = [size + 2 * MARGIN - target for size, target in zip(sizes, (height, width), strict=True)]
     if min(margins) < 0:

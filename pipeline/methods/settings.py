@@ -382,9 +382,11 @@ class DescentSettings(MethodSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.optimizer == "adam" and self.momentum > 0:
             return f"settings.momentum: {self.momentum}; allowed with 'optimizer: adam', which has its own: 0"
-        if self.learning_rate * self.weight_decay >= 1:
+        rises = len(self.milestones) if self.schedule == "step" and self.gamma > 1 else 0
+        largest = self.learning_rate * math.prod([self.gamma] * rises)
+        if largest * self.weight_decay >= 1:
             return (
-                f"settings.weight_decay: {self.weight_decay} times the learning rate {self.learning_rate} "
+                f"settings.weight_decay: {self.weight_decay} times the learning rate {largest} "
                 "leaves nothing of the weights; allowed: a product below 1"
             )
         if self.class_weights and circumstances.normalization == "batch_bn":

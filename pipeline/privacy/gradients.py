@@ -29,6 +29,9 @@ CACHED_FLOATS = 2_000_000
 # of a pass; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 VECTOR = 16  # numbers in a vector register of a CPU
+# Smallest bound to which a part of a gradient is clipped. With smaller bounds, factors C / norm are below the
+# normal numbers of float32, and their rounding would make clipped vectors too long, or their noise 0
+LEAST_BOUND = 1e-18
 # Layers whose first dimension is of examples, and whose output for an example depends on no other example
 BY_EXAMPLE = {
     *(nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv2d, nn.GroupNorm),
@@ -144,7 +147,8 @@ def clip_factors(
     A gradient g with norm n and weight w contributes w g, clipped to C. This is g times min(w, C / n).
 
     A part that is not finite can't be clipped; its factor is 0. The caller must also replace its values
-    (`nan_to_num`), because 0 times infinity is not 0. Then the part adds nothing.
+    (`nan_to_num`), because 0 times infinity is not 0. Then the part adds nothing. A part with a bound below
+    `LEAST_BOUND` adds nothing either.
 
     Args:
         squares: (B, T) squared L2 norm of each tensor of each example's gradient.
@@ -163,8 +167,9 @@ def clip_factors(
         not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
         norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
         norms = torch.where(not_finite, torch.inf, norms)
+    limits = torch.where(bounds.limits < LEAST_BOUND, 0.0, bounds.limits)
     # NaN comes from an infinite bound divided by an infinite norm
-    factors = torch.minimum(mask[:, None], bounds.limits / norms.clamp_min(1e-12)).nan_to_num(0.0)
+    factors = torch.minimum(mask[:, None], limits / norms.clamp_min(1e-12)).nan_to_num(0.0)
     return factors @ bounds.members.T, norms
 
 

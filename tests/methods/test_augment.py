@@ -57,6 +57,12 @@ def test_a_crop_larger_than_the_padded_image_is_refused() -> None:
         crop_flip(some(2, 1, 30, 28), draws(2), 37)
 
 
+def test_images_too_small_to_be_mirrored_are_refused() -> None:
+    assert crop_flip(some(2, 1, 5, 5), draws(2), padding="reflect").shape == (2, 1, 5, 5)
+    with pytest.raises(UserError, match=r"settings.augment: .* are 5x4; allowed: images of at least 5x5"):
+        crop_flip(some(2, 1, 5, 4), draws(2), padding="reflect")
+
+
 @pytest.mark.parametrize("side", [28, 32, 33, 20, 21])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None:

@@ -227,6 +227,8 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
     (reference(dampening=0.5), "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
     (reference(weight_decay=0.3), "weight_decay: 0.3 times the learning rate 4.0 leaves nothing of "
      "the weights; allowed: a product below 1"),
+    (reference(weight_decay=0.1, schedule="step", milestones=[0.5, 0.75], gamma=2.0), "weight_decay: 0.1 "
+     "times the learning rate 16.0 leaves nothing of the weights; allowed: a product below 1"),
     (reference(delta=0.001), "delta: 0.001 means nothing; allowed: below 1/1000"),
     (reference(epochs=3), "epochs: unknown key; allowed: " + ", ".join(TanSettings.model_fields)),
     (reference(batch=2000), TOO_LARGE),
@@ -246,6 +248,8 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
      "of 100"),
     (with_batch_clipping(clipping="none"), "sigma: 0.5 without clipping protects nothing; allowed: "
      "0 with 'clipping: none'"),
+    (with_batch_clipping(clipping="zhang", clip_decay=0.9), "clip_decay: 0.9 has no effect with "
+     "'clipping: zhang'; allowed: 1"),
     (with_batch_clipping(delta=0.01), "delta: 0.01 means nothing; allowed: below 1/1000"),
     (with_batch_clipping(batch=2000), TOO_LARGE),
     (with_text(augment="crop_flip"), "augment: is for images, and 'mnist' has texts; allowed: none"),

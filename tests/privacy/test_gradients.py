@@ -255,6 +255,13 @@ def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
     torch.testing.assert_close(factors, torch.tensor([[0.1, 0.5, 0.1], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
 
 
+def test_nothing_passes_a_bound_that_is_too_small_for_float32() -> None:
+    """The noise of such a part may be rounded to 0, and then its sum was released as it is."""
+    bounds = Bounds(torch.eye(2), torch.tensor([1e-44, 0.5]), torch.ones(2))
+    factors, _ = clip_factors(torch.ones(3, 2), torch.ones(3), bounds)
+    assert factors.tolist() == [[0.0, 0.5]] * 3
+
+
 def test_frozen_layers_have_no_part_and_need_no_rule() -> None:
     """The trained rest gets the gradients that it has alone; statistics left as buffers are constants."""
     torch.manual_seed(5)

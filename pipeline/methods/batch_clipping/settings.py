@@ -165,6 +165,11 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.sigma: {self.sigma} without clipping protects nothing; allowed: 0 with 'clipping: "
                 "none'"
             )
+        if self.clipping in ("none", "zhang") and self.clip_decay < 1:
+            return (
+                f"settings.clip_decay: {self.clip_decay} has no effect with 'clipping: {self.clipping}'; "
+                "allowed: 1"
+            )
         if not circumstances.one_set:  # labels of public and private examples must mean the same
             return (
                 f"data: {circumstances.data!r} has a public split of {circumstances.public_raw!r}; "
