@@ -261,6 +261,13 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
         assert not re.search(r"(?<![\w.])151(?![\w.])", content), "no file has the exact number"
         assert "states the number of training examples" not in content
     assert json.loads(Path("out/config.json").read_text())["architecture"]["examples"] == 157
+    told = "follows the exact number of training examples"
+    assert told not in Path("out/README.md").read_text()
+    new_row("second --data mine --model logistic --method dpsgd --epsilon 10 --epochs 1")
+    train("second")
+    run("export first beside")
+    assert told in Path("beside/README.md").read_text()
+    assert "betrays about the number of training examples" in Path("beside/README.md").read_text()
 
 
 def test_the_range_of_a_public_column_is_finite(tmp_path: Path) -> None:
