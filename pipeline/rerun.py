@@ -113,13 +113,20 @@ def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: i
     wanted = []
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)
-        recorded = sum(replica.level == name for replica in measured.replicas)
-        if recorded and level in (None, name):
-            if seeds is not None and seeds > recorded:
+        known = {replica.seed for replica in measured.replicas if replica.level == name}
+        if known and level in (None, name):
+            if seeds is not None and seeds > len(known):
                 raise UserError(
-                    f"{key}: --seeds {seeds}: {name} has {recorded} in its record; allowed: at most that"
+                    f"{key}: --seeds {seeds}: {name} has {len(known)} in its record; allowed: at most that"
                 )
-            wanted.append({**entry, "seeds": seeds or recorded})
+            _, first = row.trainings[0]
+            count = seeds or len(known)
+            if lacking := sorted({*range(first, first + count)} - known):
+                raise UserError(
+                    f"{key}: {name}, seed {lacking[0]}: not in its record, and a rerun takes a level's first "
+                    f"seeds; run `dprepro train {key}` and `dprepro evaluate {key}` first"
+                )
+            wanted.append({**entry, "seeds": count})
     if not wanted:
         names = ", ".join(dict.fromkeys(replica.level for replica in measured.replicas))
         raise UserError(f"{key}: --level {level}: not in its record; allowed: {names}")

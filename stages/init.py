@@ -58,8 +58,9 @@ def _make(folder: Path, files: dict[str, bytes]) -> None:
         write_bytes(folder / name, content)
     # inside another checkout, the laboratory is a part of that checkout
     inside = ["git", "-C", str(folder), "rev-parse", "--is-inside-work-tree"]
-    if (folder / ".git").exists() or subprocess.run(inside, capture_output=True).returncode:
-        made = subprocess.run(["git", "init", "--quiet", str(folder)], capture_output=True, text=True)
+    # 'false' in a bare repository
+    if (folder / ".git").exists() or subprocess.run(inside, capture_output=True).stdout.strip() != b"true":
+        made = subprocess.run(["git", "init", "--quiet", "--", str(folder)], capture_output=True, text=True)
         if made.returncode:
             raise UserError(f"{folder}: git can't make a checkout of it: {' '.join(made.stderr.split())}")
         _guard(folder / ".git/hooks/pre-commit")

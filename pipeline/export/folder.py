@@ -98,7 +98,7 @@ class Predictor:
         outputs = self.network.probabilities(given.inputs)
         if self.preparation.target is not None:
             low, high = self.preparation.target
-            numbers_given = tables.as_numbers(given.labels)
+            numbers_given = tables.as_numbers(given.labels).clip(low, high)  # as in training and evaluation
             return Predicted(low + (high - low) * outputs[:, 0], numbers_given, given.lines)
         numbers = {name: number for number, name in enumerate(takes.classes)}
         known = {*range(len(numbers))}

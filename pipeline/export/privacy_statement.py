@@ -34,6 +34,12 @@ STATISTICAL = "a statistical generator, not a cryptographic one, seeded with ent
 BEYOND = (
     "not protected: test examples; the model card (README.md) has exact scores on all of them together",
 )
+# of a training with a declared number of examples, beside trainings with another number
+BETRAYED = (
+    f"{SEVERITIES['theoretical'].text}: the ε of all trainings together follows the exact number of training "
+    "examples if one of these trainings has no declared number. An attacker who knows that training's "
+    "settings and all other examples may then learn whether one is missing",
+)
 OUTSIDE = (
     "side channels of the machine, and its other users' access to its files and to the data",
     "the collection of the data: the training program saw all raw data (central, not local, differential "
@@ -103,6 +109,7 @@ def privacy_statement(
     private = ledger.event is not None
     uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
     nominal = replica.settings.get("nominal_examples")
+    further = BETRAYED if nominal and budget and budget.examples != {nominal} else ()
     return PrivacyStatement(
         data=data,
         weights=weights,
@@ -136,7 +143,9 @@ def privacy_statement(
             else "the noisy gradient sums of all steps, and everything computed from them without private "
             "data: the weights after each step, and predictions for other inputs"
         ),
-        not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *BEYOND) if private else (),
+        not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *further, *BEYOND)
+        if private
+        else (),
         not_covered_of_records=_graded(use for use in uses if use.key in OF_RECORDS),
         declared_public=tuple(use.words for use in uses if use.key in DECLARED_PUBLIC),
         composition=wording.composition(record.composition) if record.composition else None,
@@ -241,6 +250,11 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
                 "This folder also states the number of training examples. An attacker who knows all other "
                 "training examples learns from this number whether the example was included. Apart from this "
                 "number, the bounds hold even against such an attacker"
+            )
+        elif BETRAYED[0] in statement.not_covered:
+            known = (
+                "The bounds hold even against an attacker who knows all other training examples, apart from "
+                "what the ε of all trainings together betrays about the number of training examples"
             )
         yield (
             "**Guarantee.** An attacker has the model and tests whether an example, such as a person's "

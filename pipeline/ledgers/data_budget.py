@@ -24,6 +24,7 @@ class DataBudget:
     unlinked: tuple[str, ...]  # those of `searches` that no row names
     composition: Composition | None  # None: no training has a bound
     left_out: int  # trainings without a bound
+    examples: frozenset[int]  # exact or declared numbers of examples of the sampling of trainings
 
 
 def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
@@ -92,7 +93,9 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
     trainings = trainings_of(runs, searches, root)
     unlinked = tuple(search for search in searches if search not in linked)
     left_out = sum(training is None for part in trainings for training in part)
-    return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out)
+    noisy = [training for part in trainings for training in part if isinstance(training, tuple)]
+    examples = frozenset(spending.examples for spending, *_ in noisy)
+    return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out, examples)
 
 
 def _own_sets(settings: Settings, data: str, origins: Sequence[Provenance]) -> Iterator[str]:

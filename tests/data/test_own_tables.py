@@ -261,6 +261,19 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
         assert not re.search(r"(?<![\w.])151(?![\w.])", content), "no file has the exact number"
         assert "states the number of training examples" not in content
     assert json.loads(Path("out/config.json").read_text())["architecture"]["examples"] == 157
+    told = "follows the exact number of training examples"
+    assert told not in Path("out/README.md").read_text()
+    new_row("second --data mine --model logistic --method dpsgd --epsilon 10 --epochs 1")
+    train("second")
+    run("export first beside")
+    assert told in Path("beside/README.md").read_text()
+    assert "betrays about the number of training examples" in Path("beside/README.md").read_text()
+
+
+def test_the_range_of_a_public_column_is_finite(tmp_path: Path) -> None:
+    path = tmp_path / "public.csv"
+    path.write_text("a,b,label\n1,inf,x\n3,nan,y\n-inf,inf,x\n")
+    assert tables.declared_by(path, "label")["columns"] == {"a": {"range": [1, 3], "indicator": True}}
 
 
 def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,12 +307,15 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert measured.metrics["test_accuracy"] == pytest.approx(1 - measured.scores.mae / 300, abs=1e-5)
     assert (measured.scores.r2 or 0) > 0.8
     run("export first out")
+    table.loc[largest, "price"] = np.inf
+    table.to_csv("../houses.csv", index=False)
     said = run("predict out ../houses.csv --out found.csv")
     found = pandas.read_csv("found.csv")
     assert [*found] == ["size", "age", "price", "predicted price"]
     gaps = (found["predicted price"] - found["price"]).drop(largest)
     assert gaps.abs().mean() < 30
-    assert "RMSE" in said
+    clipped = found["price"].clip(0, 300)  # as in training and evaluation
+    assert f"MAE {(found['predicted price'] - clipped).abs().mean():.3g}"[:6] in said
     assert "of 400 inputs with price in their file" in said
     card = Path("out/README.md").read_text()
     assert "tabular-regression" in card

@@ -264,6 +264,15 @@ def test_a_part_of_a_private_table_is_found(people: Path, form: str) -> None:
     assert found == ("notes.parquet" if form == "parquet" else "notes.txt")
 
 
+def test_texts_with_commas_are_found_between_other_separators(tmp_path: Path) -> None:
+    lines = [f'"one, two; number {row}",yes' for row in range(9)]
+    private_table, copy = tmp_path / "texts.csv", tmp_path / "copy"
+    private_table.write_text("\n".join(["text,label", *lines]))
+    for separator in "\t;|":
+        copy.write_text("\n".join(line.replace('",', f'"{separator}') for line in lines[:4]))
+        assert rows.files_with_rows([private_table], [copy]) == [copy]
+
+
 def test_a_file_of_many_rows_hides_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of more columns is compared twice."""
     monkeypatch.setattr(rows, "ROWS", 10)

@@ -38,6 +38,14 @@ def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
     assert settings.source.kind == "synthetic"
 
 
+def test_a_bare_repository_is_no_checkout_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path], check=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("laboratory", "-laboratory"):
+        init(Path(name))
+        assert Path(name, ".git/hooks/pre-commit").is_file()
+
+
 def test_a_private_laboratory_has_no_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the same stages, and its rows have a purpose for their readers."""
     init(tmp_path / "private", private=True)

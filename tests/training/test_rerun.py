@@ -52,6 +52,10 @@ def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
     assert "--level epsilon=5: not in its record; allowed: epsilon=8, epsilon=4" in refused(
         "rerun r --level epsilon=5"
     )
+    measured = there(records.read_evaluation("r"))
+    gap = tuple(replica for replica in measured.replicas if replica.key != ("epsilon=4", 0))
+    records.evaluation_path("r").write_text(measured.model_copy(update={"replicas": gap}).model_dump_json())
+    assert "epsilon=4, seed 0: not in its record" in refused("rerun r --level epsilon=4")
     kept = records.run_path("r").read_text()
     records.run_path("r").unlink()
     run("train r")  # its new weights have no accuracies yet

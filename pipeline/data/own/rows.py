@@ -8,6 +8,7 @@ the private row may be the first or last part of a longer row. At most `ROWS` ro
 import csv
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -36,13 +37,13 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
     for path in private:
         rows = _rows(path)
         width = len(next(rows, [])) or width
-        found, counts = np.unique(_digests(islice(rows, ROWS), width), return_counts=True)
+        found, counts = np.unique(_digests(rows, width), return_counts=True)
         secret = np.union1d(secret, found[counts == 1])
     if not len(secret):
         return []
     fewest, hits = min(FEWEST, len(secret)), []
     for path in others:
-        candidates = _digests(islice(_rows(path, width), ROWS), width)
+        candidates = _digests(_rows(path, width), width)
         if np.isin(np.unique(candidates), secret).sum() >= fewest:
             hits.append(path)
     return hits
@@ -80,14 +81,16 @@ def _rows(path: Path, width: int = 1) -> Iterator[list[str]]:
         except UserError:
             return
         yield [*map(str, frame.columns)]
-        yield from map(list, tables.as_texts(frame))
+        yield from map(list, islice(tables.as_texts(frame), ROWS))
         return
     with path.open("rb") as file:
-        while line := file.readline(LINE + 1):
+        for line in islice(iter(partial(file.readline, LINE + 1), b""), ROWS):
             if len(line) > LINE:
                 continue
-            separator = max(SEPARATORS, key=line.count)
-            if line.count(separator) + 1 >= width:
+            # texts may have more commas than the line has separators; a private table has commas
+            for separator in SEPARATORS if width > 1 else SEPARATORS[:1]:
+                if line.count(separator) + 1 < width:
+                    continue
                 text = line.decode(errors="replace").replace("\0", "").replace("\r", "")
                 if '"' not in text:
                     yield text.split(separator.decode())

@@ -142,8 +142,8 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
         texts = texts[texts != ""]
         numbers = as_numbers(texts[~_is_nan(texts)])
         if len(numbers) and not np.isnan(numbers).any():
-            low, high = float(numbers.min()), float(numbers.max())
-            if low < high:
+            finite = numbers[np.isfinite(numbers)]  # the ends of a range are finite
+            if len(finite) and (low := float(finite.min())) < (high := float(finite.max())):
                 columns[name] = {"range": [low, high], "indicator": True}
         elif 0 < texts.nunique() <= FEW:
             columns[name] = {"values": sorted(texts.unique()), "indicator": True, "other": True}
