@@ -134,7 +134,7 @@ def test_no_noise_is_for_what_is_no_epsilon(wrong: Any) -> None:
         ([[1.0], [1.0, 2.0]] * 5, {}, "without: list"),
         ([1j] * 9, {}, "without: list"),
         (np.full(9, 1j), {}, "without: ndarray"),
-        (torch.full((9,), 1j), {}, "without: "),
+        (torch.full((9,), 1j), {}, "without: Tensor of torch.complex64 that is no array of real"),
         (["1"] * 9, {}, "without: list"),
         ([10**400] * 9, {}, "without: list"),
         ([math.nan] * 9, {}, r"without: of shape \(9,\)"),
