@@ -69,6 +69,9 @@ def floats(name: str, values: Any) -> np.ndarray:
     Raises:
         UserError: ``values`` aren't real numbers, or have rows of different lengths.
     """
+    given = (
+        f"{type(values).__name__} of {values.dtype}" if hasattr(values, "dtype") else type(values).__name__
+    )
     try:
         if hasattr(values, "detach"):
             values = values.detach().cpu()
@@ -78,4 +81,4 @@ def floats(name: str, values: Any) -> np.ndarray:
             raise TypeError(f"{array.dtype} is not real")
         return np.array(array, float)
     except (TypeError, ValueError, RuntimeError, OverflowError) as problem:
-        raise UserError(f"{name}: {type(values).__name__} that is no array of real numbers") from problem
+        raise UserError(f"{name}: {given} that is no array of real numbers") from problem

@@ -27,6 +27,7 @@ from pipeline.privacy.sampled_gaussian import SampledGaussian
 LONG = 1e6  # length of a gradient canary, above any clipping bound
 WRAPPED = "_module."  # prefix of parameter names in a module wrapped by Opacus
 AT_ONCE = 500  # canaries in a pass
+EXPECTED = 20.0  # expected number of canaries in batches above which a right training certainly has one
 NUMBERS = 2e7  # largest number of canaries' gradient entries in memory
 Train = Callable[[Any, Any], Any]
 Kind = Literal["mislabelled", "extreme", "gradient"]
@@ -131,14 +132,21 @@ def audit_model(
     )
     begun = time.monotonic()
     present, scores, sees = membership.coins(runs, canaries, seed), [], set[str]()
+    seen, expected = 0, 0.0  # numbers of gradient canaries in the batches so far
     for run, inside in enumerate(present):
         data = _with_canaries(inputs, labels, made, inside, replace)
         returned = train(*data)
         own = _like(made.inputs, inputs)
-        attack = _Steps(made, kind == "gradient", len(own_labels), own, bool(inside.any()))
+        attack = _Steps(made, kind == "gradient", len(own_labels), own)
         if isinstance(returned, Iterator):
             scores.append(attack.scores(returned))
             sees.add("every step")
+            seen, expected = seen + attack.seen, expected + attack.rows * inside.sum() / len(own_labels)
+            if kind == "gradient" and not seen and expected > (EXPECTED if run < runs - 1 else 0):
+                raise UserError(
+                    "train: no batch had a canary's input; needed: inputs as they were given, in more steps "
+                    "or runs"
+                )
         elif kind == "gradient":
             raise UserError("kind: gradient; needed: to yield the network and its DPOptimizer, step by step")
         else:
@@ -198,19 +206,23 @@ def worst_start(
         The trained copy.
 
     Raises:
-        UserError: inputs and labels don't fit, or ``learning_rate`` is not above 0 and finite.
+        UserError: inputs, labels and logits don't fit, or ``learning_rate`` is not above 0 and finite.
     """
-    if labels.ndim != 1 or not 0 < len(labels) == len(inputs) or (labels % 1).any():
+    if labels.ndim != 1 or not 0 < len(labels) == len(inputs) or (labels % 1).any() or (labels < 0).any():
         raise UserError(
             f"inputs: of shape {tuple(inputs.shape)}, labels {tuple(labels.shape)}; needed: (N, ...), and "
-            "(N,) classes, at least one"
+            "(N,) classes from 0, at least one"
         )
     start, generator = copy.deepcopy(network), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(start.parameters(), lr=learning_rate)
     for _ in range(epochs):
         for rows in torch.randperm(len(labels), generator=generator).split(64):
             optimizer.zero_grad()
-            F.cross_entropy(start(inputs[rows]), labels[rows].long()).backward()
+            logits = start(inputs[rows])
+            if logits.ndim != 2 or logits.shape[1] <= labels.max():
+                shape = tuple(logits.shape)
+                raise UserError(f"logits: of shape {shape}; needed: (B, K) of B inputs and all K classes")
+            F.cross_entropy(logits, labels[rows].long()).backward()
             optimizer.step()
     start.zero_grad()
     return start
@@ -275,19 +287,16 @@ def _as_network(inputs: Any, network: nn.Module) -> Tensor:
 class _Steps:
     """Scores of canaries from the releases of all steps of one training."""
 
-    def __init__(
-        self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any, awaited: bool
-    ):
+    def __init__(self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any):
         """Take the canaries of one training, and their ``inputs`` as ``train`` gets them.
 
         ``gradients``: True for canaries of kind 'gradient'. ``examples``: number of the user's examples.
-        ``awaited``: True if the training data have a canary.
         """
-        self.gradients, self.examples, self.awaited = gradients, examples, awaited
+        self.gradients, self.examples = gradients, examples
         self.given, self.inputs = inputs, torch.as_tensor(inputs)
         self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
         self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's gradient
-        self.seen = 0  # number of canaries in batches so far
+        self.seen, self.rows = 0, 0  # numbers of canaries and of all examples in batches so far
 
     def scores(self, steps: Iterator[Any]) -> np.ndarray:
         """Scores of the canaries from all steps.
@@ -296,7 +305,7 @@ class _Steps:
             (m,) log likelihood ratios if an Opacus optimizer has noise, otherwise summed projections.
 
         Raises:
-            UserError: no step or no network is yielded, or no batch had a canary.
+            UserError: no step or no network is yielded.
         """
         moved: list[np.ndarray] = []
         before: Mapping[str, Tensor] | None = None
@@ -319,8 +328,6 @@ class _Steps:
             raise UserError(
                 "train: yielded no step; needed: the network before the first step and after each"
             )
-        if self.gradients and self.awaited and not self.seen:
-            raise UserError("train: no batch had a canary's input; needed: inputs as they were given")
         if optimizer is None or not optimizer.noise_multiplier:
             return np.asarray(np.stack(moved).sum(0))
         batch = optimizer.expected_batch_size or 1
@@ -399,6 +406,7 @@ class _Steps:
                 )
             for name, place in self.places:
                 samples[name][(slice(None), *place)] = 0
+            self.rows += len(batch)
             for row, canary in enumerate(batch):
                 if canary is not None:
                     self.seen += 1

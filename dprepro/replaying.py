@@ -182,8 +182,9 @@ def replay(
 
     Args:
         train_step: function without arguments that makes equal networks and optimizers at each call, and
-            returns a step. The step is called as ``step(inputs, labels)``. A step with a third argument gets
-            a seed for its own generators; the generators of torch, numpy and Python are seeded already.
+            returns a step. The step is called as ``step(inputs, labels)``. A step with a third positional
+            argument, or with an argument ``seed`` by name, gets a seed for its own generators; the generators
+            of torch, numpy and Python are seeded already.
             The step makes one step on the batch and returns its release: a mapping from names to arrays
             (torch, numpy or jax) and numbers; a ``torch.nn.Module``, whose gradients are read; an Opacus
             ``DPOptimizer`` after its step; or a pair of module and optimizer.
@@ -289,11 +290,14 @@ class _Player:
         index = np.asarray(rows)
         inputs, labels = self.inputs[index], self.labels[index]
         inputs = inputs * factor if factor != 1 else inputs
-        seeded = (self.seed + 1 + 7919 * draw,) if len(inspect.signature(step).parameters) > 2 else ()
+        seed, others = self.seed + 1 + 7919 * draw, list(inspect.signature(step).parameters.values())[2:]
+        by_name = [other for other in others if other.kind in (other.KEYWORD_ONLY, other.VAR_KEYWORD)]
+        seeded = (seed,) if others[:1] != by_name[:1] else ()
+        named = {"seed": seed} if any(other.name == "seed" for other in by_name) else {}
         # the noise of `noisy_sum` is secret, and has no other seed
         token = REPEATED.set(self.repeated)
         try:
-            return step(inputs, labels, *seeded)
+            return step(inputs, labels, *seeded, **named)
         finally:
             REPEATED.reset(token)
 

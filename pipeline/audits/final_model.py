@@ -62,7 +62,8 @@ def audit_model(
         execution: device and batch sizes of the computation.
         say: prints lines: before each training its attainable bound and duration, then its progress.
         root: folder of params.yaml.
-        levels: levels to attack; the record keeps valid attacks on other levels. (): all.
+        levels: levels to attack; the record keeps attacks on other levels if their trainings would be equal
+            now. (): all.
 
     Returns:
         Path of the record.
@@ -79,7 +80,11 @@ def audit_model(
     made_by = versions.auditing(row.method, row.model.name)
     previous = records.read_audit(key, root, final_models=True)
     kept = previous.attacks if previous and previous.made_by == made_by else ()
-    attacks = {attack.level: attack for attack in kept if attack.level in private}
+    trainings = {
+        level: records.training_digest(row.model, config, data.digests, made_by, row.reproducible)
+        for level, config in private.items()
+    }
+    attacks = {attack.level: attack for attack in kept if attack.training == trainings.get(attack.level)}
     run = records.read_run(key, root)
     # duration of one recorded training at each level
     seconds = {each.level: run.seconds_of(each) for each in run.replicas} if run else {}
@@ -95,7 +100,8 @@ def audit_model(
         return records.write(record, root, final_models=True)
 
     for level in levels or private:
-        attacks[level] = _attack(key, row, private[level], data, execution, say, seconds.get(level))
+        attack = _attack(key, row, private[level], data, execution, say, seconds.get(level))
+        attacks[level] = attack.model_copy(update={"training": trainings[level]})
         write()
     return write()
 

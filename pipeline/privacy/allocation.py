@@ -37,7 +37,7 @@ FINENESS, LARGEST_SPACING = 0.05, 0.01
 MOST_POINTS = 100_000  # of one log-normal's grid
 REACH = 11.0  # standard deviations that the grid of a log-normal covers beyond both means
 RARE = 1e-24  # probability of each end of a grid that is cut off
-LEAST_NOISE = 0.05  # smallest noise multiplier; with less, exponentials of losses overflow
+LEAST_NOISE = 0.06  # smallest noise multiplier; with less, exponentials of losses overflow
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 Law = TypeVar("Law")

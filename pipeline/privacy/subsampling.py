@@ -40,7 +40,12 @@ class Losses:
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on epsilon at ``delta``; infinity if ``delta`` is not above the error from rounding."""
-        return float(self.grid.get_epsilon_for_delta(delta - self.rounding)) if delta > self.rounding else inf
+        if delta <= self.rounding:
+            return inf
+        try:
+            return float(self.grid.get_epsilon_for_delta(delta - self.rounding))
+        except OverflowError:  # of exp(-loss) at losses below -709
+            return least_epsilon(self.delta, delta)
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
         """Upper bounds on delta at each epsilon, in the worse order of the two neighbouring data sets."""

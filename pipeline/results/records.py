@@ -4,19 +4,24 @@ In all functions ``root`` is the folder of params.yaml.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from pipeline.errors import UserError
-from pipeline.files import digest_file, write_text
-from pipeline.params import Account, Row
+from pipeline.files import digest_file, digest_json, write_text
+from pipeline.methods.settings import MethodSettings
+from pipeline.params import Account, Model, Row
 from pipeline.params.documents import read_record
 from pipeline.params.own import OWN
 from pipeline.params.searched import SEARCHES
 from pipeline.privacy.laplace import Releases
+from pipeline.privacy.statements import statement
 from pipeline.results.schema import (
     ACCOUNTING,
+    FINAL_MODEL,
     Attack,
     Audit,
     Evaluation,
@@ -78,6 +83,31 @@ def read_attacks(row: str, root: Path = Path()) -> tuple[Attack, ...]:
     """Attacks on a row's code and on its final models; errors as in `read_run`."""
     audits = (read_audit(row, root, final_models) for final_models in (False, True))
     return tuple(attack for audit in audits if audit for attack in audit.attacks)
+
+
+def training_digest(
+    model: Model,
+    settings: MethodSettings,
+    data: Mapping[str, str],
+    made_by: Mapping[str, int],
+    reproducible: bool,
+) -> str:
+    """Digest of everything that decides a training but its seed.
+
+    ``data`` has the digest of each prepared array. ``made_by`` has the versions of 'method' and 'model'.
+    """
+    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    return digest_json(
+        [
+            model.essence,
+            settings.method,
+            changed,
+            dict(data),
+            made_by.get("method"),
+            made_by.get("model"),
+            reproducible,
+        ]
+    )
 
 
 def search_path(name: str, root: Path = Path()) -> Path:
@@ -224,7 +254,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             f"`git checkout {curves}` brings the right one back"
         )
     entries = {replica.key: replica.ledger for replica in ledgers.replicas}
-    attacks = read_attacks(key, root)
+    all_attacks = read_attacks(key, root)
     evaluation = read_evaluation(key, root)
     measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     replicas = []
@@ -237,12 +267,17 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 f"{ledger_path(key, root)}: {replica.level}, seed {replica.seed}: accounts for another "
                 f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
+        on_level = tuple(attack for attack in all_attacks if attack.level == replica.level)
+        attacks = tuple(attack for attack in on_level if not _attacks_another(attack, line, run, replica))
+        if attacks != on_level:  # the others' results stay published
+            uses = (*ledger.not_covered, statement("model_audit"))
+            ledger = ledger.model_copy(update={"not_covered": uses})
         replicas.append(
             Replica(
                 **{name: getattr(replica, name) for name in FROM_TRAINING},
                 **{name: getattr(accuracies, name) for name in ("metrics", "scores", "measured_by")},
                 ledger=ledger,
-                attacks=tuple(attack for attack in attacks if attack.level == replica.level),
+                attacks=attacks,
             )
         )
     if not replicas:
@@ -278,6 +313,21 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
         replica.spending.noise_multiplier,
         replica.spending.rate,
     )
+
+
+def _attacks_another(attack: Attack, row: Row, run: Run, replica: Trained) -> bool:
+    """Return True if an attack on a final model is on another training than that of ``replica``."""
+    if attack.attack != FINAL_MODEL:
+        return False
+    made = run.origin(replica)
+    try:
+        settings = type(row.resolved[0]).recorded(replica.settings)
+        model = Model.model_validate(run.model)
+    except ValidationError:  # params.yaml has another method by now
+        return True
+    if settings.method != run.method:
+        return True
+    return attack.training != training_digest(model, settings, made.data, made.made_by, made.reproducible)
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:

@@ -154,6 +154,8 @@ class Attack(Strict):
     bounds: tuple[Bound, ...]
     could_show: tuple[Bound, ...] = ()  # bounds of a perfect attacker with as many trials; (): not computed
     seconds: NotNegative  # of processor time
+    # digest of the attacked training (`records.training_digest`); None: an attack on code
+    training: Plain | None = omitted(None)
 
     @property
     def epsilon(self) -> float:

@@ -11,10 +11,11 @@ from pipeline.audits import final_model
 from pipeline.audits.final_model import audit_model
 from pipeline.audits.pair import Without
 from pipeline.methods.base import Execution
-from pipeline.params import Settings
+from pipeline.params import Settings, load
 from pipeline.privacy.gradients import Tensors
 from pipeline.results import records
 from pipeline.results.schema import FINAL_MODEL, Attack
+from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.there import there
 
@@ -83,6 +84,36 @@ def test_a_row_that_adds_no_noise_shows_it(
     monkeypatch.setattr(final_model, "build_method", without_noise)
     attack, _ = audited(tmp_path, cpu, declared(tmp_path, epochs=100, learning_rate=4.0, delta=1e-5))
     assert attack.largest > 2
+
+
+def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
+    """With a new clipping bound an old attack isn't of the row's training, but its results stay published."""
+
+    def of_level(epsilon: int) -> tuple[int, list[str]]:
+        record = there(records.read("row", load().rows["row"]))
+        replica = next(each for each in record.replicas if each.level == f"epsilon={epsilon}")
+        return len(replica.attacks), [use.key for use in replica.ledger.not_covered]
+
+    with laboratory.laboratory(tmp_path):
+        laboratory.new_data(300)
+        laboratory.new_row("row --data mine --model logistic --method dpsgd --epsilon 4 --epochs 1")
+        laboratory.declare(lambda all_: all_["rows"]["row"].update(levels=[{"epsilon": 4}, {"epsilon": 8}]))
+        laboratory.run("prepare mine")
+        laboratory.train("row")
+        laboratory.run("audit row --model")
+        assert of_level(4)[0] == of_level(8)[0] == 1
+        laboratory.declare(lambda all_: all_["rows"]["row"]["settings"].update(clip=0.5))
+        assert of_level(4)[0] == 1  # its record is of the old training
+        laboratory.train("row")
+        count, uses = of_level(4)
+        assert count == 0
+        assert "model_audit" in uses
+        laboratory.run("audit row --model --level epsilon=8")
+        assert of_level(8)[0] == 1
+        (attack,) = there(records.read_audit("row", final_models=True)).attacks
+        assert attack.level == "epsilon=8"
+        laboratory.run("audit row --model --level epsilon=4")
+        assert of_level(4)[0] == of_level(8)[0] == 1
 
 
 def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:

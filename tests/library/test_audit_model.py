@@ -160,6 +160,26 @@ def test_half_the_noise_is_seen_by_one_canary_in_many_runs() -> None:
     assert not audited(private(noise_of(1.0), 16), 16, runs=300, **options).broken
 
 
+def test_a_canary_that_no_batch_of_a_run_has_stops_no_audit() -> None:
+    """As of Poisson samples in few steps; the first such run ended in a line about changed inputs."""
+    torch.manual_seed(0)
+
+    def rare(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+        chosen = torch.rand(len(inputs)) < 0.5
+        yield from private(1.0, 8)(inputs[chosen], labels[chosen])
+
+    audit = audited(rare, 16, kind="gradient", canaries=1, runs=30)
+    assert len(audit.without) + len(audit.within) == 30
+
+
+def test_changed_inputs_are_refused_for_gradient_canaries() -> None:
+    def augmenting(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+        return private(1.0, 60)(inputs + 1, labels)
+
+    says = refusal_of(partial(audited, augmenting, 60, kind="gradient", canaries=50, runs=3))
+    assert says.startswith("train: no batch had a canary's input; needed: inputs as they were given")
+
+
 def test_what_can_be_shown_is_said_before_training_and_the_time_after_the_first_run() -> None:
     lines: list[str] = []
 
@@ -219,7 +239,7 @@ def test_projections_are_those_of_single_backward_passes() -> None:
     net = network(8)
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
     released = {name: torch.randn_like(value) for name, value in before.items()}
-    fast = _Steps(canaries, False, 12, torch.from_numpy(canaries.inputs), True)
+    fast = _Steps(canaries, False, 12, torch.from_numpy(canaries.inputs))
     for name, parameter in net.named_parameters():
         parameter.grad = released[name]
     with torch.no_grad():
@@ -295,6 +315,15 @@ def test_a_worst_start_needs_a_class_for_each_example() -> None:
     for wrong in (labels[:9], labels + 0.5, F.one_hot(labels)):
         says = refusal_of(partial(dprepro.worst_start, network(), inputs, wrong))
         assert f"labels {tuple(wrong.shape)}; needed: " in says
+
+
+def test_a_worst_start_needs_an_output_for_each_class() -> None:
+    """A label above the outputs was an IndexError, and -100 was left out of the loss."""
+    inputs, labels = data(20)
+    says = refusal_of(partial(dprepro.worst_start, network(), inputs, labels + 1))
+    assert says.startswith("logits: of shape (20, 4); needed: ")
+    says = refusal_of(partial(dprepro.worst_start, network(), inputs, torch.full((20,), -100)))
+    assert "classes from 0" in says
 
 
 def test_a_perfect_attacker_shows_more_of_more_and_never_all_of_it() -> None:

@@ -372,6 +372,21 @@ def in_numpy() -> Callable[..., dict[str, np.ndarray]]:
     return step
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_seed_may_be_given_by_name_and_other_options_get_none(by_name: bool) -> None:
+    step = in_numpy()
+
+    def named(inputs: Tensor, labels: Tensor, *, seed: int, training: bool = True) -> dict[str, np.ndarray]:
+        return step(inputs, labels, seed)
+
+    def drawing(inputs: Tensor, labels: Tensor, **options: Any) -> dict[str, np.ndarray]:
+        assert not options
+        return step(inputs, labels, np.random.randint(2**31))
+
+    found = dprepro.replay(lambda: named if by_name else drawing, *data(8), **CLAIMS)
+    assert found.violations == ()
+
+
 def in_numpy_with_dropout() -> Callable[..., dict[str, np.ndarray]]:
     """Dropout of a generator of its own: a mask follows its example's position, as by split jax keys."""
     weights = np.random.default_rng(0).normal(size=WIDTH)
