@@ -247,11 +247,9 @@ def release_ledger(
 
 @lru_cache(maxsize=64)
 def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
-    """Upper bounds on epsilon at `DELTA`, by Renyi DP and by privacy loss distributions.
-
-    There is none if the inputs' scales were drawn: only the sum of their epsilons is the same for all scales.
-    """
+    """Upper bounds on epsilon at `DELTA`, by Renyi DP and by privacy loss distributions."""
     accounting, pure = library("dp-accounting"), releases.epsilon
+    # drawn scales of the inputs' noise: only the sum of their epsilons is the same for all of them
     if {"relevances", "inputs"} <= {release.quantity for release in releases.laplace}:
         names = (f"{name} ({accounting})" for name in ("rdp", "pld"))
         return tuple(AccountantEpsilon(accountant=name, epsilon=None, note=DRAWN_SCALES) for name in names)
