@@ -88,9 +88,12 @@ def test_a_run_stands_wherever_the_files_of_its_public_weights_lie() -> None:
         assert Standing(row.model_copy(update={"model": moved}), None).other_network(ran) is other
 
 
-def test_a_missing_account_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("accounts", "last"), [((1, 1), "nothing to do here"), ((0, 1), "`dprepro repro [ROW]` does it")]
+)
+def test_a_missing_account_is_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, accounts: tuple[int, int], last: str
+) -> None:
+    summary = Status((), (), (), {}, (), (), accounts)
     monkeypatch.setattr("pipeline.identity.status.status", lambda settings, gpu: summary)
-    for accounts, last in (((1, 1), "nothing to do here"), ((0, 1), "`dprepro repro [ROW]` does it")):
-        summary = Status((), (), (), {}, (), (), accounts)
-        said = CliRunner().invoke(app, ["status"], catch_exceptions=False).output
-        assert said.strip().endswith(last)
+    assert CliRunner().invoke(app, ["status"], catch_exceptions=False).output.strip().endswith(last)
