@@ -69,8 +69,8 @@ pull-report: $(STAMP) ## data, models and results from the DVC remote, then the 
 
 # Missing weights of valid rows stay missing, a failing row stops no other, and rows that wait for a GPU are left out.
 .PHONY: repro
-repro: $(STAMP) ## list the missing training runs, ask, then train them and render the report; ROWS="a b" JOBS=2
-	$(BIN)/dprepro plan
+repro: $(STAMP) ## list the missing training runs, ask before hours, train them and render the report; ROWS="a b" JOBS=2
+	$(BIN)/dprepro plan $(ROWS)
 	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
 

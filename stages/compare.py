@@ -1,6 +1,7 @@
 """`dprepro compare ROW ROW`: two rows side by side at equal proven epsilon."""
 
 from collections.abc import Iterator
+from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +32,8 @@ def compare(
         "beside the second's level of the same proven epsilon; where it has none, beside the level that "
         "validates best of those that spend less."
     )
-    for sentence in (*_lacking(second, settings, comparisons), *_composition(first, second)):
+    sentences = _lacking(second, settings, comparisons), _changed(settings, first, second)
+    for sentence in chain(*sentences, _composition(first, second)):
         console.print(sentence)
 
 
@@ -54,6 +56,17 @@ def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"])
                 f"{lacks}: `dprepro new level {second} --epsilon {comparison.asked:g}` adds one, "
                 f"`dprepro repro {second}` trains it."
             )
+
+
+def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
+    """Sentences on rows whose results are those of other settings than params.yaml has now."""
+    from pipeline.identity.standing import Standing
+    from pipeline.results import records
+
+    for row in dict.fromkeys(rows):
+        run, standing = records.read_run(row), Standing(settings.rows[row], None)
+        if run and any(standing.misdeclared(run, replica) for replica in run.replicas):
+            yield f"{row}: settings have changed since some of these runs; `dprepro plan {row}`"
 
 
 def _composition(*rows: str) -> Iterator[str]:

@@ -17,7 +17,8 @@ def status() -> None:
 
         for budget in budgets:
             print(data_budget(budget))
-    if summary.untrained or summary.changed or summary.unmeasured or summary.unaccounted:
+    stand, declared = summary.accounts
+    if summary.untrained or summary.changed or summary.unmeasured or summary.unaccounted or stand < declared:
         print("`dprepro plan [ROW]` says more of each row, `dprepro repro [ROW]` does it")
     else:
         print("nothing to do here")

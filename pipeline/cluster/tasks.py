@@ -149,10 +149,11 @@ class _Work:
             yield Task(stage, (("prepare", name),), (stage,), after, here=True)
 
     def unsigned_tasks(self, kind: str, keys: Collection[str]) -> Iterator[Task]:
-        """Tasks of one kind that have no valid entry in dvc.lock; they need no results of other stages."""
+        """Tasks of one kind whose file has no valid entry in dvc.lock; they need no other results."""
+        path = records.ledger_path if kind == "account" else records.audit_path
         for key in keys:
             stage = f"{kind}@{key}"
-            if self.signed.digests.get(stage) != self.digests[kind][key]:
+            if not self.signed.holds(stage, self.digests[kind][key], [path(key)]):
                 yield Task(stage, ((kind, key),), (stage,))
 
     def unsigned(self, key: str) -> list[str]:

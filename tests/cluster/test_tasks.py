@@ -113,6 +113,33 @@ def test_raw_files_of_another_declaration_are_fetched_anew(
     assert fetched == ({"fetch@mnist"} if changed else set())
 
 
+@pytest.mark.parametrize("present", [True, False])
+def test_an_account_or_audit_without_its_file_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: bool
+) -> None:
+    """Though the lock has it."""
+    project.make(tmp_path, {"row-00": project.row(0, epochs=5)})
+    monkeypatch.chdir(tmp_path)
+    declared = json.loads(Path("params.yaml").read_text())
+    spent = {"sampling": "poisson", "examples": 60000, "batch": 600, "epochs": 1, "delta": 1e-5}
+    told = {"paper": "mine", "table": "t1", "label": "made up", "levels": [{"noise_multiplier": 2}]}
+    declared["accounts"] = {"spent": told | {"settings": spent}}
+    write_text(Path("params.yaml"), json.dumps(declared))
+    settings, stages = params.load(), {}
+    for kind, key, path in (
+        ("account", "spent", records.ledger_path("spent")),
+        ("audit", "row-00", records.audit_path("row-00")),
+    ):
+        if present:
+            write_text(path, "kept")
+        digest = {f"{kind}.{key}": entries(settings)[kind][key]}
+        out = {"path": path.as_posix(), "md5": hashlib.md5(b"kept").hexdigest()}
+        stages[f"{kind}@{key}"] = {"params": {"reports/identity.json": digest}, "outs": [out]}
+    Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": stages}))
+    again = {task.name for task in tasks.todo(settings, audit=True).tasks} & stages.keys()
+    assert again == (set() if present else stages.keys())
+
+
 @pytest.mark.parametrize("changed", ["nothing", "version", "network"])
 def test_data_of_another_network_or_version_are_joined_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str

@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from pipeline import params
 from pipeline.identity.plan import plan
 from pipeline.identity.standing import Standing
-from pipeline.identity.status import lines, status
+from pipeline.identity.status import Status, lines, status
 from pipeline.params import Model
 from pipeline.results import records
 from pipeline.results.schema import Run
+from stages.app import app
 from tests.reporting.made_up import dpsgd
 
 ROOT = Path(__file__).parents[2]
@@ -84,3 +86,14 @@ def test_a_run_stands_wherever_the_files_of_its_public_weights_lie() -> None:
     for changes, other in (({"weights": "elsewhere/net.pth"}, False), ({"size": 64}, True)):
         moved = Model.model_validate({"name": "pretrained", "network": network | changes})
         assert Standing(row.model_copy(update={"model": moved}), None).other_network(ran) is other
+
+
+@pytest.mark.parametrize(
+    ("accounts", "last"), [((1, 1), "nothing to do here"), ((0, 1), "`dprepro repro [ROW]` does it")]
+)
+def test_a_missing_account_is_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, accounts: tuple[int, int], last: str
+) -> None:
+    summary = Status((), (), (), {}, (), (), accounts)
+    monkeypatch.setattr("pipeline.identity.status.status", lambda settings, gpu: summary)
+    assert CliRunner().invoke(app, ["status"], catch_exceptions=False).output.strip().endswith(last)

@@ -13,6 +13,7 @@ from pipeline.privacy.accounting import noise_for, pld_epsilon, poisson_gaussian
 from pipeline.reporting.compare import _asked, _rival, compared, proven
 from pipeline.reporting.judging.intervals import mean
 from pipeline.results import records
+from stages.compare import _changed
 from tests.reporting.made_up import dpsgd
 
 
@@ -121,3 +122,9 @@ def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:
     noise = noise_for(asked, settings.delta, rate, steps, settings.accountant)
     assert 2.0 / 1.01 < pld_epsilon(poisson_gaussian(rate, noise, steps), settings.delta) < 2.0 * 1.01
     assert asked > 2.0
+
+
+def test_results_of_other_settings_are_said_to_be(there: Path) -> None:
+    for changes, said in ({}, False), ({dpsgd.LAYER: {"reproducible": True}}, True):
+        found = list(_changed(dpsgd.settings(**changes), dpsgd.PLAIN, dpsgd.LAYER))
+        assert [sentence.partition(":")[0] for sentence in found] == [dpsgd.LAYER] * said

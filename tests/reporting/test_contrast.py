@@ -159,6 +159,18 @@ def test_means_and_changes_of_unequal_budgets_are_not_judged(result: PaperResult
             assert (related.verdict, related.caveat) == ("holds", caveat)
 
 
+def test_lines_from_one_pretrained_network_are_not_judged(result: PaperResult) -> None:
+    """As in the table's contrasts: another pretrained network may give another difference."""
+    lines = plain(result, ONE, TWO)
+    started = {**lines, TWO: chosen(*(replace(row, start="pretrained") for row in lines[TWO].rows))}
+    for said, why in (
+        (pair(ONE, TWO, above=0), "one pretrained network for all seeds"),
+        (pair(TWO, TWO, right_at="sigma=0", below=0), None),
+    ):
+        (related,) = Contrast.model_validate(said).ours(started, result.paper)
+        assert (related.verdict, related.caveat) == ("holds", why)
+
+
 @pytest.mark.parametrize(("seeds", "verdict"), [(2, "undecided"), (3, "holds")])
 def test_two_equal_seeds_decide_nothing(result: PaperResult, seeds: int, verdict: str) -> None:
     declared = toys.settings(one={}, two={"line": "two"})

@@ -20,7 +20,7 @@ from pipeline.reporting.judging.claim_test import (
     not_run,
 )
 from pipeline.reporting.judging.intervals import Mean, computed, contrast
-from pipeline.reporting.judging.pairs import equal, paired_rows
+from pipeline.reporting.judging.pairs import ONE_NETWORK, equal, one_network, paired_rows
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import validation
 from pipeline.reporting.wording import level_words, number, with_interval
@@ -63,7 +63,10 @@ class Contrast(Bounded):
         return (*super().references, *([other] if other else []))
 
     def ours(self, rows: Rows, paper: PrintedTables) -> Iterator[Outcome]:
-        """Judge by the contrast's 95 % interval. Two lines of one table need equal training budgets."""
+        """Judge by the contrast's 95 % interval.
+
+        Two lines of one table need equal training budgets, and not one pretrained network for all seeds.
+        """
 
         def measured(places: Sequence[Place]) -> tuple[list[Compared | None], str | None]:
             cells = [rows[reference].cell(level) for reference, level in places]
@@ -77,7 +80,8 @@ class Contrast(Bounded):
             one, two = paired_rows(rows[left], at, rows[right], other)
             if one is None or two is None or at not in one.cells or other not in two.cells:
                 return [*cells], None
-            return [one.cells[at], two.cells[other]], None if equal(one, at, two, other) else UNEQUAL
+            apart = ONE_NETWORK if one_network(one, at, two, other) else None
+            return [one.cells[at], two.cells[other]], apart if equal(one, at, two, other) else UNEQUAL
 
         return self._outcomes(paper, rows, measured)
 

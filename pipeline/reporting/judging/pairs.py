@@ -4,6 +4,8 @@ from pipeline.reporting.judging.fairness import batches, epochs
 from pipeline.reporting.judging.rule import FEWEST_SEEDS
 from pipeline.reporting.results import LineResult, RowResult
 
+ONE_NETWORK = "one pretrained network for all seeds"
+
 
 def paired_rows(
     left: LineResult, at: str, right: LineResult, other: str
@@ -47,6 +49,11 @@ def equal(one: RowResult, at: str, two: RowResult, other: str) -> bool:
     return epochs(one, at) == epochs(two, other) and max(batches(one, at)) == max(batches(two, other))
 
 
+def one_network(one: RowResult, at: str, two: RowResult, other: str) -> bool:
+    """Return True if a difference of two rows at one level may come from one pretrained network."""
+    return one.key != two.key and at == other and bool(one.start or two.start)
+
+
 def why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
     """Reason why the difference of two rows decides nothing; '' if it may decide."""
     cells = one.cells[at], two.cells[other]
@@ -58,8 +65,8 @@ def why_not(one: RowResult, two: RowResult, at: str, other: str) -> str:
         return f"fewer than {FEWEST_SEEDS} seeds"
     if any(cell.failed for cell in cells):
         return "some seeds did not converge"
-    if one.key != two.key and at == other and (one.start or two.start):
-        return "one pretrained network for all seeds"
+    if one_network(one, at, two, other):
+        return ONE_NETWORK
     examples = {replica for row in (one, two) if row.record for replica in [row.record.provenance.examples]}
     if len(examples) > 1:
         return "unequal data"
