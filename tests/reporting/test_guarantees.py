@@ -27,6 +27,8 @@ def worth(*ledgers: Ledger, reproducible: bool = False) -> Guarantee:
     [
         (1.0, 0.92, "holds", True),
         (1.0, 1.0 + 1e-7, "holds", True),  # float32 scales of noise
+        (8.0, 8.0001, "holds", True),  # the same, stored with five digits, rounded up
+        (8.0, 8.0002, "weaker", False),
         (1.0, 1.005, "weaker", False),
         (8.0, 9.0, "weaker", False),
         (8.0, 13.8, "weaker", False),

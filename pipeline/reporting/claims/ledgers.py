@@ -15,7 +15,7 @@ from pipeline.reporting.judging.claim_test import (
     guarantee_caveat,
     not_run,
 )
-from pipeline.reporting.judging.guarantees import ROUNDING, SAME, Guarantee, gaussian_error, incomparable
+from pipeline.reporting.judging.guarantees import SAME, Guarantee, gaussian_error, incomparable, is_within
 from pipeline.reporting.printed import PrintedTables
 from pipeline.reporting.results import RowResult
 from pipeline.reporting.wording import bound, claim, downwards, level_words, number, upwards
@@ -62,7 +62,7 @@ def _of_release(quantity: str, guarantee: Guarantee, title: str) -> tuple[Verdic
         raise UserError(f"{title}: release: {quantity}; allowed: {quantities}")
     share, accounted = released.claimed, released.epsilon_upper
     spent = "no bound" if accounted is None else f"ε ≤ {upwards(accounted)}"
-    within = guarantee.state != "none_proven" and accounted is not None and accounted <= ROUNDING * share
+    within = guarantee.state != "none_proven" and accounted is not None and is_within(accounted, share)
     return "holds" if within else "fails", f"{title}, {quantity} alone: claimed ε {upwards(share)}, {spent}"
 
 

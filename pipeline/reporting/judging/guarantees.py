@@ -7,6 +7,7 @@ from typing import Literal
 
 from scipy.special import ndtr, ndtri
 
+from pipeline.ledgers.precision import up
 from pipeline.reporting.vocabulary import joined, words
 from pipeline.results.schema import Ledger, Replica
 
@@ -26,6 +27,7 @@ VACUOUS_REASON = (
     "data sets with both kinds of error below one in a million"
 )
 WEAKER_REASON = "the upper bound on ε is above the claimed ε, but the computed lower bound is not"
+ROUNDED_REASON = "the upper bound on ε is above the claimed ε by float32 rounding alone"
 EXCEEDS_REASON = "the computed lower bound is above the claimed ε; it is {}"
 
 State = Literal["holds", "weaker", "exceeds", "vacuous", "none_proven", "huge", "none"]
@@ -36,7 +38,7 @@ class Guarantee:
     """Verdict on the claimed epsilon of one level of a row."""
 
     state: State
-    reason: str | None  # why it is neither 'holds' nor 'none'
+    reason: str | None  # why it is neither 'holds' nor 'none', or holds with a bound above the claim
     ledger: Ledger  # of the level's worst replica
     within_claim: bool = False  # the proven epsilon is at most the claimed one, even if vacuous
 
@@ -70,15 +72,24 @@ def guarantee(replicas: Sequence[Replica], reproducible: bool) -> Guarantee:
         return Guarantee(
             "none_proven", "the noise is seeded, and an attacker with the seed can subtract it", ledger
         )
-    within = ledger.epsilon_upper <= ROUNDING * ledger.claimed
+    within = is_within(ledger.epsilon_upper, ledger.claimed)
     if exceeds(ledger):
         why = EXCEEDS_REASON.format(words(ledger.epsilon_lower_by) if ledger.epsilon_lower_by else "")
         return Guarantee("exceeds", why, ledger, within)
     if _least(ledger, ledger.epsilon_upper) > VACUOUS:
         return Guarantee("vacuous", VACUOUS_REASON, ledger, within)
     if within:
-        return Guarantee("holds", None, ledger, within)
+        above = ledger.epsilon_upper > ledger.claimed
+        return Guarantee("holds", ROUNDED_REASON if above else None, ledger, within)
     return Guarantee("weaker", WEAKER_REASON, ledger, within)
+
+
+def is_within(epsilon_upper: float, claimed: float) -> bool:
+    """Return True if a bound is at most the claim, apart from float32 rounding.
+
+    Ledgers have bounds rounded up, so the smallest excess is one unit of the last digit.
+    """
+    return epsilon_upper <= up(ROUNDING * claimed)
 
 
 def worst(ledgers: Iterable[Ledger]) -> Ledger:

@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal
 
 from pipeline.privacy.parameters import Noise
-from pipeline.reporting.judging.guarantees import ROUNDING, exceeds
+from pipeline.reporting.judging.guarantees import exceeds, is_within
 from pipeline.reporting.results import Cell
 from pipeline.reporting.wording import downwards
 from pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
@@ -72,7 +72,7 @@ def _judged(ledger: Ledger, attacks: list[Attack], reproducible: bool) -> tuple[
         return "huge", strongest
     if epsilon_upper is None:
         return "unproven", strongest
-    if epsilon_upper > ROUNDING * claimed:
+    if not is_within(epsilon_upper, claimed):
         return "optimistic", strongest
     return "sound", strongest
 
