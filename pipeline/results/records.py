@@ -268,8 +268,9 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
                 f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
         on_level = tuple(attack for attack in all_attacks if attack.level == replica.level)
-        attacks = tuple(attack for attack in on_level if not _attacks_another(attack, line, run, replica))
-        if attacks != on_level:  # the others' results stay published
+        stale = [attack for attack in on_level if _attacks_another(attack, line, run, replica, ledger)]
+        attacks = tuple(attack for attack in on_level if attack not in stale)
+        if any(attack.attack == FINAL_MODEL for attack in stale):  # their results stay published
             uses = (*ledger.not_covered, statement("model_audit"))
             ledger = ledger.model_copy(update={"not_covered": uses})
         replicas.append(
@@ -315,10 +316,15 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
     )
 
 
-def _attacks_another(attack: Attack, row: Row, run: Run, replica: Trained) -> bool:
-    """Return True if an attack on a final model is on another training than that of ``replica``."""
+def _attacks_another(attack: Attack, row: Row, run: Run, replica: Trained, ledger: Ledger) -> bool:
+    """Return True if an attack is on another training than that of ``replica``.
+
+    An attack on code is compared with the ledger if it is on a whole training with Gaussian noise. Laplace
+    noise may have drawn scales.
+    """
     if attack.attack != FINAL_MODEL:
-        return False
+        other = (attack.event, attack.delta) != (ledger.event, ledger.delta)
+        return attack.whole and ledger.sampling_rate is not None and other
     made = run.origin(replica)
     try:
         settings = type(row.resolved[0]).recorded(replica.settings)

@@ -116,6 +116,26 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
         assert of_level(4)[0] == of_level(8)[0] == 1
 
 
+def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: Path) -> None:
+    key, row = "davody-t5-bn-lenet5", load().rows["davody-t5-bn-lenet5"]
+    paths = [records.run_path, records.ledger_path, records.evaluation_path, records.audit_path]
+    for path in [*(make(key) for make in paths), records.history_path(key)]:
+        copied = tmp_path / path
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(path.read_bytes())
+
+    def whole() -> set[int]:
+        return {
+            sum(attack.whole for attack in replica.attacks)
+            for replica in there(records.read(key, row, tmp_path)).replicas
+        }
+
+    assert whole() == {0, 1}  # without noise there is none
+    audits = records.audit_path(key, tmp_path)
+    audits.write_text(audits.read_text().replace('"430 x', '"431 x'))
+    assert whole() == {0}
+
+
 def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:
     streams = Without(["a"], True, torch.device("cpu"))
     whole = Without(["a"], True, torch.device("cpu"))
