@@ -276,7 +276,7 @@ def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_
             {"loss": lambda outputs, label: outputs.log_softmax(1).sum()},
             r"loss: of one example, with outputs \(3,\) and label \(\): Dimension out of range",
         ),
-        ({"loss": lambda outputs, label: outputs.detach().sum()}, "inputs or loss: the network doesn't take"),
+        ({"loss": lambda outputs, label: outputs.detach().sum()}, "loss: without a gradient; needed"),
         ({"at_once": 0}, "at_once: 0 is not allowed"),
         ({"noise_multiplier": 1e-7}, "noise_multiplier: 1e-07 is not allowed"),
         ({"noise_multiplier": 1e12}, "noise_multiplier: 1000000000000.0 is not allowed"),
