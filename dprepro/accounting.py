@@ -180,8 +180,7 @@ def noise_multiplier(
         examples: N, number of private training examples.
         batch: batch size; for Poisson samples, the expected batch size.
         delta: delta of the guarantee; it should be below 1/N.
-        epochs: number of passes over the examples. An epoch of 'allocation' has ``participations`` passes:
-            for E epochs of such a sampler give ``E * participations``. Give either this or ``steps``.
+        epochs: number of passes over the examples, as in `epsilon`. Give either this or ``steps``.
         steps: number of steps of the training.
         sampling: as in `epsilon`, with the neighbouring relation and, for 'allocation', the batch size given
             there.

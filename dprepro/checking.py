@@ -56,6 +56,12 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=depth + 3)
 
 
+def refuse_sparse(name: str, values: Any) -> None:
+    """Raise `UserError` if ``values``, the argument ``name``, is a torch tensor that isn't dense."""
+    if hasattr(values, "is_sparse") and str(values.layout) != "torch.strided":
+        raise UserError(f"{name}: {values.layout}; allowed: dense, as by to_dense()")
+
+
 def floats(name: str, values: Any) -> np.ndarray:
     """Copy of ``values`` as float64 in the same shape.
 

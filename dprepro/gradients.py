@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dprepro.checking import checked, warn
+from dprepro.checking import checked, refuse_sparse, warn
 from pipeline.errors import UserError, printable
 from pipeline.fields import Count, Positive
 from pipeline.models.functional import trial_results
@@ -152,8 +152,7 @@ def clipped_sum(
 
 
 def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
-    if inputs.layout != torch.strided:
-        raise UserError(f"inputs: {inputs.layout}; allowed: dense, as by to_dense()")
+    refuse_sparse("inputs", inputs)
     if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
         raise UserError(
             f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
@@ -187,8 +186,6 @@ def _clipped_sum(
             f"network: {type(network).__name__} of Opacus, whose hooks store gradients; allowed: "
             "the network before it is wrapped, or its to_standard_module()"
         )
-    if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules()):
-        raise UserError("network: compiled; allowed: the network without torch.compile")
     if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
         raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
     tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
@@ -203,6 +200,8 @@ def _clipped_sum(
     state = (tuple(tensors), _state(network))
     last, objects, tested = _FACTORIES.get(network, (None, [], {}))
     if last != state or any(each() is None for each in objects):  # an object that is gone may leave its id
+        if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules()):
+            raise UserError("network: compiled; allowed: the network without torch.compile")
         objects, tested = _references(network), {}
         _FACTORIES[network] = state, objects, tested
     kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)

@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from dprepro.auditing import AuditedEpsilon, Confidence
-from dprepro.checking import checked, floats
+from dprepro.checking import checked, floats, refuse_sparse
 from pipeline.audits import bounds, membership
 from pipeline.audits.mechanism import ratios
 from pipeline.errors import UserError
@@ -437,7 +437,6 @@ def _stored(inputs: Any) -> np.ndarray:
     """Inputs as an array, which has no bfloat16."""
     if not isinstance(inputs, Tensor):
         return np.asarray(inputs)
-    if inputs.layout != torch.strided:
-        raise UserError(f"inputs: {inputs.layout}; allowed: dense, as by to_dense()")
+    refuse_sparse("inputs", inputs)
     held = inputs.detach().cpu()
     return (held.float() if held.dtype == torch.bfloat16 else held).numpy()

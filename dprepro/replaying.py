@@ -4,7 +4,6 @@ import inspect
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import hypot, inf, sqrt
@@ -18,10 +17,11 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
-from dprepro.checking import checked, floats
+from dprepro.checking import checked, floats, refuse_sparse
 from dprepro.gradients import REPEATED, Repeated
 from pipeline.errors import UserError
 from pipeline.fields import Positive
+from pipeline.privacy.network_state import restored_randomness
 
 DRAWS = 40  # draws of the noise
 REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice
@@ -146,22 +146,7 @@ def _line() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 
 
-@contextmanager
-def _own_randomness() -> Iterator[None]:
-    """Restore the random states of torch, numpy and Python after the block.
-
-    Otherwise a private training that follows would draw its noise from a known seed.
-    """
-    states = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(range(torch.cuda.device_count())):
-        try:
-            yield
-        finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
-
-
-@_own_randomness()
+@restored_randomness()  # a private training that follows must not draw its noise from a known seed
 @checked
 def replay(
     train_step: Callable[..., Any],
@@ -207,8 +192,7 @@ def replay(
     for name, values in (("inputs", inputs), ("labels", labels)):
         if not hasattr(values, "shape") or not len(values.shape):
             raise UserError(f"{name}: {type(values).__name__}; needed: a tensor or an array of examples")
-        if isinstance(values, Tensor) and values.layout != torch.strided:
-            raise UserError(f"{name}: {values.layout}; allowed: dense, as by to_dense()")
+        refuse_sparse(name, values)
     if (size := len(inputs)) < 2 * SMALL + 2 or len(labels) != size:
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
     player = _Player(train_step, inputs, labels, seed)

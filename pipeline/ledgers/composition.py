@@ -17,7 +17,7 @@ from pipeline.ledgers.ledger import smallest_bound
 from pipeline.ledgers.precision import up
 from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import read_search, searches_of
+from pipeline.results.records import read_search, row_searches
 from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
 
 BASIC = "the sum of each one's bound at its share of delta"
@@ -51,9 +51,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
         The composition; None if no replica has a bound, or if only one training has a bound and no replaced
         training lacks one.
     """
-    names = {search} if search else set()
-    searches = sorted(names | set(searches_of(root).get(run.row, ())))
-    trainings = trainings_of([run], searches, root)
+    trainings = trainings_of([run], row_searches(run.row, search, root), root)
     composition = composed(trainings)
     if composition is None or not composition.trainings:
         return None

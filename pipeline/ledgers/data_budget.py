@@ -47,19 +47,27 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     rows: dict[str, list[str]] = {}
     searches: dict[str, list[str]] = {}
     arrays: dict[str, set[str]] = {}  # digests of the training inputs, by data set
+
+    def count(
+        names: dict[str, list[str]],
+        name: str,
+        read: str,
+        origins: Sequence[Provenance],
+        earlier: Iterable[str],
+    ) -> None:
+        """Add the record ``name`` to the data sets that its trainings, also ``earlier`` ones, read."""
+        present = set(_own_sets(settings, read, origins))
+        for data in present.union(_names(settings, earlier)):
+            names.setdefault(data, []).append(name)
+            arrays.setdefault(data, set()).update(_trained_on(origins) if data in present else ())
+
     for path in sorted((root / records.RUNS).glob("*.json")):
         if run := records.read_run(path.stem, root):
-            present = set(_own_sets(settings, run.data, run.origins))
-            for data in sorted(present.union(_names(settings, run.replaced_on))):
-                rows.setdefault(data, []).append(path.stem)
-                arrays.setdefault(data, set()).update(_trained_on(run.origins) if data in present else ())
+            count(rows, path.stem, run.data, run.origins, run.replaced_on)
     for record in records.search_records(root):
         row = settings.rows.get(record.row)
-        origins = [record.provenance]
-        present = set(_own_sets(settings, row.data if row else "", origins))
-        for data in sorted(present.union(_names(settings, record.replaced_on))):
-            searches.setdefault(data, []).append(record.name)
-            arrays.setdefault(data, set()).update(_trained_on(origins) if data in present else ())
+        data = row.data if row else ""
+        count(searches, record.name, data, [record.provenance], record.replaced_on)
     for gone in sorted(arrays.keys() - settings.own.keys()):
         # an entry that has another name now
         renamed = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)

@@ -5,7 +5,7 @@ import hashlib
 import random
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,18 +32,28 @@ def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: boo
 
 
 @contextmanager
-def fixed_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
-    """Seed torch's, numpy's and Python's random numbers during the block, and restore their states."""
+def restored_randomness(devices: Iterable[torch.device | int] | None = None) -> Iterator[None]:
+    """Restore the random states of torch, numpy and Python after the block.
+
+    ``devices``: CUDA devices whose states are restored; None: all.
+    """
     states = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)
+    with torch.random.fork_rng(range(torch.cuda.device_count()) if devices is None else devices):
         try:
             yield
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])
+
+
+@contextmanager
+def fixed_randomness(device: torch.device, seed: int = 0) -> Iterator[None]:
+    """Seed torch's, numpy's and Python's random numbers during the block, and restore their states."""
+    with restored_randomness([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        yield
 
 
 def prints_inside(net: nn.Module) -> Prints:

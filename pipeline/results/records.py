@@ -220,6 +220,11 @@ def searches_of(root: Path = Path()) -> dict[str, list[str]]:
     return names
 
 
+def row_searches(row: str, own: str | None, root: Path = Path()) -> list[str]:
+    """Names of a row's ``own`` search and of each search whose record names the row."""
+    return sorted({*searches_of(root).get(row, ()), *([own] if own else [])})
+
+
 def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
     """Measured accuracies of a row; None: there is no file. Errors as in `read_run`."""
     return _read(evaluation_path(row, root), Evaluation)

@@ -180,8 +180,8 @@ def _packed(settings: Settings, row: str, weights: bool) -> PackedRow:
     if run is None:
         raise UserError(f"{records.run_path(row)}: missing; run `dprepro train {row}`")
     heavy = [weights_path(row, *replica.key) for replica in run.replicas] if weights else []
-    searches = {*records.searches_of().get(row, ()), settings.rows[row].search} - {None}
-    searched = sorted(path for name in searches if (path := records.search_path(str(name))).exists())
+    searches = map(records.search_path, records.row_searches(row, settings.rows[row].search))
+    searched = [path for path in searches if path.exists()]
     if lacking := next((path for path in heavy if not path.exists()), None):
         raise UserError(f"{lacking}: missing; --without-weights packs the row without")
     try:

@@ -161,7 +161,7 @@ def test_half_the_noise_is_seen_by_one_canary_in_many_runs() -> None:
 
 
 def test_a_canary_that_no_batch_of_a_run_has_stops_no_audit() -> None:
-    """As of Poisson samples in few steps; the first such run ended in a line about changed inputs."""
+    """Poisson samples in few steps often lack the canary; the first such run was refused."""
     torch.manual_seed(0)
 
     def rare(inputs: Tensor, labels: Tensor) -> Iterator[Any]:

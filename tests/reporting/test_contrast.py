@@ -160,7 +160,7 @@ def test_means_and_changes_of_unequal_budgets_are_not_judged(result: PaperResult
 
 
 def test_lines_from_one_pretrained_network_are_not_judged(result: PaperResult) -> None:
-    """As in the table's contrasts: another pretrained network may give another difference."""
+    """Another pretrained network may give another difference, so the table's contrasts judge none either."""
     lines = plain(result, ONE, TWO)
     started = {**lines, TWO: chosen(*(replace(row, start="pretrained") for row in lines[TWO].rows))}
     for said, why in (
