@@ -10,7 +10,6 @@ import numpy as np
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import PAPERS
-from dprepro.pipeline.params.searched import best
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import (
     Candidate,
@@ -25,6 +24,7 @@ from dprepro.pipeline.results.schema import (
     Run,
     SearchRecord,
     Trained,
+    best,
 )
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 
