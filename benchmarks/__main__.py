@@ -14,8 +14,8 @@ import typer
 
 from benchmarks.measuring import Measured, compare
 from benchmarks.steps import CASES, PLAIN, WAYS, Contender
-from pipeline.files import write_text
-from pipeline.identity import provenance
+from dprepro.pipeline.files import write_text
+from dprepro.pipeline.identity import provenance
 
 TABLE, PICTURE = Path("reports/benchmarks/steps.md"), Path("reports/benchmarks/steps.svg")
 DRAWN = ("lenet5", "lenet-300-100")  # cases with several batch sizes

@@ -27,7 +27,7 @@ def measured(command: str, repeats: int) -> tuple[float, float, float]:
     for _ in range(repeats):
         begun = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-m", "stages", *shlex.split(command)], stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "dprepro.stages", *shlex.split(command)], stdout=subprocess.DEVNULL
         )
         _, status, usage = os.wait4(process.pid, 0)
         if status:

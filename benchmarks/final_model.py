@@ -18,9 +18,9 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import dprepro
-from pipeline.audits import bounds, membership
-from pipeline.data.prepared import PREPARED
-from pipeline.files import write_text
+from dprepro.pipeline.audits import bounds, membership
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.files import write_text
 
 RECORD, PICTURE = (Path(f"reports/benchmarks/final_model.{kind}") for kind in ("json", "svg"))
 EPSILON, DELTA, ALPHA, PUBLISHED = 10.0, 1e-5, 0.05, 7.21

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW
-from pipeline.files import write_text
-from pipeline.ledgers.references import PAGE, PEERS, page, read_references
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.reporting.judging.intervals import Mean, contrast
-from pipeline.rerun import Accuracy
-from pipeline.results.records import read_evaluation, read_run
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.files import write_text
+from dprepro.pipeline.ledgers.references import PAGE, PEERS, page, read_references
+from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
+from dprepro.pipeline.rerun import Accuracy
+from dprepro.pipeline.results.records import read_evaluation, read_run
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_name("peer_training.py")
 LEVEL = "epsilon=1"

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision import models
 
-from pipeline.memory import keep_freed
-from pipeline.methods.base import Execution, Task
-from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import method_settings
-from pipeline.models.adapters import add_adapters
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.memory import keep_freed
+from dprepro.pipeline.methods.base import Execution, Task
+from dprepro.pipeline.methods.registry import build_method, build_net
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.adapters import add_adapters
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics
+from dprepro.privacy.randomness import Streams
 
 Step = Callable[[], None]
 CLASSES = 10

@@ -7,19 +7,19 @@ from typing import Literal
 from dp_accounting import NeighboringRelation
 
 from dprepro.checking import checked, warn
-from pipeline.errors import UserError
-from pipeline.fields import Count
-from pipeline.ledgers.accountants.closed_forms import TAN
-from pipeline.ledgers.accounts import dpsgd_settings, spending_of
-from pipeline.ledgers.composition import composed_epsilon
-from pipeline.ledgers.ledger import make_ledger
-from pipeline.ledgers.precision import up
-from pipeline.privacy.account_settings import AccountSettings
-from pipeline.privacy.calibration import least_noise
-from pipeline.privacy.parameters import Epsilon
-from pipeline.privacy.risk import Risk
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.selection import Drawn, selection_epsilon
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Count
+from dprepro.pipeline.ledgers.accountants.closed_forms import TAN
+from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
+from dprepro.pipeline.ledgers.composition import composed_epsilon
+from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.ledgers.precision import up
+from dprepro.privacy.account_settings import AccountSettings
+from dprepro.privacy.calibration import least_noise
+from dprepro.privacy.parameters import Epsilon
+from dprepro.privacy.risk import Risk
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.selection import Drawn, selection_epsilon
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 

@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from pipeline.errors import UserError
-from pipeline.params.problems import problem_lines
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params.problems import problem_lines
 
 P = ParamSpec("P")
 T = TypeVar("T")

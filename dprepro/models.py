@@ -16,13 +16,13 @@ from torch.nn import functional as F
 
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats, refuse_sparse
-from pipeline.audits import bounds, membership
-from pipeline.audits.mechanism import ratios
-from pipeline.errors import UserError
-from pipeline.fields import Count, Positive
-from pipeline.models.functional import evaluating
-from pipeline.privacy.parameters import Delta, Epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.audits import bounds, membership
+from dprepro.pipeline.audits.mechanism import ratios
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Count, Positive
+from dprepro.pipeline.models.functional import evaluating
+from dprepro.privacy.parameters import Delta, Epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 LONG = 1e6  # length of a gradient canary, above any clipping bound
 WRAPPED = "_module."  # prefix of parameter names in a module wrapped by Opacus

@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from dprepro.checking import checked, floats, refuse_sparse
 from dprepro.gradients import REPEATED, Repeated
-from pipeline.errors import UserError
-from pipeline.fields import Positive
-from pipeline.privacy.network_state import restored_randomness
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Positive
+from dprepro.privacy.network_state import restored_randomness
 
 DRAWS = 40  # draws of the noise
 REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice
@@ -50,7 +50,7 @@ CLIPPING = {"clamp", "clamp_", "clip", "clip_", "clamp_max", "clamp_max_", "mini
 # folders of libraries; a folder of the user may have the same name
 LIBRARIES = tuple(
     f"{folder}{os.sep}"
-    for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "pydantic", "dprepro", "pipeline")
+    for name in ("torch", "opacus", "jax", "jaxlib", "numpy", "pydantic", "dprepro")
     for found in [find_spec(name)]
     for folder in (found and found.submodule_search_locations) or ()
 )

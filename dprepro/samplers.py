@@ -9,9 +9,9 @@ from randomgen import AESCounter
 from torch.utils.data import Sampler
 
 from dprepro.checking import checked
-from pipeline.errors import UserError
-from pipeline.fields import Count
-from pipeline.privacy.randomness import allocation, poisson_sample
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Count
+from dprepro.privacy.randomness import allocation, poisson_sample
 
 
 class _SecretSampler(Sampler[list[int]]):

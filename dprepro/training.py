@@ -14,12 +14,12 @@ from pydantic import Field
 from dprepro.accounting import epsilon
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats
-from pipeline.audits import bounds
-from pipeline.audits.mechanism import canary_scores
-from pipeline.audits.mistakes import Mistake, recognise
-from pipeline.errors import UserError
-from pipeline.privacy.parameters import Delta, Epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.audits import bounds
+from dprepro.pipeline.audits.mechanism import canary_scores
+from dprepro.pipeline.audits.mistakes import Mistake, recognise
+from dprepro.pipeline.errors import UserError
+from dprepro.privacy.parameters import Delta, Epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions without examples

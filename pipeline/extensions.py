@@ -14,18 +14,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pipeline.errors import UserError
+from dprepro.pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
 Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
-    "accountants": "pipeline.ledgers.accountants",
-    "claims": "pipeline.reporting.claims",
-    "figures": "pipeline.reporting.figures",
-    "methods": "pipeline.methods",
-    "models": "pipeline.models",
+    "accountants": "dprepro.pipeline.ledgers.accountants",
+    "claims": "dprepro.pipeline.reporting.claims",
+    "figures": "dprepro.pipeline.reporting.figures",
+    "methods": "dprepro.pipeline.methods",
+    "models": "dprepro.pipeline.models",
 }
 FILES = "[a-z]*.py"
 ROOMS = "*/settings.py"  # a method is a folder with settings

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.identity.standing import Standing
-from pipeline.methods.base import Execution
-from pipeline.params import Row, Settings
-from pipeline.reporting.judging.intervals import Mean, contrast, mean
-from pipeline.results import records
-from pipeline.results.schema import Evaluation
-from pipeline.training.evaluation import evaluate
-from pipeline.training.loop import Show
-from pipeline.training.rows import train
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.reporting.judging.intervals import Mean, contrast, mean
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Evaluation
+from dprepro.pipeline.training.evaluation import evaluate
+from dprepro.pipeline.training.loop import Show
+from dprepro.pipeline.training.rows import train
 
 RERUNS = Path(".dprepro/reruns")
 Verdict = Literal["same", "no difference found", "differs", "undecided"]

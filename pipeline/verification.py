@@ -15,29 +15,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipeline.data import prepared, raw
-from pipeline.data.declaration import check_declared
-from pipeline.data.own import private
-from pipeline.errors import UserError
-from pipeline.files import Damaged, check_file
-from pipeline.identity import entries as identities
-from pipeline.identity import provenance
-from pipeline.identity.standing import Standing
-from pipeline.ledgers import accounts
-from pipeline.ledgers.accountants import fast_accountants
-from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
-from pipeline.ledgers.precision import MACHINE_TOLERANCE
-from pipeline.ledgers.rows import entries
-from pipeline.methods.spending import TRIED
-from pipeline.params import PARAMS, Row, Settings, pick
-from pipeline.params.documents import parse_yaml
-from pipeline.params.searched import candidates, read_choices, with_choices
-from pipeline.results import records
-from pipeline.results.histories import curve_difference, read_history
-from pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
-from pipeline.results.weights import weights_path
-from pipeline.transport import dvclock
+from dprepro.pipeline.data import prepared, raw
+from dprepro.pipeline.data.declaration import check_declared
+from dprepro.pipeline.data.own import private
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import Damaged, check_file
+from dprepro.pipeline.identity import entries as identities
+from dprepro.pipeline.identity import provenance
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers.accountants import fast_accountants
+from dprepro.pipeline.ledgers.composition import row_composition
+from dprepro.pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
+from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
+from dprepro.pipeline.ledgers.rows import entries
+from dprepro.pipeline.methods.spending import TRIED
+from dprepro.pipeline.params import PARAMS, Row, Settings, pick
+from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.params.searched import candidates, read_choices, with_choices
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import curve_difference, read_history
+from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.transport import dvclock
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
@@ -100,7 +100,7 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name, settings))
-    from pipeline.tracking.store import STORE
+    from dprepro.pipeline.tracking.store import STORE
 
     if STORE.exists():
         yield _finding(f"{STORE}", partial(_published, settings))
@@ -145,7 +145,7 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
 
     ``ledgers``: present digests of ledger stages by row, which cover the records of the rows' searches.
     """
-    from pipeline.training.search import candidate_spent, definitions
+    from dprepro.pipeline.training.search import candidate_spent, definitions
 
     record = records.read_search(name)
     if record is None or name not in settings.searches:
@@ -364,8 +364,8 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric differs.
     """
-    from pipeline.export.networks import CPU
-    from pipeline.training.evaluation import evaluate
+    from dprepro.pipeline.export.networks import CPU
+    from dprepro.pipeline.training.evaluation import evaluate
 
     stored, directory = records.read_evaluation(key), Path().resolve()
     with TemporaryDirectory() as folder:
@@ -461,7 +461,7 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
 
 
 def _published(settings: Settings) -> None:
-    from pipeline.tracking import publishing  # imports MLflow
+    from dprepro.pipeline.tracking import publishing  # imports MLflow
 
     if missing := publishing.unpublished(publishing.declared(settings), settings):
         raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

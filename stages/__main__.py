@@ -1,5 +1,5 @@
-"""`python -m stages`: the `dprepro` command without an installation."""
+"""`python -m dprepro.stages`: the `dprepro` command without an installation."""
 
-from stages.app import main
+from dprepro.stages.app import main
 
 main()

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from stages.answers import accounted
+from dprepro.stages.answers import accounted
 
 
 def account(key: Annotated[str, typer.Argument(help="A key of `accounts` in params.yaml.")]) -> None:
     """Compute the privacy ledger of an entry under `accounts` in params.yaml, without training."""
-    from pipeline import params
-    from pipeline.ledgers import accounts
+    from dprepro.pipeline import params
+    from dprepro.pipeline.ledgers import accounts
 
     path = accounts.account(key, params.load())
     print(f"{key}: accounted, {path}")

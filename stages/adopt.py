@@ -10,8 +10,8 @@ def adopt(
     file: Annotated[Path, typer.Argument(help="A file written by `dprepro pack`.")],
 ) -> None:
     """Import rows from another machine, if settings, data and code versions are the same there and here."""
-    from pipeline.params import load
-    from pipeline.transport.adopting import adopt as run
+    from dprepro.pipeline.params import load
+    from dprepro.pipeline.transport.adopting import adopt as run
 
     for adopted in run(load(), file):
         print(f"{adopted.row}: {adopted.replicas} of {adopted.packed} replicas adopted")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipeline.rerun import Difference
-    from pipeline.results.schema import Errors, Ledger, Scores
+    from dprepro.pipeline.rerun import Difference
+    from dprepro.pipeline.results.schema import Errors, Ledger, Scores
 
 
 def answering(width: int = 100) -> "Console":
@@ -22,9 +22,9 @@ def answering(width: int = 100) -> "Console":
 
 def measured(row: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 (n = 3) percent``, one per level."""
-    from pipeline.reporting.judging.intervals import mean
-    from pipeline.reporting.wording import with_interval
-    from pipeline.results import records
+    from dprepro.pipeline.reporting.judging.intervals import mean
+    from dprepro.pipeline.reporting.wording import with_interval
+    from dprepro.pipeline.results import records
 
     evaluation = records.read_evaluation(row)
     by_level: dict[str, list[float]] = {}
@@ -36,7 +36,7 @@ def measured(row: str) -> Iterator[str]:
 
 def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
     """Lines with the scores of each level's first seed. A row without scores has no lines."""
-    from pipeline.results import records
+    from dprepro.pipeline.results import records
 
     evaluation = records.read_evaluation(row)
     first = {replica.level: replica for replica in reversed(evaluation.replicas)} if evaluation else {}
@@ -48,8 +48,8 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
     """Line with all scores, then one for each of the first 20 classes: recall and predicted classes."""
-    from pipeline.errors import printable
-    from pipeline.results.schema import Errors
+    from dprepro.pipeline.errors import printable
+    from dprepro.pipeline.results.schema import Errors
 
     yield scores.words
     if isinstance(scores, Errors):
@@ -66,7 +66,7 @@ def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[s
 
 def compared(difference: "Difference") -> str:
     """Line with a level's mean accuracies before and after a new training, the difference and the verdict."""
-    from pipeline.reporting.wording import with_interval
+    from dprepro.pipeline.reporting.wording import with_interval
 
     before, after, apart = (
         with_interval(each, 2, sign)
@@ -89,10 +89,10 @@ def accounted(line: str) -> Iterator[str]:
     Each level's line is about its least private seed. It ends with the worst uses of private data outside
     epsilon. Lines on independent gradients, the composition and a large delta follow.
     """
-    from pipeline.reporting.judging.guarantees import worst
-    from pipeline.reporting.judging.severity import at_worst, not_covered, specific
-    from pipeline.reporting.wording import composition, delta_remark, isolation
-    from pipeline.results import records
+    from dprepro.pipeline.reporting.judging.guarantees import worst
+    from dprepro.pipeline.reporting.judging.severity import at_worst, not_covered, specific
+    from dprepro.pipeline.reporting.wording import composition, delta_remark, isolation
+    from dprepro.pipeline.results import records
 
     ledgers, all_attacks = records.read_ledgers(line), records.read_attacks(line)
     by_level: dict[str, list[Ledger]] = {}
@@ -118,8 +118,8 @@ def accounted(line: str) -> Iterator[str]:
 
 def privacy_summary(ledger: "Ledger") -> str:
     """Summary of a ledger: proven and claimed epsilon."""
-    from pipeline.reporting.vocabulary import joined
-    from pipeline.reporting.wording import claim, downwards, upwards
+    from dprepro.pipeline.reporting.vocabulary import joined
+    from dprepro.pipeline.reporting.wording import claim, downwards, upwards
 
     if ledger.epsilon_upper is None:
         why = joined(ledger.reasons)

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import Stopped, UserError, printable
-from pipeline.files import clear_leftovers
+from dprepro.pipeline.errors import Stopped, UserError, printable
+from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times
 # as long. On an idle machine, a step of two threads takes up to a third longer if waiting threads sleep at
@@ -36,7 +36,7 @@ COMMANDS = {
 }
 for panel, names in COMMANDS.items():
     for name in names.split():
-        command = getattr(import_module(f"stages.{name}"), name)
+        command = getattr(import_module(f"dprepro.stages.{name}"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name, rich_help_panel=panel)
         else:

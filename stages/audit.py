@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stages.train import Device, ready
+from dprepro.stages.train import Device, ready
 
 if TYPE_CHECKING:
-    from pipeline.results.schema import Attack
+    from dprepro.pipeline.results.schema import Attack
 
 
 def audit(
@@ -29,9 +29,9 @@ def audit(
     device: Device = "auto",
 ) -> None:
     """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
-    from pipeline import params
-    from pipeline.errors import UserError
-    from pipeline.results import records
+    from dprepro.pipeline import params
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.results import records
 
     if level and not model:
         raise UserError(
@@ -39,12 +39,12 @@ def audit(
         )
     settings = params.load()
     if model:
-        from pipeline.audits.final_model import audit_model
+        from dprepro.pipeline.audits.final_model import audit_model
 
         data, how = ready(row, settings, device)
         path = audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=level or ())
     else:
-        from pipeline.audits.rows import audit_row
+        from dprepro.pipeline.audits.rows import audit_row
 
         path = audit_row(row, settings)
     audited = records.read_audit(row, final_models=model)
@@ -56,7 +56,7 @@ def audit(
 
 def describe(attack: "Attack") -> str:
     """One line about an attack."""
-    from pipeline.reporting.wording import downwards, shown_words, upwards
+    from dprepro.pipeline.reporting.wording import downwards, shown_words, upwards
 
     epsilon_upper = (
         "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"

@@ -10,9 +10,9 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.params import Settings
-    from pipeline.reporting.compare import Comparison
-    from pipeline.reporting.judging.intervals import Mean
+    from dprepro.pipeline.params import Settings
+    from dprepro.pipeline.reporting.compare import Comparison
+    from dprepro.pipeline.reporting.judging.intervals import Mean
 
 
 def compare(
@@ -20,9 +20,9 @@ def compare(
     second: Annotated[str, typer.Argument(help="Another row with results.")],
 ) -> None:
     """Compare the accuracies of two rows at equal proven epsilons."""
-    from pipeline import params
-    from pipeline.reporting.compare import compared
-    from stages.answers import answering
+    from dprepro.pipeline import params
+    from dprepro.pipeline.reporting.compare import compared
+    from dprepro.stages.answers import answering
 
     settings = params.load()
     console, comparisons = answering(120), compared(first, second, settings)
@@ -39,8 +39,8 @@ def compare(
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
     """Sentences on epsilons that only the first row has, with commands that add such levels to the second."""
-    from pipeline.reporting.compare import proven
-    from pipeline.reporting.wording import upwards
+    from dprepro.pipeline.reporting.compare import proven
+    from dprepro.pipeline.reporting.wording import upwards
 
     planned = settings.rows[second].plan
     for comparison in comparisons:
@@ -60,8 +60,8 @@ def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"])
 
 def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
     """Sentences on rows whose results are those of other settings than params.yaml has now."""
-    from pipeline.identity.standing import Standing
-    from pipeline.results import records
+    from dprepro.pipeline.identity.standing import Standing
+    from dprepro.pipeline.results import records
 
     for row in dict.fromkeys(rows):
         run, standing = records.read_run(row), Standing(settings.rows[row], None)
@@ -71,8 +71,8 @@ def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
 
 def _composition(*rows: str) -> Iterator[str]:
     """Sentences with the composed epsilon of each row and its search."""
-    from pipeline.reporting.wording import composition
-    from pipeline.results import records
+    from dprepro.pipeline.reporting.wording import composition
+    from dprepro.pipeline.results import records
 
     for row in dict.fromkeys(rows):
         ledgers = records.read_ledgers(row)
@@ -84,8 +84,8 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    from pipeline.reporting.compare import proven
-    from pipeline.reporting.wording import bound, level_words, signed
+    from dprepro.pipeline.reporting.compare import proven
+    from dprepro.pipeline.reporting.wording import bound, level_words, signed
 
     table = Table(title=f"{first} and {second}", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("first", "accuracy", "privacy", "second", "accuracy", "privacy", "difference"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.results.schema import Ledger
+    from dprepro.pipeline.results.schema import Ledger
 
 PATIENCE = 2.0  # seconds
 SELECTION = "an upper bound for the best alone of a drawn number of such trainings"
@@ -66,14 +66,14 @@ def epsilon(
 ) -> None:
     """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
     from dprepro.accounting import noise_multiplier
-    from pipeline.errors import UserError
-    from pipeline.ledgers.accountants import fast_accountants
-    from pipeline.ledgers.accounts import dpsgd_settings, spending_of
-    from pipeline.ledgers.ledger import make_ledger
-    from pipeline.ledgers.precision import up
-    from pipeline.privacy.selection import selection_epsilon
-    from pipeline.reporting.wording import delta_remark
-    from pipeline.results.schema import AccountantEpsilon
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.ledgers.accountants import fast_accountants
+    from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
+    from dprepro.pipeline.ledgers.ledger import make_ledger
+    from dprepro.pipeline.ledgers.precision import up
+    from dprepro.pipeline.reporting.wording import delta_remark
+    from dprepro.pipeline.results.schema import AccountantEpsilon
+    from dprepro.privacy.selection import selection_epsilon
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -129,8 +129,8 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
     from rich.table import Table
 
-    from pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
-    from stages.answers import answering, privacy_summary
+    from dprepro.pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
+    from dprepro.stages.answers import answering, privacy_summary
 
     console = answering()
     share = f"{100 * rate:.3g} % of the examples"

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from stages.answers import compared, measured, scored
-from stages.train import Device, Physical, ready
+from dprepro.stages.answers import compared, measured, scored
+from dprepro.stages.train import Device, Physical, ready
 
 
 def evaluate(
@@ -18,11 +18,11 @@ def evaluate(
     A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix. With a
     numeric target, it gets RMSE, MAE and R2 instead.
     """
-    from pipeline import params
-    from pipeline.rerun import replaced
-    from pipeline.results import records
-    from pipeline.training import evaluation
-    from stages.progress import counting
+    from dprepro.pipeline import params
+    from dprepro.pipeline.rerun import replaced
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.training import evaluation
+    from dprepro.stages.progress import counting
 
     loaded = params.load()
     data, how = ready(row, loaded, device, physical, anywhere=True)

@@ -17,9 +17,9 @@ def export(
     ] = None,
 ) -> None:
     """Export a trained network: its weights, and a model card with a privacy statement."""
-    from pipeline import params
-    from pipeline.export.folder import export as write
-    from pipeline.export.privacy_statement import headline
+    from dprepro.pipeline import params
+    from dprepro.pipeline.export.folder import export as write
+    from dprepro.pipeline.export.privacy_statement import headline
 
     exported = write(row, level, seed, folder, params.load())
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")

@@ -18,9 +18,9 @@ def fetch(
     ] = None,
 ) -> None:
     """Download, copy or generate the raw files of a data set, or copy your own files; compare checksums."""
-    from pipeline.data.fetch import fetch as run
-    from pipeline.files import digest_json
-    from pipeline.params import load
+    from dprepro.pipeline.data.fetch import fetch as run
+    from dprepro.pipeline.files import digest_json
+    from dprepro.pipeline.params import load
 
     done = run(name, load(), mirror=mirror)
     print(f"{done.folder}: {len(done.files)} files, edition {done.edition}, {digest_json(done.files)}")

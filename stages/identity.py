@@ -3,7 +3,7 @@
 
 def identity() -> None:
     """Write a digest of settings and versions for each stage. DVC runs the stages whose digest changed."""
-    from pipeline import params
-    from pipeline.identity import entries
+    from dprepro.pipeline import params
+    from dprepro.pipeline.identity import entries
 
     print(f"{entries.write(params.load())}: written")

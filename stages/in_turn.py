@@ -1,4 +1,4 @@
-"""`python -m stages.in_turn COMMAND / COMMAND`: several `dprepro` commands in one process.
+"""`python -m dprepro.stages.in_turn COMMAND / COMMAND`: several `dprepro` commands in one process.
 
 Workers train, evaluate and account for a row in this way, because starting Python and torch for each command
 takes longer than training a small row.
@@ -7,8 +7,8 @@ takes longer than training a small row.
 import sys
 from itertools import groupby
 
-from pipeline.cluster.worker import BETWEEN
-from stages.app import main
+from dprepro.pipeline.cluster.worker import BETWEEN
+from dprepro.stages.app import main
 
 
 def in_turn(arguments: list[str]) -> None:
@@ -18,7 +18,7 @@ def in_turn(arguments: list[str]) -> None:
             continue
         sys.argv = ["dprepro", *words]  # the command that records name
         if sys.argv[1] == "train":  # a trainer whose worker was killed may still write its checkpoint
-            from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+            from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 
             with checkpoint_lock(CHECKPOINTS / sys.argv[2], wait=True):
                 pass

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
-from pipeline.files import is_temporary, write_bytes, write_text
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import is_temporary, write_bytes, write_text
 
 TEMPLATE, PRIVATE = Path(__file__).with_name("laboratory"), "private"
 PUBLIC = ("papers", "github")  # not in a private laboratory: its reports must not reach other servers
@@ -21,7 +21,7 @@ NAMES = {
     "dvcignore": ".dvcignore",
     "github": ".github",
     "gitignore": ".gitignore",
-    "stages.yaml": "dvc.yaml",
+    "dprepro.stages.yaml": "dvc.yaml",
 }
 
 
@@ -68,7 +68,7 @@ def _make(folder: Path, files: dict[str, bytes]) -> None:
 
 def _guard(hook: Path) -> None:
     """Install a hook that refuses commits of private files, unless a git template has installed another."""
-    script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline.data.own.private\n"
+    script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dprepro.pipeline.data.own.private\n"
     if not hook.exists():
         write_text(hook, script)
     if hook.read_text(errors="replace") == script:

@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
-from stages.answers import accounted
+from dprepro.stages.answers import accounted
 
 
 def ledger(
     row: Annotated[str, typer.Argument(help="A trained row: a key of `rows` in params.yaml.")],
 ) -> None:
     """Compute the privacy ledger of a row: bounds on epsilon for each training run. Needs no weights."""
-    from pipeline import params
-    from pipeline.ledgers.data_budget import budget_of
-    from pipeline.ledgers.rows import row_ledgers
-    from pipeline.reporting.wording import data_budget
+    from dprepro.pipeline import params
+    from dprepro.pipeline.ledgers.data_budget import budget_of
+    from dprepro.pipeline.ledgers.rows import row_ledgers
+    from dprepro.pipeline.reporting.wording import data_budget
 
     settings = params.load()
     print(f"{row}: accounted, {row_ledgers(row, settings)}")

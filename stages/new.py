@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.params import Data, OwnFiles, Settings
+    from dprepro.pipeline.params import Data, OwnFiles, Settings
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
 # kinds of files for each option of `new data`
@@ -115,15 +115,15 @@ def data(
 
     The files are added to .gitignore before any is read. No example becomes public without --public.
     """
-    from pipeline.data.fetch import fetch
-    from pipeline.data.own.describe import PUBLIC, describe
-    from pipeline.data.own.private import placing, protected
-    from pipeline.data.own.schema import read_schema
-    from pipeline.data.prepare import prepare
-    from pipeline.data.prepared import PREPARED
-    from pipeline.errors import UserError
-    from pipeline.params import PARAMS, Public
-    from pipeline.params.adding import Adding
+    from dprepro.pipeline.data.fetch import fetch
+    from dprepro.pipeline.data.own.describe import PUBLIC, describe
+    from dprepro.pipeline.data.own.private import placing, protected
+    from dprepro.pipeline.data.own.schema import read_schema
+    from dprepro.pipeline.data.prepare import prepare
+    from dprepro.pipeline.data.prepared import PREPARED
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.params import PARAMS, Public
+    from dprepro.pipeline.params.adding import Adding
 
     if csv is not None:
         raise UserError("--csv: not known; allowed: --texts for a column of texts, --table for other columns")
@@ -157,7 +157,7 @@ def data(
         if target:
             fields["target"] = fields.pop("range")
     if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
-        from pipeline.data.own.trunk import width
+        from dprepro.pipeline.data.own.trunk import width
 
         fields["network"] = _weights(weights_of) | {"features": width(weights_of["network"])}
         if kind == "images":
@@ -189,8 +189,8 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: an option or the file is missing.
     """
-    from pipeline.errors import UserError, reading
-    from pipeline.files import digest_file
+    from dprepro.pipeline.errors import UserError, reading
+    from dprepro.pipeline.files import digest_file
 
     needed = [key for key in OF_NETWORK if key != "network-size"]
     if lacking := [key for key in needed if key not in given]:
@@ -204,9 +204,9 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
 
 def _write_template(name: str, table: Path, label: str, like: Path | None, number: bool) -> None:
     """Write a template of a schema, and print its path."""
-    from pipeline.data.own.schema import template
-    from pipeline.errors import UserError
-    from pipeline.files import write_text
+    from dprepro.pipeline.data.own.schema import template
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.files import write_text
 
     path = Path(f"{name}.schema.yaml")
     if path.exists():
@@ -248,12 +248,12 @@ def row(
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
-    from pipeline.data.declaration import prepared_here
-    from pipeline.errors import UserError
-    from pipeline.methods.rooms import method_settings
-    from pipeline.params import PAPERS, PARAMS, load, pick
-    from pipeline.params.adding import Adding
-    from pipeline.params.suggested import settings_for
+    from dprepro.pipeline.data.declaration import prepared_here
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.methods.rooms import method_settings
+    from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
+    from dprepro.pipeline.params.adding import Adding
+    from dprepro.pipeline.params.suggested import settings_for
 
     settings: Settings = load()
     adding = Adding()
@@ -303,7 +303,7 @@ levels: [{_yaml(level)}]  # one entry for each value to compare
     )
     checked = adding.checked()
     if (described := prepared_here(data, checked)) is not None:
-        from pipeline.methods.registry import build_net
+        from dprepro.pipeline.methods.registry import build_net
 
         declared = checked.rows[name]
         shape = declared.resolved[0].input_shape(described.input_shape)
@@ -319,9 +319,9 @@ def level(
     sigma: Annotated[float | None, typer.Option(help="New level of a row with levels of sigma.")] = None,
 ) -> None:
     """Add a level to a row in params.yaml. `dprepro repro ROW` then trains it and keeps valid results."""
-    from pipeline.errors import UserError
-    from pipeline.params import PARAMS, load
-    from pipeline.params.adding import Adding
+    from dprepro.pipeline.errors import UserError
+    from dprepro.pipeline.params import PARAMS, load
+    from dprepro.pipeline.params.adding import Adding
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from dprepro.pipeline.errors import UserError
 
 OUTPUT = Path("rows.dprepro.tar.gz")
 
@@ -29,9 +29,9 @@ def pack(
 
     With --crate, write an RO-Crate for the evaluators of an artefact instead (docs/artefact.md).
     """
-    from pipeline.params import load
-    from pipeline.transport.archive import pack as run
-    from pipeline.transport.crate import write_crate
+    from dprepro.pipeline.params import load
+    from dprepro.pipeline.transport.archive import pack as run
+    from dprepro.pipeline.transport.crate import write_crate
 
     settings = load()
     if crate is not None:

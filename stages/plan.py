@@ -19,9 +19,9 @@ def plan(
     ] = None,
 ) -> None:
     """List the missing training runs, the reasons, and estimates of their duration."""
-    from pipeline.cluster.costs import seconds as estimated
-    from pipeline.identity import plan as planning
-    from pipeline.params import load
+    from dprepro.pipeline.cluster.costs import seconds as estimated
+    from dprepro.pipeline.identity import plan as planning
+    from dprepro.pipeline.params import load
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows

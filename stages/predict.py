@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.export.folder import Predicted, Predictor
+    from dprepro.pipeline.export.folder import Predicted, Predictor
 
 
 def predict(
@@ -28,10 +28,10 @@ def predict(
     columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
     scores are printed.
     """
-    from pipeline import params
-    from pipeline.errors import UserError, printable
-    from pipeline.export.folder import folder_predictor
-    from pipeline.files import write_bytes
+    from dprepro.pipeline import params
+    from dprepro.pipeline.errors import UserError, printable
+    from dprepro.pipeline.export.folder import folder_predictor
+    from dprepro.pipeline.files import write_bytes
 
     if out is not None and out.resolve() in (path.resolve() for path in files):
         raise UserError(f"--out {out}: is one of the files to classify; allowed: another file")
@@ -60,8 +60,8 @@ def _predicted(
     Raises:
         UserError: tables have different columns.
     """
-    from pipeline.data.own.tables import as_texts
-    from pipeline.errors import UserError
+    from dprepro.pipeline.data.own.tables import as_texts
+    from dprepro.pipeline.errors import UserError
 
     classes = predictor.architecture.classes
     head: list[str] = []
@@ -106,8 +106,8 @@ def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
     labels = np.concatenate([one.labels for one in labelled])
     if not (known := labels >= 0 if outputs.ndim > 1 else ~np.isnan(labels)).any():
         return
-    from pipeline.training.scores import errors, scores
-    from stages.answers import score_lines
+    from dprepro.pipeline.training.scores import errors, scores
+    from dprepro.stages.answers import score_lines
 
     outputs, labels = outputs[known], labels[known]
     if outputs.ndim == 1:

@@ -9,10 +9,10 @@ def prepare(
     name: Annotated[str, typer.Argument(help="A key of 'data' in params.yaml, such as mnist.")],
 ) -> None:
     """Split raw data into training, validation, test and public examples, and write a manifest."""
-    from pipeline.data.prepare import prepare as run
-    from pipeline.data.prepared import PREPARED
-    from pipeline.files import digest_json
-    from pipeline.params import load
+    from dprepro.pipeline.data.prepare import prepare as run
+    from dprepro.pipeline.data.prepared import PREPARED
+    from dprepro.pipeline.files import digest_json
+    from dprepro.pipeline.params import load
 
     manifest = run(name, load())
     counts = ", ".join(f"{split} {count}" for split, count in manifest["counts"].items())

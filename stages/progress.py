@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pipeline.rounding import rounded_up
+from dprepro.pipeline.rounding import rounded_up
 
 if TYPE_CHECKING:
-    from pipeline.training.loop import Progress as State
-    from pipeline.training.loop import Show
+    from dprepro.pipeline.training.loop import Progress as State
+    from dprepro.pipeline.training.loop import Show
 
 PLAIN_EVERY = 30.0  # seconds between lines inside an epoch, without a terminal
 COUNTED_EVERY = 5.0  # seconds between lines that count finished work

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.tracking.publishing import Published
+    from dprepro.pipeline.tracking.publishing import Published
 
 
 def publish() -> None:
@@ -16,10 +16,10 @@ def publish() -> None:
 
 def bring_up_to_date() -> "Published":
     """Publish with a progress bar; return the published rows."""
-    from pipeline import params
-    from pipeline.tracking import publishing
-    from stages.progress import counting
-    from stages.report import report_left_out
+    from dprepro.pipeline import params
+    from dprepro.pipeline.tracking import publishing
+    from dprepro.stages.progress import counting
+    from dprepro.stages.report import report_left_out
 
     settings = params.load()
     report_left_out(settings)

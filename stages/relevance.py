@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import Device, execution
+from dprepro.stages.train import Device, execution
 
 
 def relevance(
@@ -12,9 +12,9 @@ def relevance(
     device: Device = "auto",
 ) -> None:
     """Write a prepared data set that also has each feature's mean relevance to a trained network."""
-    from pipeline.data.declaration import check_declared
-    from pipeline.params import load, pick
-    from pipeline.pretrained.relevance import make_relevance
+    from dprepro.pipeline.data.declaration import check_declared
+    from dprepro.pipeline.params import load, pick
+    from dprepro.pipeline.pretrained.relevance import make_relevance
 
     loaded = load()
     check_declared(pick(loaded.relevances, name, "relevance").data, loaded)

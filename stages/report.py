@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.params import Settings
+    from dprepro.pipeline.params import Settings
 
 
 def report(
     mlflow: Annotated[bool, typer.Option(help="Also log the pages and tables to MLflow.")] = True,
 ) -> None:
     """Write self-contained pages, CSV files and pictures from the records; trains nothing."""
-    from pipeline import params
-    from pipeline.reporting import report as reporting
+    from dprepro.pipeline import params
+    from dprepro.pipeline.reporting import report as reporting
 
     settings = params.load()
     report_left_out(settings)
@@ -21,8 +21,8 @@ def report(
     print(f"{written.index}: written, beside it {len(written.pages)} pages of papers")
     if not mlflow:
         return
-    from pipeline.tracking.publishing import publish_report
-    from pipeline.tracking.store import address_without_password
+    from dprepro.pipeline.tracking.publishing import publish_report
+    from dprepro.pipeline.tracking.store import address_without_password
 
     logged = [
         paper.key
@@ -34,7 +34,7 @@ def report(
 
 def report_left_out(settings: "Settings") -> None:
     """Print the training runs that the report omits: their final weights have no measured accuracies."""
-    from pipeline.results import records
+    from dprepro.pipeline.results import records
 
     for row in settings.rows:
         if left_out := records.unmeasured(row):

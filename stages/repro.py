@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.errors import UserError
-from stages.train import CheckpointEvery
+from dprepro.pipeline.errors import UserError
+from dprepro.stages.train import CheckpointEvery
 
 if TYPE_CHECKING:
-    from pipeline.cluster.tasks import Todo
+    from dprepro.pipeline.cluster.tasks import Todo
 
 ASKED_FROM = 3600.0  # seconds of training from which the command asks for confirmation
 
@@ -43,9 +43,9 @@ def repro(
     After a stop or kill, the same command continues. If a row fails, the others continue, and the last lines
     name the failed row.
     """
-    from pipeline import params
-    from pipeline.cluster import coordinator, executors, tasks, worker
-    from pipeline.transport import dvclock
+    from dprepro.pipeline import params
+    from dprepro.pipeline.cluster import coordinator, executors, tasks, worker
+    from dprepro.pipeline.transport import dvclock
 
     settings = params.load()
     work = tasks.todo(settings, rows or (), audit, ("--checkpoint-every", f"{checkpoint_every:g}"))
@@ -88,7 +88,7 @@ def _longer(work: "Todo", jobs: int) -> timedelta | None:
 
     Tasks that need a GPU count if they run: if they were named, or if this machine has a GPU.
     """
-    from pipeline.identity.plan import gpu_here
+    from dprepro.pipeline.identity.plan import gpu_here
 
     gpu = any(task.needs == "gpu" for task in work.tasks) and gpu_here()
     known = sum(task.seconds for task in work.tasks if task.needs == "cpu" or task.named or gpu) / jobs

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers, ready, side_by_side
+from dprepro.stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers, ready, side_by_side
 
 
 def rerun(
@@ -21,11 +21,11 @@ def rerun(
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train a row again and compare it with its record; records and weights stay unchanged."""
-    from pipeline import params
-    from pipeline.rerun import RERUNS
-    from pipeline.rerun import rerun as run
-    from stages.answers import compared
-    from stages.progress import showing
+    from dprepro.pipeline import params
+    from dprepro.pipeline.rerun import RERUNS
+    from dprepro.pipeline.rerun import rerun as run
+    from dprepro.stages.answers import compared
+    from dprepro.stages.progress import showing
 
     loaded = params.load()
     data, how = ready(row, loaded, device, physical, replicas_at_once)

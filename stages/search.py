@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stages.train import AtOnce, Device, Physical, Workers, ready, side_by_side
+from dprepro.stages.train import AtOnce, Device, Physical, Workers, ready, side_by_side
 
 
 def search(
@@ -15,10 +15,10 @@ def search(
     workers: Workers = 0,
 ) -> None:
     """Train a row with each setting of a grid and record the validation accuracies."""
-    from pipeline import params
-    from pipeline.results import records
-    from pipeline.training import search as library
-    from stages.progress import showing
+    from dprepro.pipeline import params
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.training import search as library
+    from dprepro.stages.progress import showing
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")

@@ -9,9 +9,9 @@ def start(
     name: Annotated[str, typer.Argument(help="A key of 'starts' in params.yaml.")],
 ) -> None:
     """Write a prepared data set that also has initial weights, from a row trained on public data."""
-    from pipeline.data.declaration import check_declared
-    from pipeline.params import load, pick
-    from pipeline.pretrained.starts import make_start
+    from dprepro.pipeline.data.declaration import check_declared
+    from dprepro.pipeline.params import load, pick
+    from dprepro.pipeline.pretrained.starts import make_start
 
     loaded = load()
     check_declared(pick(loaded.starts, name, "start").data, loaded)

@@ -3,17 +3,17 @@
 
 def status() -> None:
     """Summarise valid results, missing results with their reasons, and rows that wait for a GPU."""
-    from pipeline.identity import status as standing
-    from pipeline.identity.plan import gpu_here
-    from pipeline.ledgers.data_budget import data_budgets
-    from pipeline.params import load
+    from dprepro.pipeline.identity import status as standing
+    from dprepro.pipeline.identity.plan import gpu_here
+    from dprepro.pipeline.ledgers.data_budget import data_budgets
+    from dprepro.pipeline.params import load
 
     settings = load()
     summary = standing.status(settings, gpu_here())
     for line in standing.lines(summary):
         print(line)
     if budgets := data_budgets(settings):
-        from pipeline.reporting.wording import data_budget  # imports SciPy
+        from dprepro.pipeline.reporting.wording import data_budget  # imports SciPy
 
         for budget in budgets:
             print(data_budget(budget))

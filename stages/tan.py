@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.planning.budget import Choice, Cost, Plan
+    from dprepro.pipeline.planning.budget import Choice, Cost, Plan
 
 tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
@@ -42,8 +42,8 @@ def plan(
     """
     from rich.console import Console
 
-    from pipeline.planning.budget import plan as library
-    from stages.answers import answering
+    from dprepro.pipeline.planning.budget import plan as library
+    from dprepro.stages.answers import answering
 
     with Console(stderr=True).status("accounting"):
         planned = library(
@@ -91,7 +91,7 @@ def _table(planned: "Plan") -> "Table":
 
 
 def _cells(choice: "Choice", best: "Choice") -> list[str]:
-    from pipeline.reporting.wording import number
+    from dprepro.pipeline.reporting.wording import number
 
     return [
         str(choice.batch),
@@ -144,6 +144,6 @@ def _share(cost: float) -> str:
 
 
 def _bound(epsilon: float | None) -> str:
-    from pipeline.reporting.wording import upwards
+    from dprepro.pipeline.reporting.wording import upwards
 
     return "-" if epsilon is None else upwards(epsilon)

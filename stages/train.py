@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from dprepro.pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from pipeline.data.prepared import Prepared
-    from pipeline.methods.base import Execution
-    from pipeline.params import Settings
+    from dprepro.pipeline.data.prepared import Prepared
+    from dprepro.pipeline.methods.base import Execution
+    from dprepro.pipeline.params import Settings
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses a GPU if there is one.")]
 Physical = Annotated[
@@ -43,8 +43,8 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
     """
     import torch
 
-    from pipeline.memory import keep_freed
-    from pipeline.methods.base import Execution
+    from dprepro.pipeline.memory import keep_freed
+    from dprepro.pipeline.methods.base import Execution
 
     keep_freed()
     if device == "auto":
@@ -83,8 +83,8 @@ def ready(
         UserError: the device can't be used, the row needs a GPU and the device is a CPU, or the row's data
             are not prepared as declared.
     """
-    from pipeline.data import prepared
-    from pipeline.data.declaration import check_declared
+    from dprepro.pipeline.data import prepared
+    from dprepro.pipeline.data.declaration import check_declared
 
     row, how = settings.row(key), execution(device, physical, at_once)
     if row.needs == "gpu" and how.device.type == "cpu" and not anywhere:
@@ -102,9 +102,9 @@ def train(
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train the missing runs of a row, one for each level and seed. A killed command keeps finished runs."""
-    from pipeline import params
-    from pipeline.training import rows as training
-    from stages.progress import showing
+    from dprepro.pipeline import params
+    from dprepro.pipeline.training import rows as training
+    from dprepro.stages.progress import showing
 
     loaded = params.load()
     data, how = ready(row, loaded, device, physical, replicas_at_once)

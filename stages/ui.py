@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
+from dprepro.pipeline.errors import UserError
 
 
 def ui(
@@ -18,11 +18,11 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
     """Publish new results, then serve MLflow's page until Ctrl-C."""
-    from pipeline.tracking import views
-    from pipeline.tracking.publishing import ARTIFACTS
-    from pipeline.tracking.store import address, address_without_password
-    from pipeline.tracking.store import served as is_served
-    from stages.publish import bring_up_to_date
+    from dprepro.pipeline.tracking import views
+    from dprepro.pipeline.tracking.publishing import ARTIFACTS
+    from dprepro.pipeline.tracking.store import address, address_without_password
+    from dprepro.pipeline.tracking.store import served as is_served
+    from dprepro.stages.publish import bring_up_to_date
 
     store, served = address(), is_served()
     if not served:

@@ -16,9 +16,9 @@ def verify(
     ] = False,
 ) -> None:
     """Compare records, weights and data with their digests and sources; exit with 1 if something differs."""
-    from pipeline import params
-    from pipeline.errors import printable
-    from pipeline.verification import verify as run
+    from dprepro.pipeline import params
+    from dprepro.pipeline.errors import printable
+    from dprepro.pipeline.verification import verify as run
 
     wrong = count = untraced = 0
     for checked in run(params.load(), measure, rows or ()):

@@ -14,10 +14,10 @@ import pytest
 import torch
 from filelock import FileLock
 
-from pipeline import extensions
-from pipeline.data.prepared import Prepared, Split
-from pipeline.methods.base import Execution
-from pipeline.methods.dpsgd.settings import DpsgdSettings
+from dprepro.pipeline import extensions
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from tests.warm.commands import ROOT, environment, run, start
 
 # Files that take longest come first, so that workers (`pytest --no-loadscope-reorder`) end together
@@ -100,7 +100,7 @@ def typed(warm: Path) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def empty_store() -> Path:
     """A database as MLflow makes it, once for all tests: the migration takes seconds."""
-    from pipeline.tracking.store import MlflowClient
+    from dprepro.pipeline.tracking.store import MlflowClient
 
     with alone() as folder:
         made = folder / "mlflow.db"

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.files import digest_file
-from pipeline.identity import versions
-from pipeline.params import PAPERS
-from pipeline.params.searched import best
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results import records, schema
-from pipeline.results.schema import (
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.params import PAPERS
+from dprepro.pipeline.params.searched import best
+from dprepro.pipeline.results import records, schema
+from dprepro.pipeline.results.schema import (
     Candidate,
     Entry,
     Evaluated,
@@ -27,6 +26,7 @@ from pipeline.results.schema import (
     SearchRecord,
     Trained,
 )
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 

@@ -9,7 +9,7 @@ import numpy as np
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
-from stages.app import app
+from dprepro.stages.app import app
 from tests.conftest import forgetting
 from tests.docs.blocks import edit
 from tests.keeping import stripes

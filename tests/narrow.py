@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from pipeline.models import adlm_cnn, resnet18, vgg, vgg16, wrn16_4
+from dprepro.pipeline.models import adlm_cnn, resnet18, vgg, vgg16, wrn16_4
 
 # numbers that the groups of rows' normalisation divide
 NARROW = (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.errors import UserError
+from dprepro.pipeline.errors import UserError
 
 
 def refusal_of(action: Callable[[], object]) -> str:

@@ -37,7 +37,8 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     rooms = {Path(name).parent.as_posix() for name in WRITTEN}
     assert rooms == {"lab/models", "lab/methods/private_signs"}
     data = (
-        "from pipeline import params; from pipeline.data import fetch, prepare; settings = params.load(); "
+        "from dprepro.pipeline import params; from dprepro.pipeline.data import fetch, prepare; "
+        "settings = params.load(); "
         "[fetch.fetch(name, settings) for name in settings.raw]; prepare.prepare('mnist', settings)"
     )
     run(f'python -c "{data}"')
@@ -67,8 +68,8 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     row = "dprepro new row begun --data mnist --model perceptron --method private_signs"
     assert "declared" in run(row)
     script = (
-        "from pipeline import params; from pipeline.cluster.costs import costs; "
-        "from pipeline.methods.rooms import method_settings; settings = params.load(); "
+        "from dprepro.pipeline import params; from dprepro.pipeline.cluster.costs import costs; "
+        "from dprepro.pipeline.methods.rooms import method_settings; settings = params.load(); "
         "print(len(costs(settings.rows['begun'], settings)), method_settings()['private_signs'].title)"
     )
     assert "1 private SignSGD\n" in run(f'python -c "{script}"')

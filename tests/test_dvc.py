@@ -19,9 +19,10 @@ from threading import Thread
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import params
-from pipeline.identity.entries import entries
-from pipeline.results import records
+from dprepro.pipeline import params
+from dprepro.pipeline.identity.entries import entries
+from dprepro.pipeline.results import records
+from tests.checkout import copy_code
 from tests.docs.blocks import edit
 from tests.there import there
 from tests.warm.commands import environment
@@ -128,8 +129,7 @@ def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
-    for name in ("pipeline", "stages"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_code(folder)
     (folder / "params.yaml").write_text(PARAMS)
     shutil.copy(empty_store, folder)
     checkout = Checkout(folder, warm)
@@ -266,7 +266,7 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     bare.allow_training()
     assert not (bare.folder / "data").exists()
-    bare.run(sys.executable, "-m", "stages", "repro", "toy")  # whose workers need a real Python
+    bare.run(sys.executable, "-m", "dprepro.stages", "repro", "toy")  # whose workers need a real Python
     run = there(records.read_run("toy", bare.folder))
     assert [replica.seed for replica in run.replicas] == [0, 1]
     assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, Relevances, Task, as_input
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.laplace.settings import AdlmSettings
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics
-from pipeline.privacy import accounting
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import Execution, Relevances, Task, as_input
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.laplace.settings import AdlmSettings
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics
+from dprepro.privacy import accounting
 from tests.conftest import dpsgd
 from tests.methods.conftest import build
 from tests.there import there
@@ -221,6 +221,4 @@ def test_a_page_trains_and_prints(
 def test_a_page_is_short_and_takes_nothing_from_here(path: Path) -> None:
     lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 150
-    assert not [
-        line for line in lines if line.startswith(("from pipeline", "import pipeline", "from dprepro"))
-    ]
+    assert not [line for line in lines if line.startswith(("import dprepro", "from dprepro"))]

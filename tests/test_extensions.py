@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import extensions, params
-from pipeline.errors import UserError
+from dprepro.pipeline import extensions, params
+from dprepro.pipeline.errors import UserError
 from tests.conftest import forgetting
 
 

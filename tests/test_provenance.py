@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.identity import provenance
+from dprepro.pipeline.identity import provenance
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_no_revision_outside_a_checkout_in_one_around_an_installed_package_and_w
 
 def test_versions_import_nothing() -> None:
     probe = (
-        "import sys; from pipeline.identity.provenance import versions; "
+        "import sys; from dprepro.pipeline.identity.provenance import versions; "
         "print(versions(), 'torch' in sys.modules)"
     )
     command = [sys.executable, "-c", probe]

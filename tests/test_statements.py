@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.privacy.statements import Statement, statement
-from pipeline.reporting.vocabulary import WORDS, joined, words
-from pipeline.results import records
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.reporting.vocabulary import WORDS, joined, words
+from dprepro.pipeline.results import records
+from dprepro.privacy.statements import Statement, statement
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ from PIL import Image
 from ruamel.yaml import YAML
 from torchvision import models
 
-from pipeline.files import digest_files
+from dprepro.pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
 from tests.test_dvc import without_audits
@@ -33,7 +33,7 @@ from tests.there import there
 from tests.warm.commands import commands, run
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("dprepro", "pipeline", "stages")
+PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
 OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
@@ -142,10 +142,10 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterato
 def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
     """Types, page parts, and what a laboratory begins with."""
     packed = set(zipfile.ZipFile(wheel).namelist())
-    for package in PACKAGES:
+    for folder in ("dprepro", "dprepro/pipeline", "dprepro/stages"):
         wanted = {
-            path.relative_to(ROOT).as_posix()
-            for path in (ROOT / package).rglob("*")
+            f"{folder}/{path.relative_to(ROOT / folder).as_posix()}"
+            for path in (ROOT / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
         }
         assert wanted <= packed, sorted(wanted - packed)

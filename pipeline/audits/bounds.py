@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
-from pipeline.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.gaussian import gaussian_epsilon
 
 LARGEST = 60.0  # largest epsilon or mu, far above any audit that counts trials
 LARGEST_MU = 1e6  # mu of a mechanism with almost no noise

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.methods.base import Execution, Task
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.base import Execution, Task
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
 
 RATE = 1e-30  # learning rate
 LENGTH = 1e6  # of a canary's input: its gradient, also divided by a batch size, exceeds any clipping bound

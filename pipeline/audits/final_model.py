@@ -16,25 +16,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.audits import membership, releases
-from pipeline.audits.pair import Without
-from pipeline.audits.rows import ALPHA, noises, recorded_bounds
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.identity import provenance, versions
-from pipeline.ledgers.ledger import smallest_bound
-from pipeline.ledgers.precision import up
-from pipeline.methods.base import Execution, Method
-from pipeline.methods.laplace.perturbed import Perturbed
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Row, Settings
-from pipeline.privacy.accounting import describe
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.statements import statement
-from pipeline.results import records
-from pipeline.results.schema import FINAL_MODEL, Attack, Audit
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.audits import membership, releases
+from dprepro.pipeline.audits.pair import Without
+from dprepro.pipeline.audits.rows import ALPHA, noises, recorded_bounds
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.ledgers.ledger import smallest_bound
+from dprepro.pipeline.ledgers.precision import up
+from dprepro.pipeline.methods.base import Execution, Method
+from dprepro.pipeline.methods.laplace.perturbed import Perturbed
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Audit
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.accounting import describe
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.statements import statement
 
 CANARIES = 1000
 SEED = 0

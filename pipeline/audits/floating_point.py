@@ -14,15 +14,15 @@ from math import erfc, exp, log, pi, sqrt
 import numpy as np
 import torch
 
-from pipeline.audits import canaries
-from pipeline.audits.bounds import Errors
-from pipeline.audits.mechanism import canary_settings, gaussian_of
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.audits import canaries
+from dprepro.pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits.mechanism import canary_settings, gaussian_of
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.privacy.gradients import Bounds
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
 
 COORDINATES, RELEASES = 10_000, 2  # coordinates of a release; releases with the record, and as many without
 TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for float32

@@ -28,16 +28,16 @@ import numpy as np
 import torch
 from scipy.special import logsumexp
 
-from pipeline.audits import canaries
-from pipeline.methods.base import Method
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.privacy.gradients import Bounds, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.worst_instance import vector_counts
+from dprepro.pipeline.audits import canaries
+from dprepro.pipeline.methods.base import Method
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.privacy.gradients import Bounds, Tensors
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.worst_instance import vector_counts
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run

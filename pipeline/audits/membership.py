@@ -14,7 +14,7 @@ import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.special import expit
 
-from pipeline.audits import bounds
+from dprepro.pipeline.audits import bounds
 
 Kind = Literal["mislabelled", "extreme"]
 REPEATS = 5  # simulations of a perfect attacker

@@ -27,18 +27,18 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from pipeline.audits import made_up
-from pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
-from pipeline.methods.base import Execution, Method
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Row, Settings
-from pipeline.privacy.gradients import Bounds, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.audits import made_up
+from dprepro.pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
+from dprepro.pipeline.methods.base import Execution, Method
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.gradients import Bounds, Tensors
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 BATCH, STEPS = 8, 1
 # Runs with the record, and as many without: `RUNS`; for large networks `NUMBERS` divided by their size, but

@@ -13,18 +13,18 @@ from math import isfinite
 import numpy as np
 import torch
 
-from pipeline.audits import made_up
-from pipeline.audits.bounds import Errors
-from pipeline.audits.floating_point import impossible_on_white, off_grid
-from pipeline.methods.base import Execution, Relevances
-from pipeline.methods.laplace.perturbed import Perturbed
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Row, Settings
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.mechanisms import laplace_spacings
-from pipeline.privacy.parameters import Noise
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.audits import made_up
+from dprepro.pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
+from dprepro.pipeline.methods.base import Execution, Relevances
+from dprepro.pipeline.methods.laplace.perturbed import Perturbed
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.mechanisms import laplace_spacings
+from dprepro.privacy.parameters import Noise
 
 EXAMPLES = 6000  # of one release
 LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # largest numbers of examples and of pixels of ``floating_point``

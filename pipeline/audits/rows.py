@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from dp_accounting import GaussianDpEvent
 
-from pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
-from pipeline.audits.mechanism import Scores
-from pipeline.identity import provenance, versions
-from pipeline.ledgers.ledger import smallest_bound
-from pipeline.ledgers.precision import down, up
-from pipeline.methods.registry import network_sizes
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.spending import Sizes
-from pipeline.params import Row, Settings
-from pipeline.privacy.accounting import describe
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.statements import statement
-from pipeline.results import records
-from pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
+from dprepro.pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
+from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.ledgers.ledger import smallest_bound
+from dprepro.pipeline.ledgers.precision import down, up
+from dprepro.pipeline.methods.registry import network_sizes
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.spending import Sizes
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
+from dprepro.privacy.accounting import describe
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.statements import statement
 
 ALPHA = 0.05  # significance of all bounds of an attack together
 SEES = {

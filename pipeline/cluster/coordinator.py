@@ -12,15 +12,15 @@ from parsl.dataflow.errors import DependencyError
 from parsl.dataflow.futures import AppFuture
 from parsl.executors.errors import ExecutorError
 
-from pipeline.cluster.executors import STATE, Slots
-from pipeline.cluster.tasks import Todo, longest_path_first
-from pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
-from pipeline.errors import Stopped, UserError, printable, shown
-from pipeline.files import locked
-from pipeline.params import Settings
-from pipeline.training.checkpoints import CHECKPOINTS
-from pipeline.training.stopping import recording_signals
-from pipeline.transport import dvclock
+from dprepro.pipeline.cluster.executors import STATE, Slots
+from dprepro.pipeline.cluster.tasks import Todo, longest_path_first
+from dprepro.pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
+from dprepro.pipeline.errors import Stopped, UserError, printable, shown
+from dprepro.pipeline.files import locked
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.training.stopping import recording_signals
+from dprepro.pipeline.transport import dvclock
 
 # Further tries of a row whose worker died; a try that left a newer checkpoint doesn't count
 RETRIES = 2

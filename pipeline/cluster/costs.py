@@ -1,8 +1,8 @@
 """Floating-point operations of the forward and backward passes of a row's training.
 
-`python -m pipeline.cluster.costs` writes the operations of each network to ``reports/operations.json``, so
-that `dprepro plan` need not import torch. It also writes the hours of GPU rows for the report. The operations
-of a network that is not in the file are counted on demand.
+`python -m dprepro.pipeline.cluster.costs` writes the operations of each network to
+``reports/operations.json``, so that `dprepro plan` need not import torch. It also writes the hours of GPU
+rows for the report. The operations of a network that is not in the file are counted on demand.
 """
 
 import json
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pipeline import params
-from pipeline.data.raw import entry_of
-from pipeline.errors import UserError
-from pipeline.files import write_json
-from pipeline.identity.plan import Planned
-from pipeline.methods.settings import MethodSettings
-from pipeline.models.model import Model
-from pipeline.params import Row, Settings
-from pipeline.results.records import GPU_HOURS
+from dprepro.pipeline import params
+from dprepro.pipeline.data.raw import entry_of
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import write_json
+from dprepro.pipeline.identity.plan import Planned
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.results.records import GPU_HOURS
 
 A_CORE = 16e9  # operations a second of training on one core: the median of 75 rows
 OPERATIONS = Path("reports/operations.json")
@@ -128,7 +128,7 @@ def count_operations(model: Model, shape: tuple[int, ...], classes: int) -> floa
     from torch.nn import functional as F
     from torch.utils.flop_counter import FlopCounterMode
 
-    from pipeline.methods.registry import build_net
+    from dprepro.pipeline.methods.registry import build_net
 
     with torch.device("meta"):  # which computes nothing
         net = build_net(model, shape, classes, tried=False)

@@ -21,9 +21,10 @@ from parsl.executors import HighThroughputExecutor, ThreadPoolExecutor
 from parsl.jobs.error_handlers import windowed_error_handler
 from parsl.providers import SlurmProvider
 
-from pipeline.cluster.tied import tied
-from pipeline.cluster.worker import Done, Task, work
-from pipeline.errors import UserError, shown
+import dprepro
+from dprepro.pipeline.cluster.tied import tied
+from dprepro.pipeline.cluster.worker import Done, Task, work
+from dprepro.pipeline.errors import UserError, shown
 
 STATE = Path(".dprepro/repro")
 HERE, LOCAL, SLURM = "this machine", "local", "slurm"
@@ -120,7 +121,9 @@ def _local(jobs: int) -> Slots:
 def _slurm(jobs: int) -> Slots:
     """Slots of Slurm, one job per slot; Slurm's variables SBATCH_* set partition, account and GPUs."""
     folder = shlex.quote(str(Path(sys.executable).parent))
-    modules = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2]))))
+    modules = os.pathsep.join(
+        filter(None, (os.environ.get("PYTHONPATH"), str(Path(dprepro.__file__).parents[1])))
+    )
     executor = HighThroughputExecutor(
         label=SLURM,
         max_workers_per_node=1,

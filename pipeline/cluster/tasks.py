@@ -4,19 +4,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from pipeline.cluster.costs import seconds
-from pipeline.cluster.worker import Task
-from pipeline.data import prepared
-from pipeline.data.declaration import prepared_here
-from pipeline.data.raw import RAW
-from pipeline.errors import UserError
-from pipeline.identity import entries
-from pipeline.identity.plan import Planned, plan
-from pipeline.identity.status import lacks_measuring
-from pipeline.params import Settings
-from pipeline.pretrained.joining import check_joined
-from pipeline.results import records
-from pipeline.transport import dvclock
+from dprepro.pipeline.cluster.costs import seconds
+from dprepro.pipeline.cluster.worker import Task
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.declaration import prepared_here
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity import entries
+from dprepro.pipeline.identity.plan import Planned, plan
+from dprepro.pipeline.identity.status import lacks_measuring
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.pretrained.joining import check_joined
+from dprepro.pipeline.results import records
+from dprepro.pipeline.transport import dvclock
 
 AT_LEAST = 1e-3  # least duration of a task in seconds; above 0, so that a task precedes those that need it
 

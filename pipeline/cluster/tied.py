@@ -1,4 +1,4 @@
-"""`python -m pipeline.cluster.tied PID COMMAND...`: a command that gets SIGTERM when its parent ends.
+"""`python -m dprepro.pipeline.cluster.tied PID COMMAND...`: a command that gets SIGTERM when its parent ends.
 
 Without it, a killed coordinator or worker would leave trainers behind. On systems without such a signal the
 trainers go on, and the next process for the same row waits for the row's lock.
@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1  # of sys/prctl.h
 def tied(*command: str) -> list[str]:
     """Command line that runs ``command`` and ends it when this process ends."""
     # `-P`, because `-m` alone would search the current folder for modules first
-    return [sys.executable, "-P", "-m", "pipeline.cluster.tied", str(os.getpid()), *command]
+    return [sys.executable, "-P", "-m", "dprepro.pipeline.cluster.tied", str(os.getpid()), *command]
 
 
 if __name__ == "__main__":

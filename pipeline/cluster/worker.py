@@ -14,7 +14,7 @@ from pathlib import Path
 from platform import node
 from threading import Event
 
-from pipeline.cluster.tied import tied
+from dprepro.pipeline.cluster.tied import tied
 
 LOGS = Path(".dprepro/repro/logs")
 LOOK_EVERY = 0.1  # seconds between checks for a request to end
@@ -89,7 +89,7 @@ def work(
     """
     ending, begun = ending or Event(), time.monotonic()
     if task.needs == "gpu" and not task.named:
-        from pipeline.identity.plan import gpu_here
+        from dprepro.pipeline.identity.plan import gpu_here
 
         if not gpu_here():
             raise NeedsGpu(node())
@@ -123,7 +123,7 @@ def work(
 
 def in_turn(commands: Sequence[Sequence[str]]) -> list[str]:
     """Command line of a process that runs the commands by `stages.in_turn` and ends with this process."""
-    line = tied(sys.executable, "-P", "-m", "stages.in_turn")
+    line = tied(sys.executable, "-P", "-m", "dprepro.stages.in_turn")
     for number, command in enumerate(commands):
         line += [BETWEEN, *command] if number else command
     return line

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from pipeline.errors import UserError
-from pipeline.extensions import cached, extensions
-from pipeline.params.documents import read_yaml
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.extensions import cached, extensions
+from dprepro.pipeline.params.documents import read_yaml
 
 Format = Literal["idx", "cifar10", "cifar100", "ag-news"]
 OFFICIAL = "official"

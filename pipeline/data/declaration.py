@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.data import prepared
-from pipeline.data.own.files import digest_of
-from pipeline.data.prepared import PREPARED, Prepared
-from pipeline.data.raw import asked_edition
-from pipeline.errors import UserError
-from pipeline.files import digest_json
-from pipeline.params import PARAMS, Settings
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.own.files import digest_of
+from dprepro.pipeline.data.prepared import PREPARED, Prepared
+from dprepro.pipeline.data.raw import asked_edition
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.params import PARAMS, Settings
 
 
 def check_declared(name: str, settings: Settings) -> None:

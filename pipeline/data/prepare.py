@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.catalog import SYNTHETIC, Entry
-from pipeline.data.prepared import MANIFEST, PREPARED
-from pipeline.data.raw import RawSet, load
-from pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
-from pipeline.errors import UserError
-from pipeline.files import digest_file, digest_json, replacing_folder, write_text, writing
-from pipeline.params import PARAMS, Data, Settings, pick
+from dprepro.pipeline.data.catalog import SYNTHETIC, Entry
+from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
+from dprepro.pipeline.data.raw import RawSet, load
+from dprepro.pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, digest_json, replacing_folder, write_text, writing
+from dprepro.pipeline.params import PARAMS, Data, Settings, pick
 
 OWN_RULE = (
     f"{RULE}; where own data have no test part, it is the first `test` examples in the permutation of the "
@@ -98,7 +98,7 @@ def _write_arrays(
     about: dict[str, Any] = {}
     encoder: Callable[[np.ndarray], np.ndarray] | None = None
     if data.text is not None:
-        from pipeline.data.text import Encoder, VectorEncoder  # imports torch
+        from dprepro.pipeline.data.text import Encoder, VectorEncoder  # imports torch
 
         if data.text.vectors is not None:
             encoder = vectors = VectorEncoder(data.text.tokens, data.text.vectors)

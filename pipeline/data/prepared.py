@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt
 
-from pipeline.data.catalog import Features
-from pipeline.errors import UserError
-from pipeline.fields import Count
-from pipeline.files import Damaged, check_file
+from dprepro.pipeline.data.catalog import Features
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Count
+from dprepro.pipeline.files import Damaged, check_file
 
 PREPARED = Path("data/prepared")
 MANIFEST = "manifest.json"

@@ -9,14 +9,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.data import catalog, formats
-from pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
-from pipeline.data.formats import Examples
-from pipeline.data.own import files as declared
-from pipeline.data.own import sets
-from pipeline.errors import UserError
-from pipeline.files import digest_file, write_text
-from pipeline.params import PARAMS, Settings
+from dprepro.pipeline.data import catalog, formats
+from dprepro.pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.data.own import files as declared
+from dprepro.pipeline.data.own import sets
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, write_text
+from dprepro.pipeline.params import PARAMS, Settings
 
 RAW = Path("data/raw")
 SOURCE = "source.json"

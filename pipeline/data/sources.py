@@ -14,9 +14,9 @@ from pathlib import Path
 import pooch
 from requests import RequestException
 
-from pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
-from pipeline.errors import UserError, reading
-from pipeline.files import locked, writing
+from dprepro.pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.files import locked, writing
 
 TIMEOUT = 30.0  # seconds without data before a connection counts as dropped
 RETRIES = 3  # of a download from one address

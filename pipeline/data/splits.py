@@ -17,8 +17,8 @@ from itertools import combinations
 
 import numpy as np
 
-from pipeline.errors import UserError
-from pipeline.params import PARAMS, Data
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import PARAMS, Data
 
 RULE = (
     "public: the first `count`, in the seed's permutation, whose content occurs nowhere else in the private "

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.catalog import OFFICIAL, Entry
-from pipeline.files import writing
+from dprepro.pipeline.data.catalog import OFFICIAL, Entry
+from dprepro.pipeline.files import writing
 
 GRAIN = 4  # side of a cell of a class's pattern, in pixels
 FINE_GRAIN = {"kmnist": 2, "cifar100": 2}  # of the public sets

@@ -15,9 +15,9 @@ import numpy as np
 from torchtext.data import get_tokenizer
 from torchtext.vocab import Vocab
 
-from pipeline.data import word_vectors
-from pipeline.files import digest_file, write_text
-from pipeline.params import Text
+from dprepro.pipeline.data import word_vectors
+from dprepro.pipeline.files import digest_file, write_text
+from dprepro.pipeline.params import Text
 
 TOKENIZER = "basic_english"
 PADDING, UNKNOWN = 0, 1

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import UserError, reading
-from pipeline.files import Damaged, check_file
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.files import Damaged, check_file
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import safetensors.torch
 import torch
 from pydantic import ValidationError
 
-from pipeline.data import prepared
-from pipeline.data.declaration import check_declared
-from pipeline.data.own import tables, trunk
-from pipeline.data.own.files import check_regular
-from pipeline.errors import UserError, printable, reading
-from pipeline.export.inputs import (
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.declaration import check_declared
+from dprepro.pipeline.data.own import tables, trunk
+from dprepro.pipeline.data.own.files import check_regular
+from dprepro.pipeline.errors import UserError, printable, reading
+from dprepro.pipeline.export.inputs import (
     TRUNK,
     VOCABULARY,
     WEIGHTS,
@@ -26,7 +26,7 @@ from pipeline.export.inputs import (
     read_inputs,
     vocabulary_of,
 )
-from pipeline.export.networks import (
+from dprepro.pipeline.export.networks import (
     Architecture,
     Network,
     architecture_of,
@@ -38,15 +38,15 @@ from pipeline.export.networks import (
     tensors_of,
     trained_network,
 )
-from pipeline.export.statement import PrivacyStatement
-from pipeline.fields import Key, Strict
-from pipeline.files import digest, digest_json, replacing_folder, write_bytes, write_text
-from pipeline.ledgers.data_budget import budget_of
-from pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
-from pipeline.models.reads import recording_reads
-from pipeline.params import Settings
-from pipeline.results import records
-from pipeline.results.schema import Level, Record, Replica, Seed, Trained
+from dprepro.pipeline.export.statement import PrivacyStatement
+from dprepro.pipeline.fields import Key, Strict
+from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes, write_text
+from dprepro.pipeline.ledgers.data_budget import budget_of
+from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
+from dprepro.pipeline.models.reads import recording_reads
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Level, Record, Replica, Seed, Trained
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -117,10 +117,10 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
             be computed without the data.
     """
     # imported here, so that predictions don't wait for accountants and the report's words
-    from pipeline.export.model_card import model_card
-    from pipeline.export.privacy_statement import html, privacy_statement
-    from pipeline.ledgers.rows import is_current
-    from pipeline.reporting.wording import level_words
+    from dprepro.pipeline.export.model_card import model_card
+    from dprepro.pipeline.export.privacy_statement import html, privacy_statement
+    from dprepro.pipeline.ledgers.rows import is_current
+    from dprepro.pipeline.reporting.wording import level_words
 
     if folder.exists() and not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: is there already; allowed: a new folder")

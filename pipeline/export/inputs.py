@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from pipeline.data.own import images, npz, tables, texts, trunk
-from pipeline.data.own.files import IMAGES, check_regular
-from pipeline.data.prepared import PREPARED, Prepared
-from pipeline.errors import UserError, reading
-from pipeline.fields import Strict, omitted
-from pipeline.files import Damaged, read_checked
-from pipeline.limits import OWN_BYTES
-from pipeline.params import OwnArrays, OwnFeatures, OwnImages, OwnPictures, OwnTable, OwnTexts, Row, Settings
-from pipeline.params.own import Columns, PublicNetwork
-from pipeline.params.schema import KnownVectors
+from dprepro.pipeline.data.own import images, npz, tables, texts, trunk
+from dprepro.pipeline.data.own.files import IMAGES, check_regular
+from dprepro.pipeline.data.prepared import PREPARED, Prepared
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.fields import Strict, omitted
+from dprepro.pipeline.files import Damaged, read_checked
+from dprepro.pipeline.limits import OWN_BYTES
+from dprepro.pipeline.params import (
+    OwnArrays,
+    OwnFeatures,
+    OwnImages,
+    OwnPictures,
+    OwnTable,
+    OwnTexts,
+    Row,
+    Settings,
+)
+from dprepro.pipeline.params.own import Columns, PublicNetwork
+from dprepro.pipeline.params.schema import KnownVectors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -135,7 +144,10 @@ def read_inputs(
     if path.stat().st_size > OWN_BYTES:
         raise UserError(f"{path}: larger than {OWN_BYTES >> 30} GB, which is the most of a file")
     if preparation.tokens is not None:
-        from pipeline.data.text import Encoder, VectorEncoder  # imports torchtext, which only texts need
+        from dprepro.pipeline.data.text import (  # imports torchtext, which only texts need
+            Encoder,
+            VectorEncoder,
+        )
 
         lines = texts.csv_frame(path)
         (sentences,) = texts.values(path, lines, preparation.column)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from ruamel.yaml import YAML
 
-from pipeline.data.prepared import Prepared
-from pipeline.export.privacy_statement import PrivacyStatement, markdown
-from pipeline.reporting import wording
-from pipeline.reporting.judging.intervals import mean
-from pipeline.results.schema import Errors, Record, Replica
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.export.privacy_statement import PrivacyStatement, markdown
+from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.results.schema import Errors, Record, Replica
 
 ACCURACY = "test_accuracy"
 

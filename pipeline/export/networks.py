@@ -10,26 +10,26 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError, shown
-from pipeline.extensions import extensions
-from pipeline.fields import Count, Strict
-from pipeline.identity.standing import Standing
-from pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
-from pipeline.methods.base import Execution, Method, Relevances, Task, shares
-from pipeline.methods.registry import build_method, build_net
-from pipeline.methods.rooms import method_settings
-from pipeline.methods.settings import MethodSettings
-from pipeline.models.model import Model
-from pipeline.models.reads import Outline, without_reads
-from pipeline.params import Row
-from pipeline.params.schema import KnownMethod
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import Streams
-from pipeline.results import records
-from pipeline.results.schema import Trained
-from pipeline.results.weights import read_weights, weights_path
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.fields import Count, Strict
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
+from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
+from dprepro.pipeline.methods.registry import build_method, build_net
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.reads import Outline, without_reads
+from dprepro.pipeline.params import Row
+from dprepro.pipeline.params.schema import KnownMethod
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Trained
+from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.randomness import Streams
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
 # Names of the public statistics that scale images before the network (`pipeline.methods.augment`)

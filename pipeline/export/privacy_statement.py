@@ -12,14 +12,14 @@ from html import escape
 
 from markdown_it import MarkdownIt
 
-from pipeline.export.statement import PrivacyStatement
-from pipeline.ledgers.data_budget import DataBudget
-from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging import severity
-from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.judging.severity import NotCovered
-from pipeline.reporting.vocabulary import SEVERITIES, words
-from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record, Replica, Versions
+from dprepro.pipeline.export.statement import PrivacyStatement
+from dprepro.pipeline.ledgers.data_budget import DataBudget
+from dprepro.pipeline.reporting import vocabulary, wording
+from dprepro.pipeline.reporting.judging import severity
+from dprepro.pipeline.reporting.judging.guarantees import guarantee
+from dprepro.pipeline.reporting.judging.severity import NotCovered
+from dprepro.pipeline.reporting.vocabulary import SEVERITIES, words
+from dprepro.pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record, Replica, Versions
 
 SAMPLING = {
     "poisson": "each step drew each example independently with the sampling rate (Poisson)",

@@ -1,7 +1,7 @@
 """Fields of a privacy statement; `pipeline.export.privacy_statement` fills and renders it."""
 
-from pipeline.fields import NotNegative, Strict
-from pipeline.results.schema import Probability, Versions
+from dprepro.pipeline.fields import NotNegative, Strict
+from dprepro.pipeline.results.schema import Probability, Versions
 
 
 class PrivacyStatement(Strict):

@@ -8,11 +8,11 @@ stage reads. Ledgers have no version, because `dprepro verify` computes them ane
 from pathlib import Path
 from typing import Any
 
-from pipeline.extensions import extensions
-from pipeline.files import digest_file, digest_files, digest_json, write_json
-from pipeline.identity import versions
-from pipeline.params import PAPERS, Settings
-from pipeline.results import records
+from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.files import digest_file, digest_files, digest_json, write_json
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.params import PAPERS, Settings
+from dprepro.pipeline.results import records
 
 PATH = Path("reports/identity.json")
 PACKAGE = Path(__file__).parents[1]

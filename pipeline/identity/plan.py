@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.errors import UserError
-from pipeline.identity.provenance import committed_text, deleted_files
-from pipeline.identity.standing import Standing
-from pipeline.params import Row, Settings
-from pipeline.results import records
-from pipeline.results.schema import Run
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.provenance import committed_text, deleted_files
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Run
 
 NEVER = "never ran"
 GPU_ESTIMATES = TypeAdapter(dict[str, float])

@@ -5,10 +5,10 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from pipeline.params import PARAMS
+from dprepro.pipeline.params import PARAMS
 
-PIPELINE = Path(__file__).parents[1]
-CODE = ("pipeline", "stages")
+PIPELINE = Path(__file__).resolve().parents[1]  # `dprepro/pipeline` is a link to it in a checkout
+CODE = ("dprepro", "pipeline", "stages")
 PACKAGES = ("dprepro", "torch", "torchvision", "numpy", "opacus", "dp-accounting")
 
 

@@ -5,13 +5,13 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from pipeline.data.declaration import prepared_here
-from pipeline.data.prepared import Prepared
-from pipeline.data.raw import asked_edition
-from pipeline.identity import versions
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Model, Row, Settings
-from pipeline.results.schema import Evaluated, Run, Trained
+from dprepro.pipeline.data.declaration import prepared_here
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.data.raw import asked_edition
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Model, Row, Settings
+from dprepro.pipeline.results.schema import Evaluated, Run, Trained
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Standing:
         """
         if not replica.frozen or self.data is None:
             return None
-        from pipeline.models.frozen import same_fingerprint
+        from dprepro.pipeline.models.frozen import same_fingerprint
 
         settings = type(self.row.resolved[0]).recorded(replica.settings)
         here = frozen_here(self.row.model, settings, replica.seed, self.data)
@@ -121,8 +121,8 @@ def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepare
     Raises:
         UserError: as `build_net`.
     """
-    from pipeline.methods.registry import fresh_net
-    from pipeline.models.frozen import frozen_fingerprint
+    from dprepro.pipeline.methods.registry import fresh_net
+    from dprepro.pipeline.models.frozen import frozen_fingerprint
 
     return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 

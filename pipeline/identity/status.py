@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.identity.plan import NEVER, plan
-from pipeline.identity.standing import measured_otherwise
-from pipeline.params import Settings
-from pipeline.results import records
+from dprepro.pipeline.identity.plan import NEVER, plan
+from dprepro.pipeline.identity.standing import measured_otherwise
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results import records
 
 NAMED = 5  # rows named in a line
 MOST = 8  # lines of reasons

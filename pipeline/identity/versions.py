@@ -6,8 +6,8 @@ invalid. A faster or renamed implementation keeps its version. Golden values (`t
 numbers.
 """
 
-from pipeline.methods.rooms import method_settings
-from pipeline.models.model import version
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.model import version
 
 SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
 PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py

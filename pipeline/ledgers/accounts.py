@@ -6,18 +6,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.identity.provenance import versions
-from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.ledgers.precision import up
-from pipeline.params import Settings, pick
-from pipeline.params.problems import problem_lines
-from pipeline.privacy.account_settings import AccountSettings
-from pipeline.privacy.accounting import classic_epsilon, renyi_divergence
-from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
-from pipeline.results import records
-from pipeline.results.schema import Entry, Ledgers
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.provenance import versions
+from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
+from dprepro.pipeline.ledgers.precision import up
+from dprepro.pipeline.params import Settings, pick
+from dprepro.pipeline.params.problems import problem_lines
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Entry, Ledgers
+from dprepro.privacy.account_settings import AccountSettings
+from dprepro.privacy.accounting import classic_epsilon, renyi_divergence
+from dprepro.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:

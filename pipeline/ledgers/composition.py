@@ -12,13 +12,13 @@ from math import fsum
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.ledgers.accountants import library
-from pipeline.ledgers.ledger import smallest_bound
-from pipeline.ledgers.precision import up
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.records import read_search, row_searches
-from pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
+from dprepro.pipeline.ledgers.accountants import library
+from dprepro.pipeline.ledgers.ledger import smallest_bound
+from dprepro.pipeline.ledgers.precision import up
+from dprepro.pipeline.results.records import read_search, row_searches
+from dprepro.pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.subsampling import composed_losses
 
 BASIC = "the sum of each one's bound at its share of delta"
 # largest epsilon of a training whose losses are composed on a grid

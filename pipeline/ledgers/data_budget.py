@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.params import Settings
-from pipeline.params.own import OWN
-from pipeline.results import records
-from pipeline.results.schema import Composition, Provenance
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.params.own import OWN
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Composition, Provenance
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget 
 
 def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
     # imports dp-accounting and SciPy, which takes a second
-    from pipeline.ledgers.composition import composed, trainings_of
+    from dprepro.pipeline.ledgers.composition import composed, trainings_of
 
     runs = [run for row in rows if (run := records.read_run(row, root))]
     assert len(runs) == len(rows), "they were just read"  # none is listed whose trainings don't count

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.data import prepared
-from pipeline.data.raw import entry_of
-from pipeline.errors import UserError, shown
-from pipeline.methods.rooms import method_settings
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes
-from pipeline.params import PARAMS, Model, Settings
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results import records
-from pipeline.results.schema import Run, Trained
-from pipeline.training.not_covered import DATA_USES
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.raw import entry_of
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes
+from dprepro.pipeline.params import PARAMS, Model, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Run, Trained
+from dprepro.pipeline.training.not_covered import DATA_USES
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # Relative tolerance of a calibrated noise multiplier: its last digits differ between accountant versions
 CALIBRATED = 1e-3
@@ -113,7 +113,7 @@ def declared_guarantee(
     """
     sizes = Sizes(examples)
     if config.private and config.uses_network:
-        from pipeline.methods.registry import network_sizes  # which imports torch
+        from dprepro.pipeline.methods.registry import network_sizes  # which imports torch
 
         shape = config.input_shape(input_shape(model, data, settings))
         classes = len(entry_of(settings.split(data).raw, settings).classes)
@@ -139,7 +139,7 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     """
     split = settings.split(data)
     if settings.has_features(data):
-        from pipeline.pretrained.starts import features_shape  # which imports torch
+        from dprepro.pipeline.pretrained.starts import features_shape  # which imports torch
 
         return features_shape(model)
     if split.text is not None:
@@ -157,7 +157,7 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     """
     if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
-    from pipeline.pretrained.relevance import read_relevance  # which imports torch
+    from dprepro.pipeline.pretrained.relevance import read_relevance  # which imports torch
 
     relevance = read_relevance(prepared.load(data, root))
     assert relevance is not None, "checked when params are read"

@@ -6,19 +6,19 @@ from math import fsum, inf, isfinite
 from types import ModuleType
 from typing import Any
 
-from pipeline.ledgers.accountants import accountants, library
-from pipeline.ledgers.precision import stated
-from pipeline.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
-from pipeline.privacy.attack_risk import gaussian_risk, laplace_risk, tradeoff
-from pipeline.privacy.clt import clt_mu
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.participation import unamplified, unamplified_epsilon
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.statements import Statement, statement
-from pipeline.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
-from pipeline.privacy.worst_instance import worst_epsilon
-from pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
+from dprepro.pipeline.ledgers.accountants import accountants, library
+from dprepro.pipeline.ledgers.precision import stated
+from dprepro.pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
+from dprepro.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
+from dprepro.privacy.attack_risk import gaussian_risk, laplace_risk, tradeoff
+from dprepro.privacy.clt import clt_mu
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.participation import unamplified, unamplified_epsilon
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.statements import Statement, statement
+from dprepro.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
+from dprepro.privacy.worst_instance import worst_epsilon
 
 CLOSED = "closed form"
 EXACT = "exact for Gaussian noise, composed over epochs"

@@ -1,6 +1,6 @@
 """Published numbers of other projects and papers (`references.yaml`), compared with our numbers.
 
-`python -m pipeline.ledgers.references` writes docs/references.md.
+`python -m dprepro.pipeline.ledgers.references` writes docs/references.md.
 """
 
 from functools import lru_cache
@@ -12,14 +12,14 @@ from dp_accounting import get_sigma_gaussian
 from pydantic import Field, model_validator
 from ruamel.yaml import YAML
 
-from pipeline.fields import Count, Key, Positive, Strict
-from pipeline.files import write_text
-from pipeline.privacy.accounting import classic_epsilon, renyi_epsilon
-from pipeline.privacy.clt import clt_mu
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.parameters import Delta
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import composed_losses
+from dprepro.pipeline.fields import Count, Key, Positive, Strict
+from dprepro.pipeline.files import write_text
+from dprepro.privacy.accounting import classic_epsilon, renyi_epsilon
+from dprepro.privacy.clt import clt_mu
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.parameters import Delta
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import composed_losses
 
 REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
 PEERS = Path("reports/benchmarks/peers.md")  # trainings by others' code (`benchmarks/peers.py`)

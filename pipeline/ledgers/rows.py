@@ -5,19 +5,19 @@ from math import isclose
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-from pipeline.errors import UserError
-from pipeline.files import digest_json
-from pipeline.identity.provenance import versions
-from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.declared import check_spending
-from pipeline.ledgers.ledger import ledger_of, uses_outside
-from pipeline.ledgers.precision import MACHINE_TOLERANCE
-from pipeline.params import Settings
-from pipeline.params.own import OWN, OwnTable
-from pipeline.privacy.statements import Statement, statement
-from pipeline.results import records
-from pipeline.results.histories import read_history
-from pipeline.results.schema import Entry, Ledgers, Run, Trained
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.identity.provenance import versions
+from dprepro.pipeline.ledgers.composition import row_composition
+from dprepro.pipeline.ledgers.declared import check_spending
+from dprepro.pipeline.ledgers.ledger import ledger_of, uses_outside
+from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.params.own import OWN, OwnTable
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import read_history
+from dprepro.pipeline.results.schema import Entry, Ledgers, Run, Trained
+from dprepro.privacy.statements import Statement, statement
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:

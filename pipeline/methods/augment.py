@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.errors import UserError
-from pipeline.methods.base import as_input
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import as_input
 
 MARGIN = 4  # pixels of padding around an image before it is cropped
 

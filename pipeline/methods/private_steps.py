@@ -14,16 +14,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.errors import Unproven, UserError
-from pipeline.methods.base import Method, over_replicas
-from pipeline.methods.samples import BatchSum, Pass, Sample, independent_samples, merged, padded, parts_of
-from pipeline.methods.spending import TRIED, Guarantee
-from pipeline.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
-from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
-from pipeline.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
-from pipeline.privacy.parameters import Isolation
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import Statement
+from dprepro.pipeline.errors import Unproven, UserError
+from dprepro.pipeline.methods.base import Method, over_replicas
+from dprepro.pipeline.methods.samples import (
+    BatchSum,
+    Pass,
+    Sample,
+    independent_samples,
+    merged,
+    padded,
+    parts_of,
+)
+from dprepro.pipeline.methods.spending import TRIED, Guarantee
+from dprepro.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
+from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
+from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
+from dprepro.privacy.parameters import Isolation
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.statements import Statement
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from pipeline.errors import UserError, printable
-from pipeline.extensions import extensions
-from pipeline.methods.base import Method, Task
-from pipeline.methods.rooms import method_settings
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.spending import NetworkSizes
-from pipeline.models.functional import trial_results
-from pipeline.models.model import Model
-from pipeline.privacy.randomness import initial_seed
+from dprepro.pipeline.errors import UserError, printable
+from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.methods.base import Method, Task
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.spending import NetworkSizes
+from dprepro.pipeline.models.functional import trial_results
+from dprepro.pipeline.models.model import Model
+from dprepro.privacy.randomness import initial_seed
 
 
 def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:

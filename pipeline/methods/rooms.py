@@ -4,9 +4,9 @@ A settings class names its training class. This class is imported by name, so no
 another method.
 """
 
-from pipeline.errors import UserError
-from pipeline.extensions import cached, extensions
-from pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.extensions import cached, extensions
+from dprepro.pipeline.methods.settings import MethodSettings
 
 
 @cached

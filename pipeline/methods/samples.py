@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.methods.settings import MethodSettings
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.randomness import Streams
 
 
 class Sample(NamedTuple):

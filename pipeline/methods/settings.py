@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
-from pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.parameters import Delta, Sampling
-from pipeline.privacy.sampled_gaussian import (
+from dprepro.pipeline.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
+from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.parameters import Delta, Sampling
+from dprepro.privacy.sampled_gaussian import (
     NeighboringRelation,
     SampledGaussian,
     batches_of_epoch,
     relation_of,
     sensitivity,
 )
-from pipeline.privacy.statements import Statement
+from dprepro.privacy.statements import Statement
 
 # Settings in which replicas that share a step may differ, for any method
 VARYING = frozenset(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import Statement, statement
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.statements import Statement, statement
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
@@ -64,7 +64,7 @@ class Guarantee:
             return None
         if isinstance(self.spending, Releases):
             return self.spending.epsilon  # all of it is spent before the first step
-        from pipeline.privacy.accounting import spent_epsilon  # its import takes seconds
+        from dprepro.privacy.accounting import spent_epsilon  # its import takes seconds
 
         assert self.delta is not None, "goes with the spending"
         return spent_epsilon(self.spending, steps, self.delta)

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
 GREY = ((32, 5), (64, 5)), 25  # feature maps and side of each convolution; units of the linear layer

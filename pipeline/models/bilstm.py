@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.models.model import Model
+from dprepro.pipeline.models.model import Model
 
 VERSION = 1  # raise it if the same settings would give other numbers
 PADDING = 0  # token in place of a word, at the end of a text only

@@ -2,8 +2,13 @@
 
 from torch import nn
 
+<<<<<<< HEAD
 from pipeline.models.model import Model
 from pipeline.models.normalization import normalization, normalized
+=======
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
+>>>>>>> main
 
 VERSION = 1  # raise it if the same settings would give other numbers
 ORDERED = "norm_activation"  # its second `order`

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from pipeline.models import mlp
-from pipeline.models.model import Model
+from dprepro.pipeline.models import mlp
+from dprepro.pipeline.models.model import Model
 
 VERSION = 1  # raise it if the same settings would give other numbers
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.errors import UserError
-from pipeline.extensions import cached, extensions
-from pipeline.fields import Count, Positive, Strict, omitted
-from pipeline.models.public_weights import PublicWeights
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.extensions import cached, extensions
+from dprepro.pipeline.fields import Count, Positive, Strict, omitted
+from dprepro.pipeline.models.public_weights import PublicWeights
 
 
 @cached

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.models.functional import functional_call
-from pipeline.models.model import Model
+from dprepro.pipeline.models.functional import functional_call
+from dprepro.pipeline.models.model import Model
 
 
 class BatchStatistics(nn.Module):

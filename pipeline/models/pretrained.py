@@ -11,12 +11,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from pipeline.errors import UserError, reading, shown
-from pipeline.files import digest
-from pipeline.limits import WEIGHTS_BYTES
-from pipeline.models.adapters import add_adapters, last_linear
-from pipeline.models.model import Model
-from pipeline.models.public_weights import PublicWeights
+from dprepro.pipeline.errors import UserError, reading, shown
+from dprepro.pipeline.files import digest
+from dprepro.pipeline.limits import WEIGHTS_BYTES
+from dprepro.pipeline.models.adapters import add_adapters, last_linear
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.public_weights import PublicWeights
 
 VERSION = 1  # raise it if the same settings would give other numbers
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from pipeline.errors import shown
-from pipeline.fields import Strict
+from dprepro.pipeline.errors import shown
+from dprepro.pipeline.fields import Strict
 
 
 def _inside(path: str) -> str:

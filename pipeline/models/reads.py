@@ -17,9 +17,9 @@ import torch
 import torch.hub
 from torch import Tensor
 
-from pipeline.errors import UserError
-from pipeline.extensions import in_use
-from pipeline.models.pretrained import declared_tensors
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.extensions import in_use
+from dprepro.pipeline.models.pretrained import declared_tensors
 
 READERS: tuple[Callable[..., Any], ...] = (
     torch.load,
@@ -86,7 +86,13 @@ def without_reads(outlines: Sequence[Outline]) -> Iterator[None]:
 @contextmanager
 def _in_place_of_readers(replacement: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """Use ``replacement(reader)`` for each of `READERS`, also where laboratories imported it by name."""
-    packages = {"torch", "torch.hub", "torchvision", "safetensors.torch", "pipeline.models.pretrained"}
+    packages = {
+        "torch",
+        "torch.hub",
+        "torchvision",
+        "safetensors.torch",
+        "dprepro.pipeline.models.pretrained",
+    }
     modules = [
         module
         for name, module in sys.modules.items()

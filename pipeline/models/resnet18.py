@@ -7,8 +7,8 @@ Nguyen et al. 2023).
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, and the stride of the first block

@@ -4,8 +4,8 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
 CROP = 24

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64, 64), (128, 128), (256, 256, 256, 256))  # channels of 3x3 convolutions; a pool after each stage

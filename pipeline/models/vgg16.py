@@ -6,9 +6,9 @@ layer, as in the code of the paper's first version (uds-lsv/SIDP).
 
 from torch import nn
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
-from pipeline.models.vgg import vgg_stages
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
+from dprepro.pipeline.models.vgg import vgg_stages
 
 VERSION = 1  # raise it if the same settings would give other numbers
 STAGES = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)  # of 3x3 convolutions; a pool after each

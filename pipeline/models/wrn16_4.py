@@ -6,8 +6,8 @@ Convolutions have biases. Before each convolution but the first come ReLU and no
 
 from torch import Tensor, nn
 
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
 ORDERED = "relu_norm"  # its second `order`

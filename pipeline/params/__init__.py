@@ -1,7 +1,7 @@
 """Settings of params.yaml as checked, frozen pydantic models."""
 
-from pipeline.models.model import Model
-from pipeline.params.own import (
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params.own import (
     OWN,
     OwnArrays,
     OwnFeatures,
@@ -11,8 +11,8 @@ from pipeline.params.own import (
     OwnTable,
     OwnTexts,
 )
-from pipeline.params.reading import load, parse, use_code
-from pipeline.params.schema import (
+from dprepro.pipeline.params.reading import load, parse, use_code
+from dprepro.pipeline.params.schema import (
     Account,
     Data,
     Line,
@@ -26,4 +26,4 @@ from pipeline.params.schema import (
     Start,
     Text,
 )
-from pipeline.params.settings import PAPERS, PARAMS, Settings, pick
+from dprepro.pipeline.params.settings import PAPERS, PARAMS, Settings, pick

@@ -6,13 +6,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.errors import UserError, reading
-from pipeline.fields import KEY
-from pipeline.files import write_text
-from pipeline.params.documents import parse_yaml
-from pipeline.params.reading import parse
-from pipeline.params.searched import read_choices
-from pipeline.params.settings import PARAMS, Settings, pick
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.fields import KEY
+from dprepro.pipeline.files import write_text
+from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.params.reading import parse
+from dprepro.pipeline.params.searched import read_choices
+from dprepro.pipeline.params.settings import PARAMS, Settings, pick
 
 
 class Adding:

@@ -3,12 +3,20 @@
 from collections import deque
 from typing import Any
 
-from pipeline.methods.rooms import method_settings
-from pipeline.models.model import architectures
-from pipeline.params.own import OwnFiles, OwnTable
-from pipeline.params.schema import PLANNED_SEED, REPEATED, REPEATED_SEED, SEARCHED_SEED, Relevance, Row, Start
-from pipeline.params.searched import candidates
-from pipeline.params.settings import Settings
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.model import architectures
+from dprepro.pipeline.params.own import OwnFiles, OwnTable
+from dprepro.pipeline.params.schema import (
+    PLANNED_SEED,
+    REPEATED,
+    REPEATED_SEED,
+    SEARCHED_SEED,
+    Relevance,
+    Row,
+    Start,
+)
+from dprepro.pipeline.params.searched import candidates
+from dprepro.pipeline.params.settings import Settings
 
 
 def check_all(settings: Settings) -> None:

@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from pipeline.errors import UserError, printable, reading
-from pipeline.limits import RECORD_BYTES
+from dprepro.pipeline.errors import UserError, printable, reading
+from dprepro.pipeline.limits import RECORD_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 

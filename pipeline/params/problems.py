@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.errors import listed, printable, shown
+from dprepro.pipeline.errors import listed, printable, shown
 
 # Keys of other libraries that have no counterpart here, each with the reason
 REFUSED = dict.fromkeys(

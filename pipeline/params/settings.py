@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from pipeline.errors import UserError
-from pipeline.fields import Key, Strict
-from pipeline.files import digest_json
-from pipeline.methods.settings import Circumstances
-from pipeline.models.model import Model
-from pipeline.models.public_weights import Below
-from pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
-from pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Key, Strict
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.methods.settings import Circumstances
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.public_weights import Below
+from dprepro.pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
+from dprepro.pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
 
 PARAMS = Path("params.yaml")
 PAPERS = Path("papers")  # printed values and claims of papers

@@ -11,13 +11,13 @@ from typing import NamedTuple, get_args
 
 from scipy.optimize import brentq
 
-from pipeline.errors import UserError
-from pipeline.fields import Strict
-from pipeline.ledgers.ledger import bounds_of
-from pipeline.privacy.accounting import Accountant, renyi_epsilon
-from pipeline.privacy.parameters import LEAST_DELTA
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.fields import Strict
+from dprepro.pipeline.ledgers.ledger import bounds_of
+from dprepro.privacy.accounting import Accountant, renyi_epsilon
+from dprepro.privacy.parameters import LEAST_DELTA
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
 
 # A batch also counts as behind the wall if its TAN (total amount of noise) is more than so many times the
 # smallest TAN at this epsilon. The paper's `WALL` is for an epsilon of about 8; at smaller ones it is higher.

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, Prepared
-from pipeline.data.splits import content_keys
-from pipeline.errors import UserError
-from pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
-from pipeline.identity.standing import Standing
-from pipeline.methods.base import LAST
-from pipeline.params import PARAMS, Settings
-from pipeline.privacy.gradients import Tensors
-from pipeline.results import records
-from pipeline.results.schema import Run
-from pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepared import PREPARED, Prepared
+from dprepro.pipeline.data.splits import content_keys
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.methods.base import LAST
+from dprepro.pipeline.params import PARAMS, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Run
+from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)

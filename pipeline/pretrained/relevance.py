@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipeline.data import prepared
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.methods.base import Relevances, as_input
-from pipeline.methods.rooms import method_settings
-from pipeline.models.model import Model
-from pipeline.models.normalization import initial_statistics
-from pipeline.params import PARAMS, Settings, pick
-from pipeline.pretrained import joining as joined
-from pipeline.pretrained.joining import TrainedRow
-from pipeline.pretrained.lrp import relevances
-from pipeline.pretrained.starts import initial_nets
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import Relevances, as_input
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.pipeline.params import PARAMS, Settings, pick
+from dprepro.pipeline.pretrained import joining as joined
+from dprepro.pipeline.pretrained.joining import TrainedRow
+from dprepro.pipeline.pretrained.lrp import relevances
+from dprepro.pipeline.pretrained.starts import initial_nets
 
 BATCH = 250  # images per pass
 INFORMED = (

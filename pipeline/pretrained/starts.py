@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipeline.data import prepared
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.methods.base import as_input
-from pipeline.methods.registry import build_net, fresh_net
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics
-from pipeline.params import PARAMS, Settings, pick
-from pipeline.pretrained import joining as joined
-from pipeline.privacy.gradients import Tensors
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import as_input
+from dprepro.pipeline.methods.registry import build_net, fresh_net
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics
+from dprepro.pipeline.params import PARAMS, Settings, pick
+from dprepro.pipeline.pretrained import joining as joined
+from dprepro.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # name of the part of a network before its linear layers
@@ -86,7 +86,7 @@ def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
 
 def features_shape(model: Model) -> tuple[int, ...]:
     """Shape (F,) of the features before a network's linear layers."""
-    return (import_module(f"pipeline.models.{model.name}").FEATURES,)
+    return (import_module(f"dprepro.pipeline.models.{model.name}").FEATURES,)
 
 
 def initial_nets(

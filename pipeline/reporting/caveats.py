@@ -6,14 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.identity import provenance
-from pipeline.identity.standing import Standing, measured_otherwise
-from pipeline.params import Account, Row, Settings
-from pipeline.reporting.printed import Table
-from pipeline.reporting.results import Budget, Caveat, RowResult
-from pipeline.reporting.wording import number
-from pipeline.results import records
-from pipeline.results.schema import Record
+from dprepro.pipeline.identity import provenance
+from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.params import Account, Row, Settings
+from dprepro.pipeline.reporting.printed import Table
+from dprepro.pipeline.reporting.results import Budget, Caveat, RowResult
+from dprepro.pipeline.reporting.wording import number
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Record
 
 REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key of the full one
 Length = Literal["epochs", "steps"]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean
 
-from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.judging.intervals import computed, mean
-from pipeline.reporting.printed import Printed, Table
-from pipeline.reporting.results import Caveat, Cell
-from pipeline.results import schema
-from pipeline.results.schema import Record, Replica, SearchRecord
+from dprepro.pipeline.reporting.judging.guarantees import guarantee
+from dprepro.pipeline.reporting.judging.intervals import computed, mean
+from dprepro.pipeline.reporting.printed import Printed, Table
+from dprepro.pipeline.reporting.results import Caveat, Cell
+from dprepro.pipeline.results import schema
+from dprepro.pipeline.results.schema import Record, Replica, SearchRecord
 
 # Failed training is a finding only after a search of this many step sizes, with this ratio of the largest to
 # the smallest.

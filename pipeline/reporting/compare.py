@@ -6,16 +6,16 @@ from math import inf, isfinite
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.params import Settings
-from pipeline.reporting.cells import RecordCells
-from pipeline.reporting.judging.guarantees import SAME, incomparable
-from pipeline.reporting.judging.intervals import Mean, contrast
-from pipeline.reporting.printed import Table
-from pipeline.reporting.results import Cell, validation
-from pipeline.results import records
-from pipeline.results.schema import Ledger
-from pipeline.rounding import rounded_down
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.cells import RecordCells
+from dprepro.pipeline.reporting.judging.guarantees import SAME, incomparable
+from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
+from dprepro.pipeline.reporting.printed import Table
+from dprepro.pipeline.reporting.results import Cell, validation
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Ledger
+from dprepro.pipeline.rounding import rounded_down
 
 DIGITS = 4  # significant digits of a suggested setting
 TABLE = Table(name="", title="", axis="", columns=[], own=True)  # of accuracies in percent
@@ -88,7 +88,7 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
         examples = settings.split(row.data).train
         rate, steps = level.batch / examples, level.total_steps(examples)
         if level.accountant == "rdp":  # needs more noise at the same epsilon
-            from pipeline.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
+            from dprepro.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
 
             noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
             epsilon = rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)

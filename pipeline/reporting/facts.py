@@ -6,17 +6,17 @@ Tables, pages, CSV files and findings read them.
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pipeline.reporting.judging import severity, verdicts
-from pipeline.reporting.judging.assess import ClaimResult, assess
-from pipeline.reporting.judging.contrasts import PrintedContrast, table_contrasts
-from pipeline.reporting.judging.severity import NotCovered
-from pipeline.reporting.judging.values import printed_values
-from pipeline.reporting.judging.verdicts import Verdict
-from pipeline.reporting.papers import Paper, short
-from pipeline.reporting.printed import Printed
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
-from pipeline.reporting.vocabulary import PRIVACY
-from pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record
+from dprepro.pipeline.reporting.judging import severity, verdicts
+from dprepro.pipeline.reporting.judging.assess import ClaimResult, assess
+from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast, table_contrasts
+from dprepro.pipeline.reporting.judging.severity import NotCovered
+from dprepro.pipeline.reporting.judging.values import printed_values
+from dprepro.pipeline.reporting.judging.verdicts import Verdict
+from dprepro.pipeline.reporting.papers import Paper, short
+from dprepro.pipeline.reporting.printed import Printed
+from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult, TableResult, Value
+from dprepro.pipeline.reporting.vocabulary import PRIVACY
+from dprepro.pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record
 
 
 @dataclass(frozen=True)

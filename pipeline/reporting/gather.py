@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from pipeline.errors import UserError
-from pipeline.identity.plan import gpu_hours
-from pipeline.params import PAPERS, PARAMS, Account, Row, Settings
-from pipeline.reporting import caveats, papers
-from pipeline.reporting.cells import RecordCells
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging import values
-from pipeline.reporting.papers import Paper
-from pipeline.reporting.printed import Line, Table
-from pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
-from pipeline.results import records
-from pipeline.results.schema import Record, SearchRecord
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.plan import gpu_hours
+from dprepro.pipeline.params import PAPERS, PARAMS, Account, Row, Settings
+from dprepro.pipeline.reporting import caveats, papers
+from dprepro.pipeline.reporting.cells import RecordCells
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging import values
+from dprepro.pipeline.reporting.papers import Paper
+from dprepro.pipeline.reporting.printed import Line, Table
+from dprepro.pipeline.reporting.results import Caveat, Cell, LineResult, RowResult, TableResult
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Record, SearchRecord
 
 LINE = attrgetter("paper", "table", "line", "variant")  # of a declaration
 

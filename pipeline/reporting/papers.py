@@ -6,15 +6,15 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from pipeline.errors import UserError, reading
-from pipeline.fields import Key, Strict
-from pipeline.params import PAPERS
-from pipeline.params.documents import read_yaml
-from pipeline.params.problems import problem_lines
-from pipeline.reporting.claims import Test
-from pipeline.reporting.judging.claim_test import Bounded
-from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.vocabulary import CLAIMS
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.fields import Key, Strict
+from dprepro.pipeline.params import PAPERS
+from dprepro.pipeline.params.documents import read_yaml
+from dprepro.pipeline.params.problems import problem_lines
+from dprepro.pipeline.reporting.claims import Test
+from dprepro.pipeline.reporting.judging.claim_test import Bounded
+from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.vocabulary import CLAIMS
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # what a finding may quote of a cell
 

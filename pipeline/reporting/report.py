@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.files import digest, write_text
-from pipeline.params import Settings
-from pipeline.reporting.drawing import accuracy_privacy, forest
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import gather
-from pipeline.reporting.pages.environment import render
-from pipeline.reporting.prose import counts
-from pipeline.reporting.summary import contrasts_csv, judged_numbers, summary_csv
+from dprepro.pipeline.files import digest, write_text
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.drawing import accuracy_privacy, forest
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.pages.environment import render
+from dprepro.pipeline.reporting.prose import counts
+from dprepro.pipeline.reporting.summary import contrasts_csv, judged_numbers, summary_csv
 
 REPORTS = Path("reports")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from pipeline.params import Account, Row
-from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.judging.rule import Name, Verdict
-from pipeline.reporting.printed import Line, Printed, Table
-from pipeline.results.schema import Record, Replica, SearchRecord
+from dprepro.pipeline.params import Account, Row
+from dprepro.pipeline.reporting.judging.guarantees import Guarantee
+from dprepro.pipeline.reporting.judging.intervals import Mean
+from dprepro.pipeline.reporting.judging.rule import Name, Verdict
+from dprepro.pipeline.reporting.printed import Line, Printed, Table
+from dprepro.pipeline.results.schema import Record, Replica, SearchRecord
 
 Budget = Literal["full", "own", "reduced"]
 Strength = Literal["accounting", "the paper's settings", "a budget of our own"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.reporting.facts import Fact
-from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.rounding import rounded_up
+from dprepro.pipeline.reporting.facts import Fact
+from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast
+from dprepro.pipeline.rounding import rounded_up
 
 Columns = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Words of `words.yaml`: verdicts, attacks, bounds, rules and statements on guarantees.
 
-Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.privacy.statements`), so
+Tables, pages, CSV files and MLflow use them. Records have only keys (`dprepro.privacy.statements`), so
 better words also reach old records.
 """
 
@@ -10,9 +10,9 @@ from typing import Literal
 
 from ruamel.yaml import YAML
 
-from pipeline.errors import UserError, shown
-from pipeline.fields import Strict
-from pipeline.privacy.statements import Statement
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.fields import Strict
+from dprepro.privacy.statements import Statement
 
 
 class Word(Strict):

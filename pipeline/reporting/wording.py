@@ -5,19 +5,19 @@ from datetime import timedelta
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
-from pipeline.privacy.parameters import is_large_delta
-from pipeline.privacy.risk import Risk
-from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
-from pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from pipeline.reporting.results import Cell, TableResult
-from pipeline.reporting.vocabulary import PRIVACY, WORDS
-from pipeline.results.schema import Attack, Composition, Ledger
-from pipeline.rounding import rounded_down, rounded_up
+from dprepro.pipeline.reporting.judging.guarantees import Guarantee
+from dprepro.pipeline.reporting.judging.intervals import Mean
+from dprepro.pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
+from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
+from dprepro.pipeline.reporting.results import Cell, TableResult
+from dprepro.pipeline.reporting.vocabulary import PRIVACY, WORDS
+from dprepro.pipeline.results.schema import Attack, Composition, Ledger
+from dprepro.pipeline.rounding import rounded_down, rounded_up
+from dprepro.privacy.parameters import is_large_delta
+from dprepro.privacy.risk import Risk
 
 if TYPE_CHECKING:
-    from pipeline.ledgers.data_budget import DataBudget
+    from dprepro.pipeline.ledgers.data_budget import DataBudget
 
 LARGE = 1e6
 MINUS = "−"

@@ -7,9 +7,9 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import UserError
-from pipeline.results.records import HISTORY_COLUMNS
-from pipeline.results.schema import Evaluated
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.results.records import HISTORY_COLUMNS
+from dprepro.pipeline.results.schema import Evaluated
 
 ACCURACY = "validation_accuracy"
 # Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two

@@ -10,16 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.files import digest_file, digest_json, write_text
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Account, Model, Row
-from pipeline.params.documents import read_record
-from pipeline.params.own import OWN
-from pipeline.params.searched import SEARCHES
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.statements import statement
-from pipeline.results.schema import (
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, digest_json, write_text
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Account, Model, Row
+from dprepro.pipeline.params.documents import read_record
+from dprepro.pipeline.params.own import OWN
+from dprepro.pipeline.params.searched import SEARCHES
+from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
     Attack,
@@ -36,6 +34,8 @@ from pipeline.results.schema import (
     Trained,
     TrainingSpent,
 )
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.statements import statement
 
 RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")

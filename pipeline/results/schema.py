@@ -19,15 +19,15 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.errors import shown
-from pipeline.fields import Finite, Key, NotNegative, Strict, omitted
-from pipeline.files import digest_json
-from pipeline.params.searched import Choice, Judged
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.parameters import Isolation, Noise
-from pipeline.privacy.risk import Risk
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.statements import Statement
+from dprepro.pipeline.errors import shown
+from dprepro.pipeline.fields import Finite, Key, NotNegative, Strict, omitted
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.params.searched import Choice, Judged
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.parameters import Isolation, Noise
+from dprepro.privacy.risk import Risk
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
 # A replica has converged if its last validation accuracy is above this multiple of chance.

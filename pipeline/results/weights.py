@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import UserError, shown
-from pipeline.files import Damaged, digest, read_checked, write_bytes
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.files import Damaged, digest, read_checked, write_bytes
 
 if TYPE_CHECKING:
     import torch
 
-    from pipeline.privacy.gradients import Tensors
+    from dprepro.privacy.gradients import Tensors
 
 RUNS = Path("runs")
 ENDING = ".safetensors"

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.cells import has_converged
-from pipeline.reporting.judging import severity
-from pipeline.reporting.judging.guarantees import guarantee
-from pipeline.reporting.judging.intervals import mean
-from pipeline.reporting.papers import Paper, short
-from pipeline.results.schema import Record, Replica
+from dprepro.pipeline.reporting import vocabulary, wording
+from dprepro.pipeline.reporting.cells import has_converged
+from dprepro.pipeline.reporting.judging import severity
+from dprepro.pipeline.reporting.judging.guarantees import guarantee
+from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting.papers import Paper, short
+from dprepro.pipeline.results.schema import Record, Replica
 
 NOTE = "mlflow.note.content"
 ACCURACY = "test_accuracy"

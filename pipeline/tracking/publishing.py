@@ -13,17 +13,17 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run, ViewType
 
-from pipeline.errors import UserError
-from pipeline.files import digest_file, digest_json, write_text
-from pipeline.params import Settings
-from pipeline.reporting import papers
-from pipeline.reporting.drawing.confusion import confusion_pictures
-from pipeline.results import records
-from pipeline.results.schema import Record
-from pipeline.tracking import views
-from pipeline.tracking.notes import NOTE, paper_note
-from pipeline.tracking.runs import RunSpec, build_run
-from pipeline.tracking.store import STORE, address, address_without_password, opened
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, digest_json, write_text
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.drawing.confusion import confusion_pictures
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Record
+from dprepro.pipeline.tracking import views
+from dprepro.pipeline.tracking.notes import NOTE, paper_note
+from dprepro.pipeline.tracking.runs import RunSpec, build_run
+from dprepro.pipeline.tracking.store import STORE, address, address_without_password, opened
 
 ARTIFACTS = Path("mlartifacts")  # of a local store
 MARKER = Path("published.json")

@@ -11,20 +11,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pipeline.data.catalog import catalog
-from pipeline.files import digest_json
-from pipeline.params import Settings
-from pipeline.privacy.risk import Risk
-from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging.guarantees import State, guarantee
-from pipeline.reporting.judging.intervals import mean
-from pipeline.reporting.papers import Paper
-from pipeline.results import records
-from pipeline.results.histories import read_history
-from pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
-from pipeline.rounding import rounded_down, rounded_up
-from pipeline.tracking import notes
-from pipeline.tracking.notes import ACCURACY, NOTE
+from dprepro.pipeline.data.catalog import catalog
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import vocabulary, wording
+from dprepro.pipeline.reporting.judging.guarantees import State, guarantee
+from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting.papers import Paper
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import read_history
+from dprepro.pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
+from dprepro.pipeline.rounding import rounded_down, rounded_up
+from dprepro.pipeline.tracking import notes
+from dprepro.pipeline.tracking.notes import ACCURACY, NOTE
+from dprepro.privacy.risk import Risk
 
 FORMAT = 3  # part of every digest; a higher number replaces all published runs
 LONGEST = 500  # characters of a parameter that every store of MLflow takes

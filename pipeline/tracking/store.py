@@ -15,8 +15,8 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from pipeline.errors import UserError
-from pipeline.files import place, temporary_path, writing
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import place, temporary_path, writing
 
 STORE = Path("mlflow.db")
 STORE_ENV = "MLFLOW_TRACKING_URI"

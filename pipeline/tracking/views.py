@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pipeline.reporting import vocabulary
-from pipeline.reporting.judging.guarantees import State
+from dprepro.pipeline.reporting import vocabulary
+from dprepro.pipeline.reporting.judging.guarantees import State
 
 TAG = "mlflow.sharedViewState."
 # Without this, MLflow shows the pages of its tools for language models.

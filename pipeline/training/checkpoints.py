@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from pipeline.errors import UserError
-from pipeline.files import Damaged, locked, read_sealed, write_sealed
-from pipeline.methods.base import State
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import Damaged, locked, read_sealed, write_sealed
+from dprepro.pipeline.methods.base import State
 
 # outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")

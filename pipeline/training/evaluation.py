@@ -8,22 +8,30 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from pipeline.data.prepared import Prepared, Split
-from pipeline.errors import UserError, shown
-from pipeline.identity import versions
-from pipeline.identity.standing import Standing, measured_otherwise
-from pipeline.methods.base import Execution, Method, shares
-from pipeline.methods.registry import build_method
-from pipeline.methods.rooms import method_settings
-from pipeline.params import PARAMS, Model, Settings
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.laplace import Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results import records
-from pipeline.results.schema import CONVERGED, Errors, Evaluated, Evaluation, ReplicaKey, Scores, Trained
-from pipeline.results.weights import read_weights, weights_path
-from pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
-from pipeline.training.scores import errors, scores
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.methods.base import Execution, Method, shares
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.params import PARAMS, Model, Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import (
+    CONVERGED,
+    Errors,
+    Evaluated,
+    Evaluation,
+    ReplicaKey,
+    Scores,
+    Trained,
+)
+from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
+from dprepro.pipeline.training.scores import errors, scores
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.laplace import Releases
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 
 def evaluate(

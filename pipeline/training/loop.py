@@ -10,21 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.prepared import Prepared, Split
-from pipeline.errors import Stopped
-from pipeline.files import digest_json
-from pipeline.methods.base import Execution, Method, Predict, State, Task
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.spending import Guarantee
-from pipeline.models.model import Model
-from pipeline.pretrained.relevance import read_relevance
-from pipeline.pretrained.starts import initial_nets
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.training import checkpoints
-from pipeline.training.checkpoints import Checkpoint
-from pipeline.training.stopping import StopSignal
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.errors import Stopped
+from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.spending import Guarantee
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.pretrained.relevance import read_relevance
+from dprepro.pipeline.pretrained.starts import initial_nets
+from dprepro.pipeline.training import checkpoints
+from dprepro.pipeline.training.checkpoints import Checkpoint
+from dprepro.pipeline.training.stopping import StopSignal
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 

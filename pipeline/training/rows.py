@@ -17,23 +17,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import Unproven, UserError
-from pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
-from pipeline.identity import provenance, versions
-from pipeline.identity.standing import Standing, frozen_here
-from pipeline.methods.base import Execution
-from pipeline.methods.rooms import method_settings
-from pipeline.params import Row, Settings
-from pipeline.pretrained.joining import check_joined
-from pipeline.results import records
-from pipeline.results.histories import history_csv, read_history
-from pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
-from pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
-from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.training.loop import Context, Group, Replica, Show
-from pipeline.training.not_covered import data_uses
-from pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import Unproven, UserError
+from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
+from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.identity.standing import Standing, frozen_here
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.pretrained.joining import check_joined
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import history_csv, read_history
+from dprepro.pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
+from dprepro.pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.loop import Context, Group, Replica, Show
+from dprepro.pipeline.training.not_covered import data_uses
+from dprepro.pipeline.training.side_by_side import train_replicas
 
 
 @dataclass(frozen=True)

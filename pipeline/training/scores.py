@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.results.schema import Errors, Scores
+from dprepro.pipeline.results.schema import Errors, Scores
 
 BINS = 15  # bins of the calibration error, as in Guo et al. 2017
 CONFUSED = 100  # largest number of classes of a confusion matrix

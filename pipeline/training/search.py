@@ -10,22 +10,22 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import Unproven
-from pipeline.files import digest_json, write_json
-from pipeline.methods.base import Execution
-from pipeline.methods.spending import Guarantee
-from pipeline.params import Settings, pick
-from pipeline.params.schema import SEARCHED_SEED
-from pipeline.params.searched import best, candidates
-from pipeline.pretrained.joining import check_joined
-from pipeline.privacy.laplace import Releases
-from pipeline.results import records
-from pipeline.results.schema import Candidate, Provenance, ReplicaKey, SearchRecord, TrainingSpent
-from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.training.loop import Context, Replica, Show
-from pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
-from pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import Unproven
+from dprepro.pipeline.files import digest_json, write_json
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.spending import Guarantee
+from dprepro.pipeline.params import Settings, pick
+from dprepro.pipeline.params.schema import SEARCHED_SEED
+from dprepro.pipeline.params.searched import best, candidates
+from dprepro.pipeline.pretrained.joining import check_joined
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Candidate, Provenance, ReplicaKey, SearchRecord, TrainingSpent
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.loop import Context, Replica, Show
+from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
+from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.privacy.laplace import Releases
 
 
 def search(

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 
-from pipeline.errors import Stopped, Unproven, UserError
-from pipeline.extensions import in_use, use
-from pipeline.memory import keep_freed
-from pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
-from pipeline.training.stopping import StopSignal, recording_signals
+from dprepro.pipeline.errors import Stopped, Unproven, UserError
+from dprepro.pipeline.extensions import in_use, use
+from dprepro.pipeline.memory import keep_freed
+from dprepro.pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
+from dprepro.pipeline.training.stopping import StopSignal, recording_signals
 
 # smallest number of per-example gradients for which a worker saves more time than its start takes
 WORTH = 200_000

@@ -13,24 +13,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.data import prepared
-from pipeline.errors import UserError
-from pipeline.files import digest_file, place, temporary_path, write_bytes, write_text, writing
-from pipeline.identity.plan import lacks
-from pipeline.identity.standing import Standing, measured_otherwise
-from pipeline.ledgers.declared import contradictions
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.rooms import method_settings
-from pipeline.params import Settings
-from pipeline.reporting.vocabulary import words
-from pipeline.results import records
-from pipeline.results.histories import Line, curve_difference, history_csv, read_history
-from pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
-from pipeline.results.weights import weights_path
-from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
-from pipeline.transport import archive, dvclock
-from pipeline.transport.networks import check_network
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, place, temporary_path, write_bytes, write_text, writing
+from dprepro.pipeline.identity.plan import lacks
+from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.ledgers.declared import contradictions
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import Line, curve_difference, history_csv, read_history
+from dprepro.pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
+from dprepro.pipeline.transport import archive, dvclock
+from dprepro.pipeline.transport.networks import check_network
 
 STAGING = Path(".dprepro")
 

@@ -11,13 +11,13 @@ from typing import IO, Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from pipeline.errors import UserError, reading, shown
-from pipeline.fields import Key, Strict
-from pipeline.files import digest_file, replacing
-from pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
-from pipeline.params import Settings
-from pipeline.results import records
-from pipeline.results.weights import ENDING, RUNS, weights_path
+from dprepro.pipeline.errors import UserError, reading, shown
+from dprepro.pipeline.fields import Key, Strict
+from dprepro.pipeline.files import digest_file, replacing
+from dprepro.pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import ENDING, RUNS, weights_path
 
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20

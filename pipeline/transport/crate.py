@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline.data import catalog
-from pipeline.data.catalog import Edition, Entry, File
-from pipeline.errors import UserError
-from pipeline.files import digest_file, replacing_folder, write_json, writing
-from pipeline.identity import provenance
-from pipeline.params import PARAMS, Settings
-from pipeline.params.documents import read_yaml
-from pipeline.reporting import papers
-from pipeline.reporting.printed import Table
-from pipeline.results import records
-from pipeline.results.schema import Record, Run
-from pipeline.transport import archive
+from dprepro.pipeline.data import catalog
+from dprepro.pipeline.data.catalog import Edition, Entry, File
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file, replacing_folder, write_json, writing
+from dprepro.pipeline.identity import provenance
+from dprepro.pipeline.params import PARAMS, Settings
+from dprepro.pipeline.params.documents import read_yaml
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.printed import Table
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Record, Run
+from dprepro.pipeline.transport import archive
 
 PROFILE, CROISSANT = "https://w3id.org/ro/crate/1.1", "http://mlcommons.org/croissant/1.0"
 METADATA, CLAIMS = "ro-crate-metadata.json", "claims.json"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from pipeline.data.prepared import PREPARED
-from pipeline.errors import UserError, shown
-from pipeline.files import write_text
-from pipeline.identity import entries
-from pipeline.params import Settings
-from pipeline.params.documents import read_yaml
-from pipeline.results.weights import RUNS
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.files import write_text
+from dprepro.pipeline.identity import entries
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.params.documents import read_yaml
+from dprepro.pipeline.results.weights import RUNS
 
 if TYPE_CHECKING:
     from dvc.output import Output

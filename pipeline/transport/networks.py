@@ -7,15 +7,15 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from pipeline.data.raw import entry_of
-from pipeline.errors import UserError, shown
-from pipeline.ledgers.declared import input_shape
-from pipeline.methods.base import LAST
-from pipeline.methods.registry import build_net
-from pipeline.methods.rooms import method_settings
-from pipeline.models.normalization import initial_statistics
-from pipeline.params import Model, Settings
-from pipeline.results.schema import Run, Trained
+from dprepro.pipeline.data.raw import entry_of
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.ledgers.declared import input_shape
+from dprepro.pipeline.methods.base import LAST
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.pipeline.params import Model, Settings
+from dprepro.pipeline.results.schema import Run, Trained
 
 
 def check_network(path: Path, replica: Trained, run: Run, settings: Settings) -> None:

@@ -24,25 +24,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline import params
-from pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
-from pipeline.audits.mechanism import Scores
-from pipeline.ledgers import ledger
-from pipeline.ledgers.ledger import smallest_bound
-from pipeline.methods import private_steps
-from pipeline.methods.base import per_replica
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.private_steps import PrivateSteps
-from pipeline.methods.samples import BatchSum, Sample
-from pipeline.methods.tan.method import Tan
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy import layer_gradients, mechanisms, randomness, rounded_noise
-from pipeline.privacy.gradients import Bounds, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results.schema import Bound, SearchRecord
+from dprepro.pipeline import params
+from dprepro.pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
+from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.ledgers import ledger
+from dprepro.pipeline.ledgers.ledger import smallest_bound
+from dprepro.pipeline.methods import private_steps
+from dprepro.pipeline.methods.base import per_replica
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.dpsgd.method import Dpsgd
+from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.pipeline.methods.samples import BatchSum, Sample
+from dprepro.pipeline.methods.tan.method import Tan
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.results.schema import Bound, SearchRecord
+from dprepro.privacy import layer_gradients, mechanisms, randomness, rounded_noise
+from dprepro.privacy.gradients import Bounds, Tensors
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding

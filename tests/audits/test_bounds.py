@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import brentq
 
 import dprepro
-from pipeline.audits import bounds, mechanism, rows
-from pipeline.audits.bounds import Errors, one_run
-from pipeline.methods.rooms import method_settings
-from pipeline.privacy.gaussian import gaussian_epsilon
+from dprepro.pipeline.audits import bounds, mechanism, rows
+from dprepro.pipeline.audits.bounds import Errors, one_run
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.privacy.gaussian import gaussian_epsilon
 
 DELTA, ALPHA = 1e-5, 0.05
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.audits import final_model
-from pipeline.audits.final_model import audit_model
-from pipeline.audits.pair import Without
-from pipeline.methods.base import Execution
-from pipeline.params import Settings, load
-from pipeline.privacy.gradients import Tensors
-from pipeline.results import records
-from pipeline.results.schema import FINAL_MODEL, Attack
+from dprepro.pipeline.audits import final_model
+from dprepro.pipeline.audits.final_model import audit_model
+from dprepro.pipeline.audits.pair import Without
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.params import Settings, load
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
+from dprepro.privacy.gradients import Tensors
 from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.there import there

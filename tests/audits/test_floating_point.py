@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import params
-from pipeline.audits import bounds, canaries, floating_point
-from pipeline.audits.bounds import Errors
-from pipeline.audits.rows import attacks_on
-from pipeline.methods.tan.method import Tan
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results.schema import FLOATING_POINT
+from dprepro.pipeline import params
+from dprepro.pipeline.audits import bounds, canaries, floating_point
+from dprepro.pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits.rows import attacks_on
+from dprepro.pipeline.methods.tan.method import Tan
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.results.schema import FLOATING_POINT
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.gradients import Bounds
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
@@ -138,7 +138,10 @@ def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
 )
 def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_does(key: str) -> None:
     row = SETTINGS.rows[key]
-    with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
+    with (
+        patch("dprepro.pipeline.audits.mechanism.LONGEST", 1),
+        patch("dprepro.pipeline.audits.pair.NUMBERS", 0),
+    ):
         shown = list(attacks_on(key, row, row.resolved[-1], SETTINGS))
     others = [attack.noise for attack in shown if attack.attack != FLOATING_POINT]
     assert set(others) == {"grid"}
@@ -151,6 +154,9 @@ def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_d
 
 def test_a_row_with_seeded_noise_is_attacked_with_the_noise_that_it_has() -> None:
     row = SETTINGS.rows["davody-t5-lenet5"].model_copy(update={"reproducible": True})
-    with patch("pipeline.audits.mechanism.LONGEST", 1), patch("pipeline.audits.pair.NUMBERS", 0):
+    with (
+        patch("dprepro.pipeline.audits.mechanism.LONGEST", 1),
+        patch("dprepro.pipeline.audits.pair.NUMBERS", 0),
+    ):
         attacks = list(attacks_on("seeded", row, row.resolved[-1], SETTINGS))
     assert {attack.noise for attack in attacks} == {"float32"}

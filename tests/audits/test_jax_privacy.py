@@ -15,8 +15,8 @@ from jax_privacy.batch_selection import CyclicPoissonSampling, pad_to_multiple_o
 from jax_privacy.noise_addition import gaussian_privatizer
 
 import dprepro
-from pipeline.audits import bounds
-from pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits import bounds
+from dprepro.pipeline.audits.bounds import Errors
 
 ALPHA, DELTA, NOISE = 0.05, 1e-5, 2.0
 

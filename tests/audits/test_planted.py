@@ -5,8 +5,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from pipeline.audits import mechanism, releases
-from pipeline.audits.mechanism import audit_singles
+from dprepro.pipeline.audits import mechanism, releases
+from dprepro.pipeline.audits.mechanism import audit_singles
 from tests.audits import planted
 
 

@@ -14,7 +14,7 @@ from benchmarks.__main__ import picture, table
 from benchmarks.measuring import Measured, compare
 from benchmarks.networks_in_jax import in_jax
 from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
-from pipeline.audits import membership
+from dprepro.pipeline.audits import membership
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ from benchmarks.peers import NAMES, PEERS, RECORD, ROWS, SEEDS, TRAINING, ours, 
 
 ROOT = Path(__file__).parents[2]
 RUNS = json.loads((ROOT / RECORD).read_text())
-OURS = {"pipeline", "dprepro", "stages", "benchmarks", "tests"}
+OURS = {"dprepro", "benchmarks", "tests"}
 
 
 def test_the_training_imports_nothing_of_ours() -> None:

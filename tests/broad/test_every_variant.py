@@ -8,18 +8,18 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-from pipeline.data import fetch, prepare, prepared
-from pipeline.ledgers import accounts
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.base import Execution
-from pipeline.methods.rooms import method_settings
-from pipeline.models.model import architectures
-from pipeline.params import Settings, load
-from pipeline.pretrained import relevance, starts
-from pipeline.reporting import papers, report
-from pipeline.results import records
-from pipeline.tracking import publishing
-from pipeline.training import evaluation, rows
+from dprepro.pipeline.data import fetch, prepare, prepared
+from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models.model import architectures
+from dprepro.pipeline.params import Settings, load
+from dprepro.pipeline.pretrained import relevance, starts
+from dprepro.pipeline.reporting import papers, report
+from dprepro.pipeline.results import records
+from dprepro.pipeline.tracking import publishing
+from dprepro.pipeline.training import evaluation, rows
 
 PARAMS = Path(__file__).with_name("params.yaml")
 

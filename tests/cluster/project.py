@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.own.describe import describe
-from pipeline.data.prepare import prepare
-from pipeline.methods.base import Execution
-from pipeline.training import evaluation, rows
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.own.describe import describe
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.training import evaluation, rows
 from tests.keeping import lasting, stripes
 from tests.warm.commands import ROOT, environment, heed_ctrl_c
 

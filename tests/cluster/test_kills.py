@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import params
-from pipeline.cluster import tasks
-from pipeline.results import records
-from pipeline.training.checkpoints import CHECKPOINTS
-from pipeline.transport import dvclock
+from dprepro.pipeline import params
+from dprepro.pipeline.cluster import tasks
+from dprepro.pipeline.results import records
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.transport import dvclock
 from tests.cluster import project
 from tests.cluster.project import until, workers
 from tests.there import there

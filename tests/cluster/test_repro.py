@@ -15,16 +15,16 @@ from filelock import FileLock
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 
-from pipeline import params
-from pipeline.cluster import coordinator, executors, tasks, worker
-from pipeline.cluster.coordinator import Summary
-from pipeline.cluster.executors import Slots
-from pipeline.cluster.tasks import Todo
-from pipeline.cluster.worker import CommandFailed, Died, Done, NeedsGpu, Task
-from pipeline.errors import Stopped, UserError
-from pipeline.training.checkpoints import CHECKPOINTS
-from pipeline.transport import dvclock
-from stages.repro import repro
+from dprepro.pipeline import params
+from dprepro.pipeline.cluster import coordinator, executors, tasks, worker
+from dprepro.pipeline.cluster.coordinator import Summary
+from dprepro.pipeline.cluster.executors import Slots
+from dprepro.pipeline.cluster.tasks import Todo
+from dprepro.pipeline.cluster.worker import CommandFailed, Died, Done, NeedsGpu, Task
+from dprepro.pipeline.errors import Stopped, UserError
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.transport import dvclock
+from dprepro.stages.repro import repro
 from tests.cluster import project
 from tests.cluster.project import until, workers
 from tests.params.good import GOOD

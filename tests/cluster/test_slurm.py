@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
 from tests.cluster.project import until, workers
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import params
-from pipeline.cluster import tasks
-from pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
-from pipeline.cluster.tasks import longest_path_first
-from pipeline.cluster.worker import Task
-from pipeline.errors import UserError
-from pipeline.files import write_text
-from pipeline.identity import versions
-from pipeline.identity.entries import entries
-from pipeline.results import records
-from pipeline.results.records import GPU_HOURS
-from stages.app import app
-from stages.repro import _longer
+from dprepro.pipeline import params
+from dprepro.pipeline.cluster import tasks
+from dprepro.pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
+from dprepro.pipeline.cluster.tasks import longest_path_first
+from dprepro.pipeline.cluster.worker import Task
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import write_text
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity.entries import entries
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.records import GPU_HOURS
+from dprepro.stages.app import app
+from dprepro.stages.repro import _longer
 from tests.cluster import project
 
 ROOT = Path(__file__).parents[2]
@@ -169,7 +169,7 @@ def test_data_of_another_network_or_version_are_joined_anew(
 
 
 def test_operations_and_gpu_hours_are_those_of_the_rows_as_they_are_now() -> None:
-    """Else `python -m pipeline.cluster.costs` writes them anew."""
+    """Else `python -m dprepro.pipeline.cluster.costs` writes them anew."""
     assert operations(params.load(ROOT / "params.yaml")) == json.loads((ROOT / OPERATIONS).read_text())
     assert gpu_hours(params.load(ROOT / "params.yaml")) == json.loads((ROOT / GPU_HOURS).read_text())
 
@@ -184,7 +184,7 @@ def test_algorithm_1_is_counted_with_its_joint_batch_for_every_example() -> None
 
 def test_hours_of_training_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what rows took before; those that need a GPU count if they run here."""
-    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: False)
+    monkeypatch.setattr("dprepro.pipeline.identity.plan.gpu_here", lambda: False)
     hour = [task(str(number), 1800) for number in range(4)]
     work = tasks.Todo((*hour, Task("gpu", (), seconds=7200, needs="gpu")), ())
     assert _longer(work, 1) == timedelta(hours=2)
@@ -192,5 +192,5 @@ def test_hours_of_training_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> N
     # a named row is tried without a GPU too
     named = tasks.Todo((Task("gpu", (), seconds=7200, needs="gpu", named=True),), ())
     assert _longer(named, 1) == timedelta(hours=2)
-    monkeypatch.setattr("pipeline.identity.plan.gpu_here", lambda: True)
+    monkeypatch.setattr("dprepro.pipeline.identity.plan.gpu_here", lambda: True)
     assert _longer(work, 1) == timedelta(hours=4)

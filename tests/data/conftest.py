@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import catalog, sources, synthetic
-from pipeline.data.catalog import Edition, Entry, File
-from pipeline.files import digest_file
-from pipeline.params import Settings, parse
+from dprepro.pipeline.data import catalog, sources, synthetic
+from dprepro.pipeline.data.catalog import Edition, Entry, File
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params import Settings, parse
 
 COUNTS = {
     "mnist": (300, 60),

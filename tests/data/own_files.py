@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.own import describe
-from pipeline.data.prepare import prepare
-from pipeline.params import Public, Settings, parse
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.own import describe
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.params import Public, Settings, parse
 
 ROW: dict[str, Any] = {
     **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": "lenet_300_100"}},

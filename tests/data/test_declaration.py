@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pipeline import params, verification
-from pipeline.cluster import tasks
-from pipeline.data.declaration import changed_key
-from pipeline.data.prepared import manifest_here
-from pipeline.files import write_json
-from pipeline.identity.entries import entries
-from pipeline.results import records
+from dprepro.pipeline import params, verification
+from dprepro.pipeline.cluster import tasks
+from dprepro.pipeline.data.declaration import changed_key
+from dprepro.pipeline.data.prepared import manifest_here
+from dprepro.pipeline.files import write_json
+from dprepro.pipeline.identity.entries import entries
+from dprepro.pipeline.results import records
 from tests import laboratory
 from tests.laboratory import new_data, new_row, refused, run, train
 from tests.there import there

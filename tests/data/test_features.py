@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.audits.rows import audit_row
-from pipeline.cluster.costs import costs
-from pipeline.data.fetch import fetch
-from pipeline.errors import UserError
-from pipeline.identity.entries import entries
-from pipeline.ledgers.rows import is_current, row_ledgers
-from pipeline.methods.base import Execution
-from pipeline.params import OwnFeatures
-from pipeline.privacy.statements import statement
-from pipeline.results import records
-from pipeline.training import evaluation, rows
-from pipeline.training.not_covered import data_uses, declared_uses
+from dprepro.pipeline.audits.rows import audit_row
+from dprepro.pipeline.cluster.costs import costs
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.entries import entries
+from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.params import OwnFeatures
+from dprepro.pipeline.results import records
+from dprepro.pipeline.training import evaluation, rows
+from dprepro.pipeline.training.not_covered import data_uses, declared_uses
+from dprepro.privacy.statements import statement
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.refusal import refusal_of
 from tests.there import there

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import catalog, sources
-from pipeline.data.catalog import Archive, Edition, File
-from pipeline.data.fetch import DOWNLOADS, fetch
-from pipeline.data.raw import RAW
-from pipeline.data.sources import Unavailable, download
-from pipeline.files import digest, digest_file
+from dprepro.pipeline.data import catalog, sources
+from dprepro.pipeline.data.catalog import Archive, Edition, File
+from dprepro.pipeline.data.fetch import DOWNLOADS, fetch
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.data.sources import Unavailable, download
+from dprepro.pipeline.files import digest, digest_file
 from tests.refusal import refusal_of
 
 OFFICIAL = {"kind": "official"}

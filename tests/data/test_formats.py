@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import formats
-from pipeline.data.catalog import Format
+from dprepro.pipeline.data import formats
+from dprepro.pipeline.data.catalog import Format
 from tests.refusal import refusal_of
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.data import raw as raw_sets
-from pipeline.data.fetch import fetch
-from pipeline.data.own import images, npz, private, texts
-from pipeline.data.prepare import prepare
-from pipeline.files import digest_file
-from pipeline.identity.entries import entries
+from dprepro.pipeline.data import raw as raw_sets
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.own import images, npz, private, texts
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.identity.entries import entries
 from tests.data.own_files import ROW, declare, made, settings_of
 from tests.refusal import refusal_of
 

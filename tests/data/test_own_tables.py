@@ -14,13 +14,13 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
-from pipeline.data import prepared
-from pipeline.data.own import schema, tables
-from pipeline.data.own.describe import describe
-from pipeline.params import Model
-from pipeline.params.own import Categorical, Column, Numeric
-from pipeline.results import records
-from pipeline.results.schema import Errors
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.own import schema, tables
+from dprepro.pipeline.data.own.describe import describe
+from dprepro.pipeline.params import Model
+from dprepro.pipeline.params.own import Categorical, Column, Numeric
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Errors
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.prepare import prepare
-from pipeline.data.prepared import SPLITS
-from pipeline.data.raw import RAW
-from pipeline.data.splits import Selection, check_disjoint, duplicates, select
-from pipeline.files import digest, digest_file
-from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.params import Data, Settings, Text
-from pipeline.training.not_covered import data_uses
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.data.prepared import SPLITS
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.data.splits import Selection, check_disjoint, duplicates, select
+from dprepro.pipeline.files import digest, digest_file
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
+from dprepro.pipeline.params import Data, Settings, Text
+from dprepro.pipeline.training.not_covered import data_uses
 from tests.refusal import refusal_of
 
 MNIST = {"raw": "mnist", "train": 200, "validation": 50, "public": {"raw": "kmnist", "count": 16}}

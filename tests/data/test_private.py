@@ -11,10 +11,10 @@ import numpy as np
 import pandas
 import pytest
 
-from pipeline import params, verification
-from pipeline.data import prepared
-from pipeline.data.own import private, rows
-from pipeline.data.own.files import FOLDER
+from dprepro.pipeline import params, verification
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.own import private, rows
+from dprepro.pipeline.data.own.files import FOLDER
 from tests.laboratory import NOTHING, refused, run
 from tests.refusal import refusal_of
 
@@ -99,7 +99,7 @@ def test_what_git_has_is_refused(project: Path) -> None:
     (wrong,) = [check for check in verification.verify(params.load()) if check.wrong]
     assert wrong.subject == "own.mine"
     assert str(wrong.wrong).startswith("copies/some other name: private, and git tracks it")
-    hook = [sys.executable, "-m", "pipeline.data.own.private"]
+    hook = [sys.executable, "-m", "dprepro.pipeline.data.own.private"]
     told = subprocess.run(hook, capture_output=True, text=True, check=False)
     assert told.returncode == 1
     assert told.stderr.startswith("copies/some other name: private, and git tracks it")
@@ -209,7 +209,7 @@ def test_the_checkout_around_a_laboratory_is_looked_through(project: Path) -> No
     Path("../.gitignore").write_text("/scans.npz\n")
     new("--npz", "../scans.npz")
     hook = Path("../.git/hooks/pre-commit")
-    hook.write_text(f"#!/bin/sh\ncd project && {sys.executable} -m pipeline.data.own.private\n")
+    hook.write_text(f"#!/bin/sh\ncd project && {sys.executable} -m dprepro.pipeline.data.own.private\n")
     hook.chmod(0o755)
     somebody = ["-c", "user.name=x", "-c", "user.email=x"]
     line = ["git", "-C", "..", *somebody, "commit", "--quiet", "--message", "x"]

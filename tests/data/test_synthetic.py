@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from pipeline.data import catalog, formats, synthetic
-from pipeline.errors import UserError
-from pipeline.files import digest_files
+from dprepro.pipeline.data import catalog, formats, synthetic
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_files
 
 COUNTS = {"train": 400, "test": 100}
 # A change here changes every demo's data: it must be meant.

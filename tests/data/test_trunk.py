@@ -11,16 +11,16 @@ from PIL import Image
 from safetensors.torch import load_file
 from torchvision import models
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.declaration import check_declared
-from pipeline.data.own import trunk
-from pipeline.errors import UserError
-from pipeline.files import digest_file
-from pipeline.params.own import PublicNetwork
-from pipeline.privacy.statements import statement
-from pipeline.results import records
-from pipeline.results.weights import weights_path
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.declaration import check_declared
+from dprepro.pipeline.data.own import trunk
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params.own import PublicNetwork
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.privacy.statements import statement
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data import word_vectors
-from pipeline.data.text import VectorEncoder
-from pipeline.params.schema import WORD_VECTORS
+from dprepro.pipeline.data import word_vectors
+from dprepro.pipeline.data.text import VectorEncoder
+from dprepro.pipeline.params.schema import WORD_VECTORS
 from tests.refusal import refusal_of
 
 GLOVE = "glove-6b-50d"

@@ -12,8 +12,9 @@ from pathlib import Path
 import typer
 from ruamel.yaml import YAML
 
-from pipeline.params import load
-from stages.app import app
+from dprepro.pipeline.params import load
+from dprepro.stages.app import app
+from tests.checkout import copy_code
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -69,8 +70,8 @@ def edit(path: Path, before: str, after: str) -> None:
 
 def begin(folder: Path, library: bool = False, git: bool = False) -> None:
     """A folder where nothing is declared: with DVC's stages, and the ``library`` where that is added to."""
-    for name in ("pipeline", "stages") if library else ():
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    if library:
+        copy_code(folder)
     sections = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
     config = "[core]\n    analytics = false\n" + ("" if git else "    no_scm = true\n")
     lay(folder, {".dvc/config": config, "params.yaml": "".join(f"{name}: {{}}\n" for name in sections)})
@@ -100,7 +101,7 @@ def problem(line: str, names: set[str]) -> str | None:
     if not words:
         return None
     program, *rest = words
-    if [program, *rest[:2]] == ["python", "-m", "stages"]:
+    if [program, *rest[:2]] == ["python", "-m", "dprepro.stages"]:
         program, *rest = "dprepro", *rest[2:]
     if program == "python":
         return None if rest[0] == "-m" and find_spec(rest[1]) else f"no module {rest[1]}"

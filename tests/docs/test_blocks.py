@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stages.app import app
+from dprepro.stages.app import app
 from tests.docs.blocks import CONSOLE, ROOT, blocks, declared, problem
 
 # blocks that are no commands, and the test that runs them

@@ -12,8 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
 
-from pipeline.params import PAPERS
-from stages.app import app
+from dprepro.pipeline.params import PAPERS
+from dprepro.stages.app import app
 from tests.docs.blocks import PAGES, ROOT
 
 PATTERNS = {

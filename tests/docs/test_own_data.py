@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import params, verification
-from pipeline.files import digest_file
-from pipeline.results import records
+from dprepro.pipeline import params, verification
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.results import records
 from tests.docs.blocks import Block, begin, blocks
 from tests.keeping import stripes
 from tests.there import there

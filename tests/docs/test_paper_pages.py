@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.params import PAPERS, load
-from pipeline.results import records
+from dprepro.pipeline.params import PAPERS, load
+from dprepro.pipeline.results import records
 from tests.docs.blocks import ROOT
 from tests.there import there
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
-from pipeline.results import records
+from dprepro.pipeline.results import records
 from tests.docs.blocks import ROOT, begin, blocks
 from tests.laboratory import take_renyi_dp
 from tests.there import there

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from pipeline.results import records
+from dprepro.pipeline.results import records
 from tests.docs.blocks import begin, blocks
 from tests.there import there
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import params
-from pipeline.data import catalog
-from pipeline.files import digest_file
-from pipeline.results import records
-from pipeline.transport.crate import CLAIMS, METADATA, croissant, write_crate
-from stages.app import app
+from dprepro.pipeline import params
+from dprepro.pipeline.data import catalog
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.results import records
+from dprepro.pipeline.transport.crate import CLAIMS, METADATA, croissant, write_crate
+from dprepro.stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
 
@@ -137,7 +137,7 @@ def test_a_crate_has_no_other_file(tmp_path: Path) -> None:
 
 def test_an_author_is_a_person_or_an_organisation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     citation = tmp_path / "CITATION.cff"
-    monkeypatch.setattr("pipeline.transport.crate.CITATION", citation)
+    monkeypatch.setattr("dprepro.pipeline.transport.crate.CITATION", citation)
     for number, (text, found) in enumerate(
         {
             "authors: [{family-names: M, given-names: A}]\nlicense: MIT": ("Person", "A M", "MIT"),

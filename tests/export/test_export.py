@@ -16,18 +16,18 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import extensions, params, verification
-from pipeline.data import prepared
-from pipeline.data.own import tables, texts
-from pipeline.errors import UserError
-from pipeline.export import folder as exporting
-from pipeline.export.inputs import read_inputs
-from pipeline.export.privacy_statement import CRITICAL, OF_RECORDS
-from pipeline.files import digest_file, digest_json
-from pipeline.reporting import vocabulary, wording
-from pipeline.reporting.judging import severity
-from pipeline.results import records
-from pipeline.results.weights import weights_path
+from dprepro.pipeline import extensions, params, verification
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.own import tables, texts
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.export import folder as exporting
+from dprepro.pipeline.export.inputs import read_inputs
+from dprepro.pipeline.export.privacy_statement import CRITICAL, OF_RECORDS
+from dprepro.pipeline.files import digest_file, digest_json
+from dprepro.pipeline.reporting import vocabulary, wording
+from dprepro.pipeline.reporting.judging import severity
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path
 from tests.conftest import forgetting
 from tests.keeping import stripes
 from tests.laboratory import NOTHING, declare, laboratory, new_row, refused, run, train
@@ -139,9 +139,10 @@ def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from pipeline.export.folder import folder_predictor
+from dprepro.pipeline.export.folder import folder_predictor
 folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
-slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn", "pipeline.reporting.wording")
+slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn")
+slow += ("dprepro.pipeline.reporting.wording",)
 print([name for name in slow if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from pipeline.models.frozen import frozen_fingerprint, same_fingerprint
-from pipeline.results import records
+from dprepro.pipeline.models.frozen import frozen_fingerprint, same_fingerprint
+from dprepro.pipeline.results import records
 from tests.laboratory import NOTHING, laboratory, new_data, new_row, refused, run, train
 from tests.there import there
 

@@ -8,16 +8,25 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from pipeline import params
-from pipeline.data.catalog import catalog
-from pipeline.data.prepared import Prepared, Split
-from pipeline.errors import UserError
-from pipeline.export.inputs import Preparation, read_inputs
-from pipeline.export.networks import CPU, Architecture, Network, fits, probe, rebuilt, same, tensors_of
-from pipeline.methods.base import Relevances
-from pipeline.methods.registry import build_method
-from pipeline.models.model import Model
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline import params
+from dprepro.pipeline.data.catalog import catalog
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.export.inputs import Preparation, read_inputs
+from dprepro.pipeline.export.networks import (
+    CPU,
+    Architecture,
+    Network,
+    fits,
+    probe,
+    rebuilt,
+    same,
+    tensors_of,
+)
+from dprepro.pipeline.methods.base import Relevances
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.training.loop import Replica, make_task
 from tests.methods.examples import made_up
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")

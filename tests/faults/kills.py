@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import clear_leftovers, digest, digest_file
+from dprepro.pipeline.files import clear_leftovers, digest, digest_file
 from tests.keeping import lasting
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}

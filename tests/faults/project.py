@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.prepare import prepare
-from pipeline.files import write_json
-from pipeline.ledgers.accounts import account
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.base import Execution
-from pipeline.params import Settings
-from pipeline.training import evaluation, rows
-from pipeline.training import search as searches
-from pipeline.training.checkpoints import Checkpoint, save
-from pipeline.transport.archive import pack
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.files import write_json
+from dprepro.pipeline.ledgers.accounts import account
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.training import evaluation, rows
+from dprepro.pipeline.training import search as searches
+from dprepro.pipeline.training.checkpoints import Checkpoint, save
+from dprepro.pipeline.transport.archive import pack
 
 ROW = "small"
 PARAMS = """

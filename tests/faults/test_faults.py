@@ -14,23 +14,23 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from pipeline import verification
-from pipeline.data import prepared
-from pipeline.errors import UserError
-from pipeline.export.folder import export
-from pipeline.ledgers.accounts import dpsgd_settings, spending_of
-from pipeline.ledgers.ledger import make_ledger
-from pipeline.results import records
-from pipeline.results.histories import read_history
-from pipeline.results.weights import read_weights, weights_path
-from pipeline.tracking import publishing
-from pipeline.training.checkpoints import restore
-from pipeline.transport import archive
-from pipeline.transport.adopting import adopt
-from pipeline.transport.archive import pack
-from stages import ui
-from stages.app import app
-from stages.init import init
+from dprepro.pipeline import verification
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.export.folder import export
+from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
+from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import read_history
+from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.tracking import publishing
+from dprepro.pipeline.training.checkpoints import restore
+from dprepro.pipeline.transport import archive
+from dprepro.pipeline.transport.adopting import adopt
+from dprepro.pipeline.transport.archive import pack
+from dprepro.stages import ui
+from dprepro.stages.app import app
+from dprepro.stages.init import init
 from tests.faults import project
 from tests.faults.kills import Kill, Unbroken, in_child
 from tests.faults.project import CHECKPOINT, MINE, PACK, ROW, settings

@@ -8,12 +8,12 @@ import pytest
 import safetensors.torch
 import torch
 
-from pipeline import params
-from pipeline.errors import UserError
-from pipeline.methods.registry import build_net
-from pipeline.models.normalization import initial_statistics
-from pipeline.transport import networks
-from pipeline.transport.networks import check_network
+from dprepro.pipeline import params
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.pipeline.transport import networks
+from dprepro.pipeline.transport.networks import check_network
 
 DECLARED = params.load(Path(__file__).parents[2] / "params.yaml")
 BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"

@@ -15,13 +15,13 @@ import pytest
 import safetensors.torch
 import torch
 
-from pipeline.errors import UserError
-from pipeline.files import digest
-from pipeline.results import records
-from pipeline.results.weights import weights_path
-from pipeline.transport import archive
-from pipeline.transport.adopting import adopt
-from pipeline.transport.archive import pack
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.transport import archive
+from dprepro.pipeline.transport.adopting import adopt
+from dprepro.pipeline.transport.archive import pack
 from tests.faults.project import PACK, PARAMS, ROW, put, settings
 
 RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()

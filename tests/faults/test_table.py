@@ -15,24 +15,24 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pipeline import verification
-from pipeline.data import prepared
-from pipeline.data.prepare import prepare
-from pipeline.errors import Unproven, UserError
-from pipeline.files import clear_leftovers, digest_file, temporary_path, write_text, writing
-from pipeline.identity import entries, provenance
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods.private_steps import PrivateSteps
-from pipeline.params import Settings
-from pipeline.privacy.clippers import ClipperFactory
-from pipeline.reporting import wording
-from pipeline.results import records
-from pipeline.results.schema import TrainingSpent
-from pipeline.results.weights import weights_path, write_weights
-from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.transport import dvclock
-from stages.app import app
-from stages.report import report_left_out
+from dprepro.pipeline import verification
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.errors import Unproven, UserError
+from dprepro.pipeline.files import clear_leftovers, digest_file, temporary_path, write_text, writing
+from dprepro.pipeline.identity import entries, provenance
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import TrainingSpent
+from dprepro.pipeline.results.weights import weights_path, write_weights
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.transport import dvclock
+from dprepro.privacy.clippers import ClipperFactory
+from dprepro.stages.app import app
+from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings

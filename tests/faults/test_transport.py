@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import params
-from pipeline.data.prepared import PREPARED
-from pipeline.errors import UserError
-from pipeline.files import digest_file
-from pipeline.params import Settings
-from pipeline.params.documents import parse_yaml
-from pipeline.results import records
-from pipeline.results.histories import read_history
-from pipeline.results.schema import Replaced, TrainingSpent
-from pipeline.results.weights import weights_path
-from pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from pipeline.transport import archive, dvclock
-from pipeline.transport.adopting import Adopted, adopt
-from pipeline.transport.archive import pack
+from dprepro.pipeline import params
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import read_history
+from dprepro.pipeline.results.schema import Replaced, TrainingSpent
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.transport import archive, dvclock
+from dprepro.pipeline.transport.adopting import Adopted, adopt
+from dprepro.pipeline.transport.archive import pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, edit, settings
 from tests.there import there

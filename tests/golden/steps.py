@@ -27,15 +27,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Method, Relevances, Task
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.params import Row, Settings
-from pipeline.pretrained.starts import features_shape
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import Streams
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import Method, Relevances, Task
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.pretrained.starts import features_shape
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.randomness import Streams
 from tests.methods.examples import CPU, random_data, shape_of, with_start
 from tests.narrow import narrow
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.params import Settings
+from dprepro.pipeline.params import Settings
 from tests.golden.steps import Kind, Moved, Steps, kinds_of, take
 
 TOLERANCE = 1e-6  # of a value's size

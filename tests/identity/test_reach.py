@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline import params
-from pipeline.errors import UserError
-from pipeline.extensions import Extension
-from pipeline.identity import entries, versions
-from pipeline.methods.rooms import method_settings
-from pipeline.models import model
+from dprepro.pipeline import params
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.extensions import Extension
+from dprepro.pipeline.identity import entries, versions
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.models import model
+from tests.checkout import copy_code
 from tests.docs.blocks import WRITTEN, edit, lay
 from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
@@ -36,7 +37,8 @@ HERE = flat(entries.entries(OWN))
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package, the commands and the settings, somewhere else."""
-    for folder in ("pipeline", "stages", "papers", "reports/searches"):
+    copy_code(tmp_path)
+    for folder in ("papers", "reports/searches"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "params.yaml", tmp_path)
     return tmp_path

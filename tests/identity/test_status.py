@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import params
-from pipeline.identity.plan import plan
-from pipeline.identity.standing import Standing
-from pipeline.identity.status import Status, lines, status
-from pipeline.params import Model
-from pipeline.results import records
-from pipeline.results.schema import Run
-from stages.app import app
+from dprepro.pipeline import params
+from dprepro.pipeline.identity.plan import plan
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.status import Status, lines, status
+from dprepro.pipeline.params import Model
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Run
+from dprepro.stages.app import app
 from tests.reporting.made_up import dpsgd
 
 ROOT = Path(__file__).parents[2]
@@ -95,5 +95,5 @@ def test_a_missing_account_is_something_to_do(
     monkeypatch: pytest.MonkeyPatch, accounts: tuple[int, int], last: str
 ) -> None:
     summary = Status((), (), (), {}, (), (), accounts)
-    monkeypatch.setattr("pipeline.identity.status.status", lambda settings, gpu: summary)
+    monkeypatch.setattr("dprepro.pipeline.identity.status.status", lambda settings, gpu: summary)
     assert CliRunner().invoke(app, ["status"], catch_exceptions=False).output.strip().endswith(last)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.ledgers import accounts
-from pipeline.ledgers.ledger import make_ledger
-from pipeline.params import Settings, load, parse
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.statements import statement
-from pipeline.results import records, schema
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.params import Settings, load, parse
+from dprepro.pipeline.results import records, schema
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.statements import statement
 from tests.there import there
 
 ROOT = Path(__file__).parents[2]

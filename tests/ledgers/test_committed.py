@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import verification
-from pipeline.ledgers import accounts
-from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.rows import entries
-from pipeline.params import Settings, load
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results import records
-from pipeline.results.schema import Entry, Run
-from pipeline.results.weights import weights_path
+from dprepro.pipeline import verification
+from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers.composition import row_composition
+from dprepro.pipeline.ledgers.rows import entries
+from dprepro.pipeline.params import Settings, load
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Entry, Run
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.there import there
 
 ROOT = Path(__file__).parents[2]

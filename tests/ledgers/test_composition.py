@@ -13,15 +13,15 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, trainings_of
-from pipeline.ledgers.declared import declared_guarantee
-from pipeline.ledgers.precision import up
-from pipeline.params import parse
-from pipeline.privacy.accounting import noise_for, poisson_gaussian
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.results.schema import Replaced, Run, TrainingSpent
-from pipeline.training.search import candidate_spent
+from dprepro.pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, trainings_of
+from dprepro.pipeline.ledgers.declared import declared_guarantee
+from dprepro.pipeline.ledgers.precision import up
+from dprepro.pipeline.params import parse
+from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
+from dprepro.pipeline.training.search import candidate_spent
+from dprepro.privacy.accounting import noise_for, poisson_gaussian
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
 from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES = 5000

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from pipeline.ledgers.composition import row_composition
-from pipeline.ledgers.data_budget import budget_of, data_budgets
-from pipeline.ledgers.rows import entries
-from pipeline.params import Settings, parse
-from pipeline.params.own import OWN
-from pipeline.params.suggested import delta_for
-from pipeline.privacy.accounting import poisson_gaussian
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import statement
-from pipeline.reporting.wording import data_budget, delta_remark
-from pipeline.results import records
-from pipeline.results.schema import Replaced, Run, TrainingSpent
+from dprepro.pipeline.ledgers.composition import row_composition
+from dprepro.pipeline.ledgers.data_budget import budget_of, data_budgets
+from dprepro.pipeline.ledgers.rows import entries
+from dprepro.pipeline.params import Settings, parse
+from dprepro.pipeline.params.own import OWN
+from dprepro.pipeline.params.suggested import delta_for
+from dprepro.pipeline.reporting.wording import data_budget, delta_remark
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
+from dprepro.privacy.accounting import poisson_gaussian
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.statements import statement
 from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50

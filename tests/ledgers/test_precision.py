@@ -5,13 +5,13 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from pipeline.ledgers.ledger import make_ledger
-from pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
-from pipeline.privacy.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.subsampling import composed_losses
-from pipeline.results.schema import Entry, Ledger
-from pipeline.verification import _first_difference
+from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
+from dprepro.pipeline.results.schema import Entry, Ledger
+from dprepro.pipeline.verification import _first_difference
+from dprepro.privacy.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.subsampling import composed_losses
 from tests.there import there
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)

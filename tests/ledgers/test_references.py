@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledgers.references import PAGE, computed, page, read_references
+from dprepro.pipeline.ledgers.references import PAGE, computed, page, read_references
 
 ROOT = Path(__file__).parents[2]
 ALL = read_references(ROOT)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import dprepro
 from dprepro.models import _Steps
-from pipeline.audits import membership
+from dprepro.pipeline.audits import membership
 from tests.refusal import refusal_of
 
 WIDTH, CLASSES, DELTA = 32, 4, 1e-5

@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
 from dprepro import gradients
-from pipeline.data import catalog, synthetic
-from pipeline.data.catalog import Edition, File
-from pipeline.files import digest_file
-from pipeline.models.functional import trial_results
-from pipeline.privacy.clippers import ClipperFactory
-from pipeline.privacy.gaussian import gaussian_epsilon
+from dprepro.pipeline.data import catalog, synthetic
+from dprepro.pipeline.data.catalog import Edition, File
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.models.functional import trial_results
+from dprepro.privacy.clippers import ClipperFactory
+from dprepro.privacy.gaussian import gaussian_epsilon
 from tests.docs.blocks import blocks
 from tests.laboratory import laboratory, refused, run
 from tests.privacy.corpus import alone
@@ -378,7 +378,7 @@ def test_a_packages_data_set_is_fetched(tmp_path: Path, monkeypatch: pytest.Monk
     official = mnist.edition("official")
     editions = {"official": Edition(pinned(official.train), pinned(official.test))}
     entry = replace(mnist, key="shapes", editions=editions, folders=("",))
-    (package / "shapes.py").write_text(f"from pipeline.data.catalog import *\nSHAPES = {entry}\n")
+    (package / "shapes.py").write_text(f"from dprepro.pipeline.data.catalog import *\nSHAPES = {entry}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("DPREPRO_MIRROR", str(mirror))
     with laboratory(project, PARAMS):

@@ -6,16 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.models.model import Model
-from pipeline.privacy.parameters import Noise
-from pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.privacy.parameters import Noise
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
 ALONE = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.data.catalog import catalog
-from pipeline.data.prepared import Prepared, Split
-from pipeline.methods.base import Execution
-from pipeline.methods.registry import build_net
-from pipeline.models.model import Model
-from pipeline.params import Row, Settings
+from dprepro.pipeline.data.catalog import catalog
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params import Row, Settings
 
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
 SAMPLE = 6

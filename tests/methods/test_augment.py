@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional
 
-from pipeline.errors import UserError
-from pipeline.methods.augment import MARGIN, centred, crop_flip
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.augment import MARGIN, centred, crop_flip
 
 
 def some(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.methods.base import Execution
-from pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.samples import Sample
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.statements import statement
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.samples import Sample
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics, measuring
+from dprepro.privacy.gradients import Bounds
+from dprepro.privacy.statements import statement
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, LENET, batch_clipping, build
 

@@ -11,17 +11,17 @@ from torch import nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.methods.base import Execution, Task, as_input
-from pipeline.methods.dpsgd.method import Dpsgd
-from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.samples import BatchSum
-from pipeline.models.model import Model
-from pipeline.models.normalization import measuring
-from pipeline.privacy import accounting
-from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.statements import statement
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import Execution, Task, as_input
+from dprepro.pipeline.methods.dpsgd.method import Dpsgd
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
+from dprepro.pipeline.methods.samples import BatchSum
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import measuring
+from dprepro.privacy import accounting
+from dprepro.privacy.gradients import Bounds
+from dprepro.privacy.statements import statement
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build, single
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.laplace.settings import IlmSettings
-from pipeline.methods.settings import MethodSettings
-from pipeline.models.model import Model
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.laplace.settings import IlmSettings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, LENET, batch_clipping, build, noisy, tan
 

@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline import params
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution, Method, Relevances, Task, as_input
-from pipeline.methods.batch_clipping import method as batch_clipping
-from pipeline.methods.laplace import adlm, perturbed
-from pipeline.methods.private_steps import PrivateSteps
-from pipeline.methods.registry import build_method, build_net
-from pipeline.models.model import Model
-from pipeline.pretrained.lrp import relevances
-from pipeline.privacy import accounting, clippers
-from pipeline.privacy.randomness import Streams
-from pipeline.training.loop import Replica, grouped, make_task
+from dprepro.pipeline import params
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, as_input
+from dprepro.pipeline.methods.batch_clipping import method as batch_clipping
+from dprepro.pipeline.methods.laplace import adlm, perturbed
+from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.pipeline.methods.registry import build_method, build_net
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.pretrained.lrp import relevances
+from dprepro.pipeline.training.loop import Replica, grouped, make_task
+from dprepro.privacy import accounting, clippers
+from dprepro.privacy.randomness import Streams
 from tests.methods.examples import made_up, shape_of
 from tests.narrow import narrow
 

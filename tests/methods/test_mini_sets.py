@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.methods.base import Execution
-from pipeline.methods.batch_clipping import mini_sets
-from pipeline.methods.batch_clipping.mini_sets import draw_mini_sets
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.models.normalization import BatchStatistics
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.batch_clipping import mini_sets
+from dprepro.pipeline.methods.batch_clipping.mini_sets import draw_mini_sets
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.models.normalization import BatchStatistics
+from dprepro.privacy.randomness import Streams
 
 EXAMPLES = 30
 

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import as_input
-from pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.models.model import Model
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import as_input
+from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights, noisy_names
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.models.model import Model
 from tests.methods.conftest import ALONE, build, noisy
 
 

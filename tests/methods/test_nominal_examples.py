@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.ledgers.ledger import ledger_of
-from pipeline.methods.private_steps import PrivateSteps
-from pipeline.methods.samples import parts_of
+from dprepro.pipeline.ledgers.ledger import ledger_of
+from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.pipeline.methods.samples import parts_of
 from tests.conftest import dpsgd, make_data
 from tests.ledgers.test_of_a_replica import trained
 from tests.methods.conftest import ALONE, PLAIN, build

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pipeline.methods.optimizers import Adam, Sgd, decayed
+from dprepro.pipeline.methods.optimizers import Adam, Sgd, decayed
 
 STEPS, RATES = 4, (0.1, 0.02)
 

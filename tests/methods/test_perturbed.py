@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.methods.base import Relevances, as_input
-from pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, polynomial
-from pipeline.methods.laplace.settings import (
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import Relevances, as_input
+from dprepro.pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, polynomial
+from dprepro.pipeline.methods.laplace.settings import (
     INFORMED,
     LEAST_RELEVANCE,
     POWER,
@@ -25,16 +25,16 @@ from pipeline.methods.laplace.settings import (
     AdlmSettings,
     IlmSettings,
 )
-from pipeline.methods.laplace.split_network import split_network
-from pipeline.methods.registry import build_net
-from pipeline.methods.spending import NOISELESS, NetworkSizes
-from pipeline.models.model import Model
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.mechanisms import release_laplace
-from pipeline.privacy.parameters import Noise
-from pipeline.training.checkpoints import restore
-from pipeline.training.loop import Context, Progress, Replica
-from pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.methods.laplace.split_network import split_network
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.methods.spending import NOISELESS, NetworkSizes
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.training.checkpoints import restore
+from dprepro.pipeline.training.loop import Context, Progress, Replica
+from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.mechanisms import release_laplace
+from dprepro.privacy.parameters import Noise
 from tests.methods.conftest import ALONE, build, flat
 
 D, N, M, UNITS = 784, 200, 10, 25
@@ -202,7 +202,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
 
     killed: list[str | None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.training.loop.SHOW_EVERY", 0.0)
+        patch.setattr("dprepro.pipeline.training.loop.SHOW_EVERY", 0.0)
         with pytest.raises(Killed):
             train(stop=4)
         killed.append(kept_entropy(tmp_path))
@@ -326,7 +326,7 @@ def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, 
     """How far rounding lets the means of neighbours lie apart at most, over their noise, is epsilon_1 / d."""
     configured, distance = adlm(variant="sound", relevance_share=0.25), 1.0 if informed else 1 / N
     method = make_adaptive(tiny, configured, noise="grid", informed=informed)
-    with patch("pipeline.methods.laplace.adlm.release_laplace", wraps=release_laplace) as release:
+    with patch("dprepro.pipeline.methods.laplace.adlm.release_laplace", wraps=release_laplace) as release:
         assert method.noisy.isfinite().all()
     values, scales, *_, spacing = release.call_args.args
     # in double precision as they were averaged: rounding to single would move neighbours further apart

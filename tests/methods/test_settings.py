@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as scheduler
 
-from pipeline import params
-from pipeline.errors import UserError
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.laplace.settings import AdlmSettings
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline import params
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.laplace.settings import AdlmSettings
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
 
 TAN = {"batch": 400, "steps": 25, "sigma": 3, "learning_rate": 4, "copies": 4, "augment": "crop_flip"}

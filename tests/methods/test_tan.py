@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import LAST, as_input
-from pipeline.methods.samples import BatchSum, padded
-from pipeline.methods.spending import NOISELESS
-from pipeline.methods.tan.method import NORM_EDGES, Tan
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.models.model import Model
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.augment import crop_flip
+from dprepro.pipeline.methods.base import LAST, as_input
+from dprepro.pipeline.methods.samples import BatchSum, padded
+from dprepro.pipeline.methods.spending import NOISELESS
+from dprepro.pipeline.methods.tan.method import NORM_EDGES, Tan
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.models.model import Model
 from tests.methods.conftest import CPU, build, flat, tan
 
 COPIES = 3

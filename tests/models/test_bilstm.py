@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from pipeline.errors import UserError
-from pipeline.methods.registry import build_net
-from pipeline.models import bilstm
-from pipeline.models.bilstm import BiLSTM, Direction
-from pipeline.models.model import Model
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models import bilstm
+from dprepro.pipeline.models.bilstm import BiLSTM, Direction
+from dprepro.pipeline.models.model import Model
 
 LENGTHS = (5, 1, 3)
 

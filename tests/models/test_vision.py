@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.models import tf_tutorial
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
-from pipeline.privacy.gradients import BookKeeping, Bounds
+from dprepro.pipeline.models import tf_tutorial
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
+from dprepro.privacy.gradients import BookKeeping, Bounds
 from tests.narrow import narrow
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -31,7 +31,7 @@ def make(name: str, normalization: str = "none", unnormalized: int = 0, **more: 
     model = Model.model_validate(
         {"name": name, "normalization": normalization, "groups": 2, "unnormalized": unnormalized, **more}
     )
-    return import_module(f"pipeline.models.{name}").build(model, SHAPES[name], 10).double()
+    return import_module(f"dprepro.pipeline.models.{name}").build(model, SHAPES[name], 10).double()
 
 
 def layers_of(name: str, normalization: str, unnormalized: int = 0, **more: Any) -> nn.Module:
@@ -112,7 +112,7 @@ def test_blocks_have_the_sizes_of_the_papers_tables(
 
 @pytest.mark.parametrize(("name", "smallest"), [("convnet", 8), ("lenet5_tanh", 32)])
 def test_too_small_inputs_are_refused(name: str, smallest: int) -> None:
-    build = import_module(f"pipeline.models.{name}").build
+    build = import_module(f"dprepro.pipeline.models.{name}").build
     assert build(Model(name=name), (1, smallest, smallest), 3)(
         torch.rand(2, 1, smallest, smallest)
     ).shape == (2, 3)

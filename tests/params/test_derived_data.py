@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import params
+from dprepro.pipeline import params
 from tests.params.good import GOOD, changed, with_relevance
 from tests.refusal import refusal_of
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import params
-from pipeline.results import records
+from dprepro.pipeline import params
+from dprepro.pipeline.results import records
 
 ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import params
-from pipeline.params.schema import SEARCHED_SEED
+from dprepro.pipeline import params
+from dprepro.pipeline.params.schema import SEARCHED_SEED
 from tests.params.good import GOOD
 from tests.refusal import refusal_of
 from tests.there import there

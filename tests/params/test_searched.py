@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline import params
-from pipeline.params.searched import read_choices
+from dprepro.pipeline import params
+from dprepro.pipeline.params.searched import read_choices
 from tests.params.good import changed
 from tests.refusal import refusal_of
 

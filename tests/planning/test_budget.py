@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.planning.budget import Plan, plan
-from pipeline.privacy.accounting import opacus_rdp
-from stages.app import app
+from dprepro.pipeline.planning.budget import Plan, plan
+from dprepro.privacy.accounting import opacus_rdp
+from dprepro.stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there
 

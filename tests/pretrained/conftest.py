@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.prepared import PREPARED, Prepared, Split
-from pipeline.files import digest_file
-from pipeline.methods.base import Execution
-from pipeline.params import Settings
-from pipeline.training import rows
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepared import PREPARED, Prepared, Split
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.training import rows
 from tests.conftest import make_data
 from tests.training.running import quiet
 

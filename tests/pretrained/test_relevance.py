@@ -9,16 +9,16 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.prepare import prepare
-from pipeline.data.prepared import PREPARED, Split
-from pipeline.models import lenet5
-from pipeline.models.model import Model
-from pipeline.pretrained import joining as joined
-from pipeline.pretrained import starts
-from pipeline.pretrained.lrp import relevances
-from pipeline.pretrained.relevance import (
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.data.prepared import PREPARED, Split
+from dprepro.pipeline.models import lenet5
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.pretrained import joining as joined
+from dprepro.pipeline.pretrained import starts
+from dprepro.pipeline.pretrained.lrp import relevances
+from dprepro.pipeline.pretrained.relevance import (
     INFORMED,
     UNINFORMED,
     average,
@@ -26,9 +26,9 @@ from pipeline.pretrained.relevance import (
     read_relevance,
     trained_net,
 )
-from pipeline.results import records
-from pipeline.results.weights import weights_path, write_weights
-from stages.app import app
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path, write_weights
+from dprepro.stages.app import app
 from tests.conftest import make_data
 from tests.pretrained.conftest import MODEL, check_same_data, parsed, train, write
 from tests.refusal import refusal_of

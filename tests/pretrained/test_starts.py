@@ -12,21 +12,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.prepare import prepare
-from pipeline.data.prepared import PREPARED, START
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.models import bilstm, lenet5, resnet18
-from pipeline.models.model import Model
-from pipeline.params import Settings
-from pipeline.pretrained import starts
-from pipeline.pretrained.joining import check_joined, read_arrays
-from pipeline.pretrained.relevance import make_relevance
-from pipeline.results import records
-from pipeline.results.weights import read_weights, weights_path
-from pipeline.training import loop
-from pipeline.training import rows as training
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.data.prepared import PREPARED, START
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.models import bilstm, lenet5, resnet18
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.pretrained import starts
+from dprepro.pipeline.pretrained.joining import check_joined, read_arrays
+from dprepro.pipeline.pretrained.relevance import make_relevance
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.training import loop
+from dprepro.pipeline.training import rows as training
 from tests.pretrained.conftest import CPU, PARAMS, PRIVATE, check_same_data, letters, parsed, train, write
 from tests.refusal import refusal_of
 from tests.there import there

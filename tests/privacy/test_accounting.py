@@ -8,11 +8,11 @@ from dp_accounting.rdp import RdpAccountant
 from opacus.accountants.analysis import rdp as opacus
 from scipy.optimize import brentq
 
-from pipeline.errors import UserError
-from pipeline.ledgers.composition import composed_epsilon
-from pipeline.ledgers.ledger import bounds_of, make_ledger
-from pipeline.privacy import accounting
-from pipeline.privacy.accounting import (
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.ledgers.composition import composed_epsilon
+from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
+from dprepro.privacy import accounting
+from dprepro.privacy.accounting import (
     classic_epsilon,
     describe,
     noise_for,
@@ -21,11 +21,11 @@ from pipeline.privacy.accounting import (
     renyi_epsilon,
     spent_epsilon,
 )
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
-from pipeline.privacy.worst_instance import worst_epsilon
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
+from dprepro.privacy.worst_instance import worst_epsilon
 from tests.there import there
 
 ORDERS = np.array([1.1, 1.5, 1.9, 2.5, 4.7, 9.5])

@@ -9,16 +9,16 @@ import PLD_accounting as second_library
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
-from pipeline.errors import UserError
-from pipeline.ledgers.accounts import dpsgd_settings
-from pipeline.ledgers.composition import composed_epsilon
-from pipeline.ledgers.ledger import make_ledger
-from pipeline.privacy import allocation
-from pipeline.privacy.allocation import Masses, composed_epochs, epoch_ratio, rounded_epoch, spacing_of
-from pipeline.privacy.calibration import least_noise, proven_epsilon
-from pipeline.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from pipeline.privacy.selection import selection_epsilon
-from pipeline.results.schema import Ledger
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.ledgers.accounts import dpsgd_settings
+from dprepro.pipeline.ledgers.composition import composed_epsilon
+from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.results.schema import Ledger
+from dprepro.privacy import allocation
+from dprepro.privacy.allocation import Masses, composed_epochs, epoch_ratio, rounded_epoch, spacing_of
+from dprepro.privacy.calibration import least_noise, proven_epsilon
+from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.privacy.selection import selection_epsilon
 
 DELTA = 1e-5
 

@@ -7,8 +7,8 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from pipeline.privacy.accounting import poisson_gaussian
-from pipeline.privacy.attack_risk import (
+from dprepro.privacy.accounting import poisson_gaussian
+from dprepro.privacy.attack_risk import (
     curve_of_losses,
     curve_of_profile,
     gaussian_mu,
@@ -16,9 +16,9 @@ from pipeline.privacy.attack_risk import (
     laplace_risk,
     regret,
 )
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import Losses, composed_losses
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import Losses, composed_losses
 from tests.there import there
 
 # a setting of which two ways agree: PLDs of two steps' sizes, and the profile of epsilon and delta

@@ -13,8 +13,8 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
-from pipeline.privacy.clippers import clipper_factory
-from pipeline.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
+from dprepro.privacy.clippers import clipper_factory
+from dprepro.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
 from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
 from tests.privacy.corpus.drawn import check
 from tests.privacy.corpus.honest import HONEST, final, linear, reading

@@ -11,11 +11,11 @@ import pytest
 from mpmath import mpf
 
 import dprepro
-from pipeline.ledgers.ledger import bounds_of
-from pipeline.planning.budget import plan
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.worst_instance import worst_epsilon
+from dprepro.pipeline.ledgers.ledger import bounds_of
+from dprepro.pipeline.planning.budget import plan
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.worst_instance import worst_epsilon
 
 Delta = Callable[[mpf], mpf]
 MILLION = 1_000_000

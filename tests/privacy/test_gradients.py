@@ -12,11 +12,11 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from pipeline.methods.registry import build_net
-from pipeline.models import bilstm, lenet5
-from pipeline.models.model import Model
-from pipeline.models.normalization import BatchStatistics, measuring
-from pipeline.privacy.gradients import (
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models import bilstm, lenet5
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.normalization import BatchStatistics, measuring
+from dprepro.privacy.gradients import (
     BookKeeping,
     Bounds,
     Clipper,
@@ -24,7 +24,7 @@ from pipeline.privacy.gradients import (
     clip_factors,
     works_by_example,
 )
-from pipeline.privacy.layer_gradients import Outer
+from dprepro.privacy.layer_gradients import Outer
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
 KINDS = ("none", "layer", "group", "public_bn", "wide", "shared", *TEXTS)

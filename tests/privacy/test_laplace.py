@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.ledgers.declared import _same_releases
-from pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
-from pipeline.privacy.accounting import pld_epsilon, rdp_epsilon
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.sampled_gaussian import NeighboringRelation
-from pipeline.privacy.statements import statement
-from pipeline.reporting.wording import number
+from dprepro.pipeline.ledgers.declared import _same_releases
+from dprepro.pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
+from dprepro.pipeline.reporting.wording import number
+from dprepro.privacy.accounting import pld_epsilon, rdp_epsilon
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.sampled_gaussian import NeighboringRelation
+from dprepro.privacy.statements import statement
 
 FEATURES = 784
 IMAGES = list(product([0.0, 0.4, 1.0], repeat=3))  # of three pixels

@@ -11,18 +11,18 @@ import torch
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from pipeline.audits import canaries
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.methods.registry import build_method
-from pipeline.methods.settings import MethodSettings
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy import mechanisms
-from pipeline.privacy.gradients import Bounds
-from pipeline.privacy.mechanisms import GaussianMechanism, release_laplace
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.audits import canaries
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
+from dprepro.pipeline.methods.registry import build_method
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.privacy import mechanisms
+from dprepro.privacy.gradients import Bounds
+from dprepro.privacy.mechanisms import GaussianMechanism, release_laplace
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 CPU = torch.device("cpu")
 

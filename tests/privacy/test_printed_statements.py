@@ -8,19 +8,19 @@ import pytest
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import minimize_scalar
 
-from pipeline.ledgers.accounts import spending_of
-from pipeline.privacy.account_settings import AccountSettings
-from pipeline.privacy.accounting import (
+from dprepro.pipeline.ledgers.accounts import spending_of
+from dprepro.privacy.account_settings import AccountSettings
+from dprepro.privacy.accounting import (
     noise_for,
     pld_epsilon,
     poisson_gaussian,
     rdp_epsilon,
     renyi_divergence,
 )
-from pipeline.privacy.clt import clt_mu
-from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
+from dprepro.privacy.clt import clt_mu
+from dprepro.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
 
 DELTA = 1e-5
 

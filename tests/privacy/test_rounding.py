@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.audits import canaries
-from pipeline.methods.base import Execution, Task
-from pipeline.methods.samples import BatchSum, Sample, parts_of
-from pipeline.methods.tan.method import Tan
-from pipeline.methods.tan.settings import TanSettings
-from pipeline.privacy import layer_gradients, mechanisms
-from pipeline.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
-from pipeline.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
-from pipeline.privacy.mechanisms import COMPUTING, GaussianMechanism
-from pipeline.privacy.parameters import Noise
-from pipeline.privacy.randomness import Streams
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.audits import canaries
+from dprepro.pipeline.methods.base import Execution, Task
+from dprepro.pipeline.methods.samples import BatchSum, Sample, parts_of
+from dprepro.pipeline.methods.tan.method import Tan
+from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.privacy import layer_gradients, mechanisms
+from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
+from dprepro.privacy.mechanisms import COMPUTING, GaussianMechanism
+from dprepro.privacy.parameters import Noise
+from dprepro.privacy.randomness import Streams
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 CPU = torch.device("cpu")
 CLIP, WIDTH, OF_NORMS = 0.1, 40, 2.0**-14

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pipeline.privacy.accounting import describe, renyi_epsilon, spent_epsilon
-from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
-from pipeline.privacy.participation import squared_distances, step_distances, unamplified_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import OneStep, losses
+from dprepro.privacy.accounting import describe, renyi_epsilon, spent_epsilon
+from dprepro.privacy.gaussian import gaussian_delta, least_epsilon
+from dprepro.privacy.participation import squared_distances, step_distances, unamplified_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import OneStep, losses
 
 
 def spending(

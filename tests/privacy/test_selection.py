@@ -9,11 +9,11 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
-from pipeline.errors import UserError
-from pipeline.privacy.accounting import ORDERS, renyi_epsilon
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.selection import Drawn, selection_epsilon
+from dprepro.pipeline.errors import UserError
+from dprepro.privacy.accounting import ORDERS, renyi_epsilon
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.selection import Drawn, selection_epsilon
 
 DELTA = 1e-5
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom, norm
 
-from pipeline.privacy.accounting import renyi_epsilon
-from pipeline.privacy.participation import unamplified_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import amplified_delta, composed_losses, losses
+from dprepro.privacy.accounting import renyi_epsilon
+from dprepro.privacy.participation import unamplified_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import amplified_delta, composed_losses, losses
 from tests.there import there
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])

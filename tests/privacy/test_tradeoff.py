@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pipeline.privacy.attack_risk import tradeoff
-from pipeline.privacy.clt import clt_mu, h
-from pipeline.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import composed_losses
+from dprepro.privacy.attack_risk import tradeoff
+from dprepro.privacy.clt import clt_mu, h
+from dprepro.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import composed_losses
 from tests.there import there
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pipeline.privacy.gaussian import gaussian_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import losses
-from pipeline.privacy.worst_instance import vector_counts, worst_epsilon
+from dprepro.privacy.gaussian import gaussian_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import losses
+from dprepro.privacy.worst_instance import vector_counts, worst_epsilon
 
 DELTA = 1e-5
 

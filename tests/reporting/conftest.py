@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.params import load
-from pipeline.reporting import report
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import gather
-from pipeline.reporting.report import Report
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting import report
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.report import Report
 from tests.reporting.made_up import dpsgd
 
 

@@ -5,8 +5,8 @@ CLAIM = '''"""A line of an even number of cells."""
 from collections.abc import Iterator
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Reference, Rows
-from pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Reference, Rows
+from dprepro.pipeline.reporting.printed import PrintedTables
 
 
 class Even(ClaimTest):
@@ -24,7 +24,7 @@ class Even(ClaimTest):
 
 FIGURE = '''"""The table's name as a figure."""
 
-from pipeline.reporting.results import TableResult
+from dprepro.pipeline.reporting.results import TableResult
 
 TITLE = "A toy of {}"
 CAPTION = "Drawn by a toy."

@@ -4,14 +4,14 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from pipeline.params import Settings
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
-from pipeline.reporting.pages import environment
-from pipeline.reporting.report import Report
-from pipeline.reporting.results import LineResult, RowResult, TableResult, Value
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.judging.assess import ClaimResult
+from dprepro.pipeline.reporting.judging.claim_test import ClaimTest, Outcome, Rows
+from dprepro.pipeline.reporting.pages import environment
+from dprepro.pipeline.reporting.report import Report
+from dprepro.pipeline.reporting.results import LineResult, RowResult, TableResult, Value
 from tests.reporting import markup
 
 

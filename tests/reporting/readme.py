@@ -6,10 +6,10 @@ The section's first and last paragraphs, and its figure, are the README's own.
 import textwrap
 from pathlib import Path
 
-from pipeline.params import load
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import gather
-from pipeline.reporting.prose import counts, findings
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.prose import counts, findings
 
 README = Path(__file__).parents[2] / "README.md"
 FINDINGS = 5  # at most

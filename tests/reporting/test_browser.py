@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pipeline.reporting.report import Report
+from dprepro.pipeline.reporting.report import Report
 from tests.reporting.lookup import page_of
 from tests.reporting.made_up import dpsgd
 from tests.reporting.markup import words

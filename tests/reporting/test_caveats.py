@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.params import load
-from pipeline.reporting import caveats
-from pipeline.reporting.printed import Table
-from pipeline.results import records
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting import caveats
+from dprepro.pipeline.reporting.printed import Table
+from dprepro.pipeline.results import records
 from tests.reporting.made_up import toys
 
 ROOT = Path(__file__).parents[2]

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.params import Settings
-from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.assess import Assessment, ClaimResult
-from pipeline.reporting.report import Report
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.judging.assess import Assessment, ClaimResult
+from dprepro.pipeline.reporting.report import Report
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.made_up import dpsgd, noisy

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.params import load
-from pipeline.reporting import report
-from pipeline.reporting.facts import PaperResult
-from pipeline.results import records
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting import report
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.results import records
 from tests.there import there
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.claims.contrast import Contrast
+from dprepro.pipeline.reporting.facts import PaperResult
 from tests.reporting.lookup import chosen, outcome, plain
 from tests.reporting.made_up import toys
 

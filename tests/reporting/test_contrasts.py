@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.claims.contrast import Contrast
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.contrasts import PrintedContrast, _status
-from pipeline.reporting.prose.counts import contrast_counts
-from pipeline.reporting.summary import contrasts_csv
+from dprepro.pipeline.reporting.claims.contrast import Contrast
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast, _status
+from dprepro.pipeline.reporting.prose.counts import contrast_counts
+from dprepro.pipeline.reporting.summary import contrasts_csv
 from tests.reporting.made_up import toys
 
 ONE = (90.0, 90.1, 90.2)

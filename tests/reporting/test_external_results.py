@@ -5,12 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.identity.entries import entries
-from pipeline.params import Settings
-from pipeline.reporting.drawing import accuracy_privacy
-from pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
-from pipeline.reporting.report import Report
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.entries import entries
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.drawing import accuracy_privacy
+from dprepro.pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
+from dprepro.pipeline.reporting.report import Report
 from tests.reporting.made_up import dpsgd
 
 PAPER = """

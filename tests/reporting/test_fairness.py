@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.judging.fairness import epochs
-from pipeline.reporting.results import Value
-from pipeline.results import records
+from dprepro.pipeline.reporting.judging.fairness import epochs
+from dprepro.pipeline.reporting.results import Value
+from dprepro.pipeline.results import records
 from tests.keeping import keep_search
 from tests.reporting.made_up import dpsgd, toys
 

@@ -6,14 +6,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pipeline.params import load
-from pipeline.reporting.caveats import stale_caveats
-from pipeline.reporting.claims.curves import Overtakes, overtaking
-from pipeline.reporting.claims.ledgers import BoundsApart, Guaranteed, SameGuarantee
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import Sources, fill
-from pipeline.results import records
-from pipeline.results.schema import Ledger
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting.caveats import stale_caveats
+from dprepro.pipeline.reporting.claims.curves import Overtakes, overtaking
+from dprepro.pipeline.reporting.claims.ledgers import BoundsApart, Guaranteed, SameGuarantee
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import Sources, fill
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import Ledger
 from tests.reporting.lookup import outcome
 from tests.reporting.made_up import dpsgd, toys
 

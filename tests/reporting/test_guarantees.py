@@ -2,13 +2,13 @@ import math
 
 import pytest
 
-from pipeline.ledgers.ledger import release_ledger
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.statements import statement
-from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, gaussian_error, guarantee
-from pipeline.reporting.vocabulary import words
-from pipeline.reporting.wording import bound, claim
-from pipeline.results.schema import Ledger, Replica
+from dprepro.pipeline.ledgers.ledger import release_ledger
+from dprepro.pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, gaussian_error, guarantee
+from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import bound, claim
+from dprepro.pipeline.results.schema import Ledger, Replica
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.statements import statement
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import bounds as ledger
 

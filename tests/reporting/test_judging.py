@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting.claims.ledgers import ProvenCurve
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome, at_least
-from pipeline.reporting.judging.guarantees import Guarantee, gaussian_error
-from pipeline.reporting.prose.counts import claim_counts, tally
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.reporting.claims.ledgers import ProvenCurve
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging.assess import ClaimResult
+from dprepro.pipeline.reporting.judging.claim_test import Outcome, at_least
+from dprepro.pipeline.reporting.judging.guarantees import Guarantee, gaussian_error
+from dprepro.pipeline.reporting.prose.counts import claim_counts, tally
 from tests.reporting import lookup
 from tests.reporting.lookup import chosen
 from tests.reporting.made_up import dpsgd, toys

@@ -12,16 +12,16 @@ ROOT = Path(__file__).parents[2]
 RENDER = """
 import sys
 from pathlib import Path
-from pipeline.extensions import use
+from dprepro.pipeline.extensions import use
 from tests.reporting.made_up import dpsgd
-from pipeline.reporting import report
+from dprepro.pipeline.reporting import report
 root = Path(sys.argv[1])
 use(["lab"], root)
 row = {"paper": "toys", "table": "t1", "line": "one"}
 declared = dpsgd.settings(**{key: row if key == dpsgd.PLAIN else {} for key in dpsgd.LABELS})
 dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), root)
 report.write(declared, root)
-import pipeline.tracking.publishing
+import dprepro.pipeline.tracking.publishing
 assert "torch" not in sys.modules, "to report and to publish takes no torch, which takes seconds to import"
 """
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.params import Settings
-from pipeline.reporting.drawing import levels
-from pipeline.reporting.gather import gather
-from pipeline.reporting.results import Cell, RowResult
-from pipeline.results import records
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting.drawing import levels
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.results import Cell, RowResult
+from dprepro.pipeline.results import records
 from tests.keeping import keep
 from tests.reporting import lookup
 from tests.reporting.lookup import drawn, shown

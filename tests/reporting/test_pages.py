@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.reporting import papers, report
-from pipeline.reporting.caveats import caveats_at
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.prose import findings
-from pipeline.reporting.report import Report
+from dprepro.pipeline.reporting import papers, report
+from dprepro.pipeline.reporting.caveats import caveats_at
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.prose import findings
+from dprepro.pipeline.reporting.report import Report
 from tests.reporting import readme
 from tests.reporting.made_up import toys
 from tests.reporting.markup import check

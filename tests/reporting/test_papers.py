@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.params import PAPERS
-from pipeline.params import load as load_settings
-from pipeline.reporting import papers
-from pipeline.reporting.judging.claim_test import ClaimTest
-from pipeline.reporting.wording import printed
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import PAPERS
+from dprepro.pipeline.params import load as load_settings
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.judging.claim_test import ClaimTest
+from dprepro.pipeline.reporting.wording import printed
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / PAPERS).glob("*.yaml"))

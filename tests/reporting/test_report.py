@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.params import Settings
-from pipeline.reporting import report
-from pipeline.reporting.drawing import levels
-from pipeline.reporting.pages import environment
-from pipeline.reporting.report import Report
-from pipeline.results.schema import Record
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import report
+from dprepro.pipeline.reporting.drawing import levels
+from dprepro.pipeline.reporting.pages import environment
+from dprepro.pipeline.reporting.report import Report
+from dprepro.pipeline.results.schema import Record
 from tests.keeping import keep_search, lay_papers
 from tests.reporting import lookup
 from tests.reporting.lookup import drawn, page_of

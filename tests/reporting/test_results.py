@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting import papers
-from pipeline.reporting.caveats import record_caveats
-from pipeline.reporting.gather import gather
-from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import column_heads, columns_words
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.caveats import record_caveats
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.results import RowResult
+from dprepro.pipeline.reporting.wording import column_heads, columns_words
 from tests.reporting import lookup
 from tests.reporting.lookup import row
 from tests.reporting.made_up import dpsgd, toys

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from pipeline.params import load
-from pipeline.params.schema import REPEATED
-from pipeline.reporting import papers
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.rule import (
+from dprepro.pipeline.params import load
+from dprepro.pipeline.params.schema import REPEATED
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging.rule import (
     FEWEST_SEEDS,
     MOST_SEEDS,
     Verdict,
@@ -20,7 +20,7 @@ from pipeline.reporting.judging.rule import (
     judge,
     mean_verdict,
 )
-from pipeline.reporting.printed import Printed
+from dprepro.pipeline.reporting.printed import Printed
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.reporting.claims.curves import Slower
-from pipeline.reporting.gather import gather
-from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.judging.fairness import curves
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.reporting.claims.curves import Slower
+from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.judging.claim_test import Outcome
+from dprepro.pipeline.reporting.judging.fairness import curves
 from tests.keeping import keep, lay_papers
 from tests.reporting import lookup
 from tests.reporting.made_up import noisy

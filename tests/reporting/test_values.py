@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging import values
-from pipeline.reporting.prose import counts
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging import values
+from dprepro.pipeline.reporting.prose import counts
 from tests.reporting import lookup
 from tests.reporting.made_up import toys
 

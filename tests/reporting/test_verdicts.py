@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.privacy.parameters import Noise
-from pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
-from pipeline.reporting.wording import attack_words, final_model_words
-from pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
-from stages.audit import describe
+from dprepro.pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
+from dprepro.pipeline.reporting.wording import attack_words, final_model_words
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from dprepro.privacy.parameters import Noise
+from dprepro.stages.audit import describe
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack
 from tests.reporting.made_up.dpsgd import bounds as ledger

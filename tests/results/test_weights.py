@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.errors import UserError
-from pipeline.files import digest_file
-from pipeline.ledgers.precision import MACHINE_TOLERANCE
-from pipeline.params import Settings, load
-from pipeline.results import records
-from pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
+from dprepro.pipeline.params import Settings, load
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
 from tests.there import there
 
 CPU = torch.device("cpu")

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from pipeline.methods.base import Execution, Task
-from pipeline.models.model import Model
-from pipeline.privacy.accounting import poisson_gaussian
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.base import Execution, Task
+from dprepro.pipeline.models.model import Model
+from dprepro.privacy.accounting import poisson_gaussian
+from dprepro.privacy.randomness import Streams
 
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4
 CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)

@@ -86,8 +86,8 @@ def test_features_are_within_the_declared_range(name: str, side: int) -> None:
 def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lab import features as module
 
-    from pipeline.data.formats import Examples
-    from pipeline.data.own import npz
+    from dprepro.pipeline.data.formats import Examples
+    from dprepro.pipeline.data.own import npz
 
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     monkeypatch.setattr(module, "AT_ONCE", 3)

@@ -12,9 +12,9 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from pipeline.cluster import worker
-from stages.app import app, main
-from stages.in_turn import in_turn
+from dprepro.pipeline.cluster import worker
+from dprepro.stages.app import app, main
+from dprepro.stages.in_turn import in_turn
 
 ROOT = Path(__file__).parents[2]
 # What takes seconds to import; a stage imports it when it runs.
@@ -71,7 +71,7 @@ def test_a_mistake_is_one_line(
 def test_a_gpu_that_is_too_small_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stages.app.app", Mock(side_effect=torch.cuda.OutOfMemoryError))
+    monkeypatch.setattr("dprepro.stages.app.app", Mock(side_effect=torch.cuda.OutOfMemoryError))
     with pytest.raises(SystemExit):
         main()
     line = "dprepro: the GPU's memory is too small; lower --physical or --replicas-at-once\n"
@@ -90,7 +90,7 @@ def test_what_fails_says_so_as_alone(
     line = worker.in_turn([("epsilon", "--help"), ("ledger", "nothing"), ("epsilon", "--help")])
     monkeypatch.setattr("sys.argv", [])  # which it sets
     with pytest.raises(SystemExit) as ended:
-        in_turn([str(word) for word in line[line.index("stages.in_turn") + 1 :]])
+        in_turn([str(word) for word in line[line.index("dprepro.stages.in_turn") + 1 :]])
     assert ended.value.code == 1
     told = capsys.readouterr()
     assert told.out.count("Usage: dprepro epsilon") == 1
@@ -100,7 +100,7 @@ def test_what_fails_says_so_as_alone(
 def imported(*commands: str) -> set[str]:
     """Heavy libraries that the commands import, in a process of their own."""
     script = (
-        "import sys\nfrom stages.app import app\n"
+        "import sys\nfrom dprepro.stages.app import app\n"
         f"for line in {commands!r}: app(line.split(), standalone_mode=False)\n"
         f"print('imported:', *({HEAVY!r} & sys.modules.keys()))"
     )

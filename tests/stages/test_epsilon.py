@@ -11,9 +11,9 @@ from dp_accounting.pld import PLDAccountant
 from typer.testing import CliRunner, Result
 
 import dprepro
-from pipeline.privacy.accounting import poisson_gaussian
-from stages.answers import accounted, measured
-from stages.app import app
+from dprepro.privacy.accounting import poisson_gaussian
+from dprepro.stages.answers import accounted, measured
+from dprepro.stages.app import app
 from tests.refusal import refusal_of
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_it_imports_no_torch_and_takes_little_memory() -> None:
     """In a process of its own: others in this one have torch. VmHWM is its peak memory, in kB."""
     script = (
         "import re, sys; sys.argv = ['dprepro', 'epsilon', *sys.argv[1:]]\n"
-        "from stages.app import app\napp(standalone_mode=False)\n"
+        "from dprepro.stages.app import app\napp(standalone_mode=False)\n"
         "assert not {'torch', 'opacus', 'mlflow', 'dvc'} & sys.modules.keys()\n"
         "assert int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) < 250e3"
     )
@@ -57,7 +57,7 @@ def test_noise_is_found_for_every_sampling(sampling: str) -> None:
 
 
 def test_a_long_computation_prints_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.epsilon.PATIENCE", 0.0)
+    monkeypatch.setattr("dprepro.stages.epsilon.PATIENCE", 0.0)
     assert "accounting ..." in asked(*SETTINGS, "--sigma", "1.1").stderr
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import params
-from pipeline.errors import UserError
-from pipeline.params import PAPERS
-from pipeline.reporting import papers
-from stages.init import init
+from dprepro.pipeline import params
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import PAPERS
+from dprepro.pipeline.reporting import papers
+from dprepro.stages.init import init
 from tests.laboratory import NOTHING, run
 
 ROOT = Path(__file__).parents[2]

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.errors import UserError
-from pipeline.ledgers.declared import declared_guarantee
-from pipeline.ledgers.ledger import bounds_of
-from pipeline.methods.rooms import method_settings
-from pipeline.params.adding import Adding
-from pipeline.params.documents import parse_yaml
-from pipeline.params.suggested import batch_for, delta_for
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.ledgers.declared import declared_guarantee
+from dprepro.pipeline.ledgers.ledger import bounds_of
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.params.adding import Adding
+from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.params.suggested import batch_for, delta_for
 from tests import laboratory
 from tests.refusal import refusal_of
 from tests.there import there

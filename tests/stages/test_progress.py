@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.methods.spending import Guarantee
-from pipeline.privacy.accounting import spent_epsilon
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.statements import statement
-from pipeline.training.loop import Progress
-from stages import progress
+from dprepro.pipeline.methods.spending import Guarantee
+from dprepro.pipeline.training.loop import Progress
+from dprepro.privacy.accounting import spent_epsilon
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.statements import statement
+from dprepro.stages import progress
 
 
 def guarantee(epsilon: float) -> Guarantee:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.params import Settings
-from pipeline.results.schema import Record
-from pipeline.tracking import store
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results.schema import Record
+from dprepro.pipeline.tracking import store
 from tests.reporting.made_up import dpsgd as example
 
 

@@ -10,11 +10,11 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
 
-from pipeline.errors import UserError
-from pipeline.params import Settings
-from pipeline.results import records
-from pipeline.tracking import store
-from pipeline.tracking.publishing import MARKER, declared, publish, publish_report, unpublished
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.tracking import store
+from dprepro.pipeline.tracking.publishing import MARKER, declared, publish, publish_report, unpublished
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small

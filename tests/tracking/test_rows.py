@@ -12,9 +12,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from pipeline.tracking import store
-from pipeline.tracking.publishing import DIGEST, is_whole, runs_by_row, sync_rows
-from pipeline.tracking.runs import RunSpec
+from dprepro.pipeline.tracking import store
+from dprepro.pipeline.tracking.publishing import DIGEST, is_whole, runs_by_row, sync_rows
+from dprepro.pipeline.tracking.runs import RunSpec
 
 DATA = {"name": "digits", "digest": "1", "source_type": "local", "source": "{}", "profile": "{}"}
 

@@ -10,16 +10,16 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from pipeline.files import digest_file
-from pipeline.params import Settings, parse
-from pipeline.reporting import papers
-from pipeline.reporting.judging.guarantees import State
-from pipeline.reporting.judging.intervals import mean
-from pipeline.results import records, schema
-from pipeline.results.schema import Record
-from pipeline.tracking import runs, store, views
-from pipeline.tracking.publishing import ARTIFACTS, declared, publish
-from pipeline.tracking.runs import build_run, canonical
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params import Settings, parse
+from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.reporting.judging.guarantees import State
+from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.results import records, schema
+from dprepro.pipeline.results.schema import Record
+from dprepro.pipeline.tracking import runs, store, views
+from dprepro.pipeline.tracking.publishing import ARTIFACTS, declared, publish
+from dprepro.pipeline.tracking.runs import build_run, canonical
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small

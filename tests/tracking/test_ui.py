@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tracking.publishing import publish
-from pipeline.tracking.store import STORE_ENV
-from stages.ui import ui
+from dprepro.pipeline.tracking.publishing import publish
+from dprepro.pipeline.tracking.store import STORE_ENV
+from dprepro.stages.ui import ui
 from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, answers, small
@@ -21,7 +21,7 @@ from tests.warm.commands import heed_ctrl_c
 
 def test_a_server_ends_with_the_process_that_serves_even_where_that_is_killed() -> None:
     server = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
-    script = f"from stages.ui import serve; serve({server!r}, dict(__import__('os').environ))"
+    script = f"from dprepro.stages.ui import serve; serve({server!r}, dict(__import__('os').environ))"
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"here\n"
@@ -37,7 +37,7 @@ def test_ui_publishes_serves_others_too_says_where_and_ends_quietly(
     example.put(small(example.LAYER, settings), root)
     # JSON is YAML
     (root / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
-    command = [sys.executable, "-c", f"from stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
+    command = [sys.executable, "-c", f"from dprepro.stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
     process = subprocess.Popen(
         command,
         cwd=root,

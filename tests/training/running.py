@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from pipeline.data.prepared import Prepared
-from pipeline.methods.base import Execution
-from pipeline.models.model import Model
-from pipeline.training.loop import Context, Group, Progress
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.training.loop import Context, Group, Progress
 
 LAYER = Model(name="lenet5", normalization="layer")
 

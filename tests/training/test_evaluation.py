@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from pipeline.data.prepared import Prepared
-from pipeline.errors import UserError
-from pipeline.identity.versions import MEASURING
-from pipeline.methods.base import Execution
-from pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
-from pipeline.methods.settings import MethodSettings
-from pipeline.models.model import Model
-from pipeline.params import Settings, parse
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.reporting.vocabulary import words
-from pipeline.results import records
-from pipeline.results.weights import weights_path
-from pipeline.training import evaluation, loop, side_by_side
-from pipeline.training import rows as training
-from pipeline.training.not_covered import data_uses
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.identity.versions import MEASURING
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params import Settings, parse
+from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.training import evaluation, loop, side_by_side
+from dprepro.pipeline.training import rows as training
+from dprepro.pipeline.training.not_covered import data_uses
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.conftest import dpsgd
 from tests.refusal import refusal_of
 from tests.there import there

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files import digest_files
-from pipeline.rerun import Accuracy, Difference
-from pipeline.results import records
+from dprepro.pipeline.files import digest_files
+from dprepro.pipeline.rerun import Accuracy, Difference
+from dprepro.pipeline.results import records
 from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
 from tests.there import there
 

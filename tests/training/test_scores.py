@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.reporting.drawing.confusion import confusion_pictures
-from pipeline.results.schema import Evaluated, Evaluation
-from pipeline.training.scores import BINS, CONFUSED, errors, scores
+from dprepro.pipeline.reporting.drawing.confusion import confusion_pictures
+from dprepro.pipeline.results.schema import Evaluated, Evaluation
+from dprepro.pipeline.training.scores import BINS, CONFUSED, errors, scores
 
 GENERATOR = np.random.default_rng(0)
 

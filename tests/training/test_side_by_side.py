@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline import extensions
-from pipeline.data.prepared import Prepared
-from pipeline.errors import Stopped, Unproven, UserError
-from pipeline.methods.base import Execution
-from pipeline.models.model import Model
-from pipeline.training import side_by_side
-from pipeline.training.loop import Progress, Replica
-from pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline import extensions
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.errors import Stopped, Unproven, UserError
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.training import side_by_side
+from dprepro.pipeline.training.loop import Progress, Replica
+from dprepro.pipeline.training.side_by_side import train_replicas
 from tests.conftest import dpsgd, forgetting
 from tests.training.running import context, quiet, weights
 
@@ -39,7 +39,7 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     folder = tmp_path_factory.mktemp("laboratory")
     (folder / "brought/models").mkdir(parents=True)
     (folder / "brought/models/theirs.py").write_text(
-        "from pipeline.models import lenet5\nbuild = lenet5.build\n"
+        "from dprepro.pipeline.models import lenet5\nbuild = lenet5.build\n"
     )
     with forgetting():
         extensions.use(["brought"], folder)
@@ -96,9 +96,9 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
     (tmp_path / "meeting/models").mkdir(parents=True)
     (tmp_path / "meeting/models/meets.py").write_text(
         "from multiprocessing import parent_process\n"
-        "from pipeline.errors import Unproven\n"
-        "from pipeline.methods.private_steps import PrivateSteps\n"
-        "from pipeline.models import lenet5\n"
+        "from dprepro.pipeline.errors import Unproven\n"
+        "from dprepro.pipeline.methods.private_steps import PrivateSteps\n"
+        "from dprepro.pipeline.models import lenet5\n"
         "build = lenet5.build\n"
         "def stop(*_):\n"
         "    raise Unproven('step 0: examples meet', 1)\n"
@@ -119,8 +119,8 @@ def test_workers_draw_different_numbers_for_dropout(tiny: Prepared, cpu: Executi
         "from multiprocessing import parent_process\n"
         "from pathlib import Path\n"
         "import torch\n"
-        "from pipeline.methods.private_steps import PrivateSteps\n"
-        "from pipeline.models import lenet5\n"
+        "from dprepro.pipeline.methods.private_steps import PrivateSteps\n"
+        "from dprepro.pipeline.models import lenet5\n"
         "build = lenet5.build\n"
         "def note(*_):\n"
         f"    Path({str(tmp_path)!r}, f'{{torch.initial_seed()}}.seed').touch()\n"

@@ -22,37 +22,37 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from pipeline import params
-from pipeline.data import prepared
-from pipeline.data.fetch import fetch
-from pipeline.data.prepare import prepare
-from pipeline.data.prepared import Prepared, Split
-from pipeline.errors import Stopped, UserError
-from pipeline.files import read_sealed
-from pipeline.identity import versions
-from pipeline.identity.standing import Standing
-from pipeline.ledgers.rows import row_ledgers
-from pipeline.methods import registry
-from pipeline.methods.base import Execution
-from pipeline.methods.noisy_weights.method import NoisyWeights
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.registry import build_net
-from pipeline.models.model import Model
-from pipeline.params import Settings
-from pipeline.privacy.accounting import noise_for
-from pipeline.privacy.statements import statement
-from pipeline.results import records
-from pipeline.results.histories import read_history
-from pipeline.results.schema import Run, TrainingSpent
-from pipeline.results.weights import weights_path
-from pipeline.training import checkpoints, evaluation, loop, search
-from pipeline.training import rows as training
-from pipeline.training.checkpoints import CHECKPOINTS, restore
-from pipeline.training.loop import Context, Group, Progress, Replica
-from pipeline.training.rows import TrainedRow, check_inputs
-from pipeline.training.side_by_side import train_replicas
-from stages.search import search as search_command
-from stages.train import train
+from dprepro.pipeline import params
+from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.fetch import fetch
+from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.errors import Stopped, UserError
+from dprepro.pipeline.files import read_sealed
+from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.methods import registry
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.histories import read_history
+from dprepro.pipeline.results.schema import Run, TrainingSpent
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.training import checkpoints, evaluation, loop, search
+from dprepro.pipeline.training import rows as training
+from dprepro.pipeline.training.checkpoints import CHECKPOINTS, restore
+from dprepro.pipeline.training.loop import Context, Group, Progress, Replica
+from dprepro.pipeline.training.rows import TrainedRow, check_inputs
+from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.privacy.accounting import noise_for
+from dprepro.privacy.statements import statement
+from dprepro.stages.search import search as search_command
+from dprepro.stages.train import train
 from tests.conftest import dpsgd
 from tests.faults.kills import in_child
 from tests.refusal import refusal_of
@@ -401,7 +401,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     # and a machine with the packages for training alone, and no network, can do it
     absent = ("dvc", "mlflow", "parsl", "torchtext", "pandas", "matplotlib", "jinja2", "PIL", "requests")
     bare = f"import socket, sys; sys.modules.update(dict.fromkeys({absent})); socket.socket.connect = None"
-    line = [sys.executable, "-c", f"{bare}\nfrom stages.app import main; main()"]
+    line = [sys.executable, "-c", f"{bare}\nfrom dprepro.stages.app import main; main()"]
     line += ["train", "quick", "--physical", "64"]
     # as in this process: more threads add up in another order, and training enlarges the difference
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -29,7 +29,7 @@ PACKAGES = (
     "mlflow.tracking", "mlflow.store.tracking.sqlalchemy_store", "matplotlib.figure",
     "matplotlib.backends.backend_svg",
 )  # fmt: skip
-MAIN = {"dprepro": "stages.app", "dvc": "dvc.cli"}  # modules whose `main` a command is
+MAIN = {"dprepro": "dprepro.stages.app", "dvc": "dvc.cli"}  # modules whose `main` a command is
 
 
 def serve(path: str) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dprepro.pipeline import params
+from dprepro.pipeline.data import raw
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.files import digest_file
 from lab.scattering import scattering
-from pipeline import params
-from pipeline.data import raw
-from pipeline.data.formats import Examples
-from pipeline.files import digest_file
 
 FOLDER = Path("features")
 AT_ONCE = 64

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from pipeline.models.model import Model
+from dprepro.pipeline.models.model import Model
 
 
 def input_norm(model: Model, channels: int) -> nn.Module:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pipeline.errors import UserError, reading
-from pipeline.files import digest_file, digest_json
-from pipeline.limits import OWN_BYTES, OWN_FILES
-from pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.files import digest_file, digest_json
+from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
+from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
 FOLDER = Path("data/own")  # links to files elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")

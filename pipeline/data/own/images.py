@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from pipeline.data.formats import Examples
-from pipeline.data.own.files import images_of
-from pipeline.errors import UserError, shown
-from pipeline.limits import OWN_BYTES, OWN_PIXELS
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.data.own.files import images_of
+from dprepro.pipeline.errors import UserError, shown
+from dprepro.pipeline.limits import OWN_BYTES, OWN_PIXELS
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 GREY = {"1", "L", "LA"}

@@ -8,9 +8,9 @@ from tokenize import TokenError
 
 import numpy as np
 
-from pipeline.data.formats import Examples
-from pipeline.errors import UserError, listed, shown
-from pipeline.limits import OWN_BYTES, OWN_CLASSES
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.errors import UserError, listed, shown
+from dprepro.pipeline.limits import OWN_BYTES, OWN_CLASSES
 
 _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, OverflowError),

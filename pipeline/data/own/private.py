@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.data.own.files import ENDINGS, FOLDER
-from pipeline.data.own.rows import files_with_rows
-from pipeline.data.prepared import PREPARED
-from pipeline.data.raw import RAW
-from pipeline.errors import UserError, reading
-from pipeline.files import digest_file, write_bytes, writing
-from pipeline.params import PARAMS, OwnFiles, OwnTable, OwnTexts, load
+from dprepro.pipeline.data.own.files import ENDINGS, FOLDER
+from dprepro.pipeline.data.own.rows import files_with_rows
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.errors import UserError, reading
+from dprepro.pipeline.files import digest_file, write_bytes, writing
+from dprepro.pipeline.params import PARAMS, OwnFiles, OwnTable, OwnTexts, load
 
 IGNORE = Path(".gitignore")
 

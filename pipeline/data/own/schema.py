@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.own import tables
-from pipeline.errors import UserError, listed, reading, shown
-from pipeline.files import digest_file
-from pipeline.params.documents import read_yaml
+from dprepro.pipeline.data.own import tables
+from dprepro.pipeline.errors import UserError, listed, reading, shown
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params.documents import read_yaml
 
 _HEAD = """\
 # Classes and columns of a table. Everything here is taken as public: don't look at private lines for it.

@@ -9,13 +9,22 @@ from typing import cast
 
 import numpy as np
 
-from pipeline.data.catalog import Edition, Entry, Features, Format
-from pipeline.data.formats import Examples
-from pipeline.data.own import files as declared
-from pipeline.data.own import npz, tables, texts
-from pipeline.data.splits import permutation
-from pipeline.errors import UserError
-from pipeline.params import OWN, PARAMS, OwnArrays, OwnFeatures, OwnFiles, OwnImages, OwnTable, OwnTexts
+from dprepro.pipeline.data.catalog import Edition, Entry, Features, Format
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.data.own import files as declared
+from dprepro.pipeline.data.own import npz, tables, texts
+from dprepro.pipeline.data.splits import permutation
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.params import (
+    OWN,
+    PARAMS,
+    OwnArrays,
+    OwnFeatures,
+    OwnFiles,
+    OwnImages,
+    OwnTable,
+    OwnTexts,
+)
 
 
 def entry(name: str, declaration: OwnFiles) -> Entry:
@@ -56,7 +65,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     else:
         parts = _split(name, declaration, _read(declaration, place, "all"))
     if (network := declaration.public_network) is not None:
-        from pipeline.data.own import trunk  # imports torch
+        from dprepro.pipeline.data.own import trunk  # imports torch
 
         parts = {
             part: Examples(trunk.features(examples.inputs, network, root), examples.labels)
@@ -70,7 +79,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
 def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     """Examples of one part of own files: 'train', 'test', or 'all' if the files have no parts."""
     if isinstance(declaration, OwnImages):
-        from pipeline.data.own import images  # imports Pillow, which training alone doesn't need
+        from dprepro.pipeline.data.own import images  # imports Pillow, which training alone doesn't need
 
         folder = place if part == "all" else place / part
         return images.read(folder, declaration.classes, declaration.shape, declaration.resize)

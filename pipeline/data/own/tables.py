@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.data.formats import Examples
-from pipeline.data.own.texts import csv_frame, refuse_twice
-from pipeline.errors import UserError, listed, reading, shown
-from pipeline.limits import OWN_BYTES, OWN_COLUMNS
-from pipeline.params.own import Categorical, Column, Numeric
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.data.own.texts import csv_frame, refuse_twice
+from dprepro.pipeline.errors import UserError, listed, reading, shown
+from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.params.own import Categorical, Column, Numeric
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

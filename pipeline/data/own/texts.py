@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.data.formats import Examples
-from pipeline.errors import UserError, listed, reading, shown
-from pipeline.limits import OWN_COLUMNS
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.errors import UserError, listed, reading, shown
+from dprepro.pipeline.limits import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

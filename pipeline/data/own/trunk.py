@@ -12,9 +12,9 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from pipeline.models.adapters import last_linear
-from pipeline.models.pretrained import Scaled, declared_tensors, loaded, tensors_in, untrained
-from pipeline.params.own import PublicNetwork
+from dprepro.pipeline.models.adapters import last_linear
+from dprepro.pipeline.models.pretrained import Scaled, declared_tensors, loaded, tensors_in, untrained
+from dprepro.pipeline.params.own import PublicNetwork
 
 PASS = 32  # images per pass
 

@@ -9,7 +9,7 @@ True`` needs a library that takes seconds to import; `dprepro epsilon` leaves su
 from importlib.metadata import version
 from types import ModuleType
 
-from pipeline.extensions import cached, extensions
+from dprepro.pipeline.extensions import cached, extensions
 
 
 def fast_accountants() -> tuple[ModuleType, ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from pipeline.ledgers.accountants import library
-from pipeline.privacy.accounting import classic_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
-from pipeline.results.schema import AccountantEpsilon
+from dprepro.pipeline.ledgers.accountants import library
+from dprepro.pipeline.results.schema import AccountantEpsilon
+from dprepro.privacy.accounting import classic_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.total_noise import WALL, signal_to_noise, tan_epsilon
 
 CLASSIC = "a looser bound, by the formula in Sander et al. 2022"
 TAN = f"Sander et al. 2022; an approximation for noise multipliers above about {WALL:g}, not a bound"

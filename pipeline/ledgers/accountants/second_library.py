@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from pipeline.ledgers.accountants import library
-from pipeline.privacy.accounting import opacus_prv, opacus_rdp
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.results.schema import AccountantEpsilon
+from dprepro.pipeline.ledgers.accountants import library
+from dprepro.pipeline.results.schema import AccountantEpsilon
+from dprepro.privacy.accounting import opacus_prv, opacus_rdp
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 SLOW_IMPORT = True  # Opacus imports torch
 # largest epsilon for Opacus's PRV accountant; above, the accountant takes minutes and returns infinity

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.methods.base import Execution
-from pipeline.methods.base import gradient as differentiated
-from pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from pipeline.methods.samples import Sample, independent_samples, padded
-from pipeline.models.functional import fresh_state, functional_call
-from pipeline.models.normalization import measuring
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.base import gradient as differentiated
+from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
+from dprepro.pipeline.methods.samples import Sample, independent_samples, padded
+from dprepro.pipeline.models.functional import fresh_state, functional_call
+from dprepro.pipeline.models.normalization import measuring
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.randomness import Streams
 
 
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:

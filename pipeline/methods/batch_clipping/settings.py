@@ -4,12 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from pipeline.fields import Count, NotNegative, Positive
-from pipeline.methods.settings import Attack, Circumstances, EpochSettings
-from pipeline.methods.spending import Sizes
-from pipeline.privacy.parameters import Delta, Sampling
-from pipeline.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from pipeline.privacy.statements import Statement, statement
+from dprepro.pipeline.fields import Count, NotNegative, Positive
+from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
+from dprepro.pipeline.methods.spending import Sizes
+from dprepro.privacy.parameters import Delta, Sampling
+from dprepro.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
+from dprepro.privacy.statements import Statement, statement
 
 RUNNING = statement("running_averages")
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from pipeline.models.functional import has_shared_tensors
-from pipeline.models.normalization import BatchStatistics, moments
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.layer_gradients import is_supported, windows
+from dprepro.pipeline.models.functional import has_shared_tensors
+from dprepro.pipeline.models.normalization import BatchStatistics, moments
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.layer_gradients import is_supported, windows
 
 
 class Block(NamedTuple):

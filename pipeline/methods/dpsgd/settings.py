@@ -3,11 +3,11 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Positive, omitted
-from pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
-from pipeline.methods.spending import Sizes
-from pipeline.privacy.parameters import Epsilon
-from pipeline.privacy.statements import Statement, statement
+from dprepro.pipeline.fields import Count, NotNegative, Positive, omitted
+from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
+from dprepro.pipeline.methods.spending import Sizes
+from dprepro.privacy.parameters import Epsilon
+from dprepro.privacy.statements import Statement, statement
 
 JOINT = statement("joint_statistics")
 
@@ -56,8 +56,8 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from pipeline.privacy.accounting import noise_for  # its import takes seconds
-        from pipeline.privacy.calibration import least_noise
+        from dprepro.privacy.accounting import noise_for  # its import takes seconds
+        from dprepro.privacy.calibration import least_noise
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
         if self.drawn == "allocation":

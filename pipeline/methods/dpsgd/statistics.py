@@ -10,21 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import vjp, vmap
 
-from pipeline.errors import UserError
-from pipeline.methods.base import Task, as_input
-from pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
-from pipeline.methods.dpsgd.settings import DpsgdSettings
-from pipeline.models.functional import functional_call
-from pipeline.models.normalization import (
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.base import Task, as_input
+from dprepro.pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
+from dprepro.pipeline.models.functional import functional_call
+from dprepro.pipeline.models.normalization import (
     BatchStatistics,
     measured,
     measuring,
     statistics_layers,
 )
-from pipeline.privacy.clippers import ClipperFactory, clipper_factory
-from pipeline.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
-from pipeline.privacy.layer_gradients import AtOutputs, Full, Gradients
-from pipeline.privacy.layers import trained_layers, watch_layers
+from dprepro.privacy.clippers import ClipperFactory, clipper_factory
+from dprepro.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
+from dprepro.privacy.layer_gradients import AtOutputs, Full, Gradients
+from dprepro.privacy.layers import trained_layers, watch_layers
 
 # Smallest number of examples whose gradients through a joint batch are computed together: fewer leave a CPU
 # idle

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from pipeline.fields import Count, Positive, Share
-from pipeline.methods.settings import Attack, Circumstances, EpochSettings
-from pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
-from pipeline.privacy.laplace import Laplace, Releases
-from pipeline.privacy.parameters import Epsilon
-from pipeline.privacy.statements import Statement, statement
+from dprepro.pipeline.fields import Count, Positive, Share
+from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
+from dprepro.pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
+from dprepro.privacy.laplace import Laplace, Releases
+from dprepro.privacy.parameters import Epsilon
+from dprepro.privacy.statements import Statement, statement
 
 SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
 # Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite

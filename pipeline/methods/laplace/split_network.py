@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pipeline.errors import UserError
-from pipeline.models.functional import functional_call, has_shared_tensors
-from pipeline.privacy.gradients import Tensors
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.models.functional import functional_call, has_shared_tensors
+from dprepro.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.methods.augment import crop_flip
-from pipeline.methods.base import (
+from dprepro.pipeline.methods.augment import crop_flip
+from dprepro.pipeline.methods.base import (
     Method,
     Predict,
     State,
@@ -22,11 +22,11 @@ from pipeline.methods.base import (
     over_replicas,
     per_replica,
 )
-from pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from pipeline.methods.optimizers import Adam
-from pipeline.models.normalization import initial_statistics, measured, measuring
-from pipeline.privacy.gradients import Tensors
-from pipeline.privacy.randomness import Streams
+from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
+from dprepro.pipeline.methods.optimizers import Adam
+from dprepro.pipeline.models.normalization import initial_statistics, measured, measuring
+from dprepro.privacy.gradients import Tensors
+from dprepro.privacy.randomness import Streams
 
 MEASURED = 1000  # number of training examples on which a draw's statistics are measured
 

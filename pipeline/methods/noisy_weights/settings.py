@@ -4,9 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.fields import Count, NotNegative, Positive
-from pipeline.methods.settings import Circumstances, EpochSettings
-from pipeline.privacy.statements import Statement, statement
+from dprepro.pipeline.fields import Count, NotNegative, Positive
+from dprepro.pipeline.methods.settings import Circumstances, EpochSettings
+from dprepro.privacy.statements import Statement, statement
 
 
 class NoisyWeightsSettings(EpochSettings):

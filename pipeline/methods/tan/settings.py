@@ -3,8 +3,8 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Count, NotNegative, Share
-from pipeline.methods.settings import Circumstances, DescentSettings
+from dprepro.pipeline.fields import Count, NotNegative, Share
+from dprepro.pipeline.methods.settings import Circumstances, DescentSettings
 
 
 class TanSettings(DescentSettings):

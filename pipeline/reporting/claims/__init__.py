@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
-from pipeline.extensions import cached, extensions
-from pipeline.reporting.judging.claim_test import ClaimTest
+from dprepro.pipeline.extensions import cached, extensions
+from dprepro.pipeline.reporting.judging.claim_test import ClaimTest
 
 
 @cached

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.reporting.judging.claim_test import (
+from dprepro.pipeline.reporting.judging.claim_test import (
     Bounded,
     Compared,
     Levels,
@@ -19,11 +19,11 @@ from pipeline.reporting.judging.claim_test import (
     at_least,
     not_run,
 )
-from pipeline.reporting.judging.intervals import Mean, computed, contrast
-from pipeline.reporting.judging.pairs import ONE_NETWORK, equal, one_network, paired_rows
-from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import validation
-from pipeline.reporting.wording import level_words, number, with_interval
+from dprepro.pipeline.reporting.judging.intervals import Mean, computed, contrast
+from dprepro.pipeline.reporting.judging.pairs import ONE_NETWORK, equal, one_network, paired_rows
+from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.results import validation
+from dprepro.pipeline.reporting.wording import level_words, number, with_interval
 
 BEST, PREVIOUS = "best", "previous"
 Place = tuple[str, str]  # (reference, level)

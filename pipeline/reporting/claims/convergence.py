@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, at_least
-from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.printed import NO_CONVERGENCE, PrintedTables
-from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import printed, with_interval
+from dprepro.pipeline.reporting.judging.claim_test import AtLevels, Outcome, Reference, Verdict, at_least
+from dprepro.pipeline.reporting.judging.rule import FEWEST_SEEDS
+from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, PrintedTables
+from dprepro.pipeline.reporting.results import RowResult
+from dprepro.pipeline.reporting.wording import printed, with_interval
 
 
 class Convergence(AtLevels):

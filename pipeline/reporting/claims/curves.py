@@ -7,13 +7,13 @@ from typing import Literal
 import pandas as pd
 from pydantic import Field
 
-from pipeline.reporting.judging.claim_test import AtLevels, Bounded, Outcome, Reference, Rows, not_run
-from pipeline.reporting.judging.fairness import curves
-from pipeline.reporting.judging.intervals import mean
-from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import level_words, with_interval
+from dprepro.pipeline.reporting.judging.claim_test import AtLevels, Bounded, Outcome, Reference, Rows, not_run
+from dprepro.pipeline.reporting.judging.fairness import curves
+from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting.judging.rule import FEWEST_SEEDS
+from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.results import RowResult
+from dprepro.pipeline.reporting.wording import level_words, with_interval
 
 MARGIN = 0.005  # subtracted from the best share, because the end of a curve is noisy
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.errors import UserError
-from pipeline.reporting.judging.claim_test import (
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.reporting.judging.claim_test import (
     AtLevels,
     Outcome,
     Reference,
@@ -15,11 +15,17 @@ from pipeline.reporting.judging.claim_test import (
     guarantee_caveat,
     not_run,
 )
-from pipeline.reporting.judging.guarantees import SAME, Guarantee, gaussian_error, incomparable, is_within
-from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import bound, claim, downwards, level_words, number, upwards
-from pipeline.results.schema import Ledger
+from dprepro.pipeline.reporting.judging.guarantees import (
+    SAME,
+    Guarantee,
+    gaussian_error,
+    incomparable,
+    is_within,
+)
+from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.results import RowResult
+from dprepro.pipeline.reporting.wording import bound, claim, downwards, level_words, number, upwards
+from dprepro.pipeline.results.schema import Ledger
 
 
 class Guaranteed(AtLevels):

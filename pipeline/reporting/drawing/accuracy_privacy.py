@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
-from pipeline.errors import UserError
-from pipeline.methods.rooms import method_settings
-from pipeline.params import PAPERS, Settings
-from pipeline.reporting import papers, vocabulary
-from pipeline.reporting.drawing.style import COLOURS, INK, svg
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.guarantees import VACUOUS
-from pipeline.reporting.wording import anchor, level_words, upwards
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.params import PAPERS, Settings
+from dprepro.pipeline.reporting import papers, vocabulary
+from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, svg
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging.guarantees import VACUOUS
+from dprepro.pipeline.reporting.wording import anchor, level_words, upwards
 
 NAME = "accuracy-privacy"
 LARGEST = 1e3  # largest epsilon on the axis; points with a larger one are drawn at the edge

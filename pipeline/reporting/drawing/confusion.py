@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.reporting.drawing.style import INK, svg
-from pipeline.reporting.wording import level_words
-from pipeline.results.schema import Evaluation, Scores
+from dprepro.pipeline.reporting.drawing.style import INK, svg
+from dprepro.pipeline.reporting.wording import level_words
+from dprepro.pipeline.results.schema import Evaluation, Scores
 
 MOST = 20  # largest number of classes in a picture
 

@@ -8,10 +8,10 @@ and dashes make the plot readable without colour.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.results import RowResult, Strength
-from pipeline.reporting.vocabulary import CONTRASTS, VALUES, Word
-from pipeline.reporting.wording import anchor, fixed, level_words, number, signed
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.results import RowResult, Strength
+from dprepro.pipeline.reporting.vocabulary import CONTRASTS, VALUES, Word
+from dprepro.pipeline.reporting.wording import anchor, fixed, level_words, number, signed
 
 NAME = "forest"
 LEFT, RIGHT = 152, 392  # edges of a panel's plot, in pixels

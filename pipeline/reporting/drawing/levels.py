@@ -7,9 +7,9 @@ from textwrap import fill
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, svg
-from pipeline.reporting.results import LineResult, TableResult
-from pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
+from dprepro.pipeline.reporting.drawing.style import COLOURS, LEGEND_LINE, svg
+from dprepro.pipeline.reporting.results import LineResult, TableResult
+from dprepro.pipeline.reporting.wording import column_heads, columns_words, level_value, measured_words
 
 MARKERS = "osD^vP"  # a colour and a marker for each line of the paper
 FURTHER = ("--", ":", "-.")  # line styles of further metrics

@@ -7,8 +7,8 @@ nothing to draw. `TITLE`, for screen readers, has a placeholder for the table's 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.extensions import extensions
-from pipeline.reporting.results import TableResult
+from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.reporting.results import TableResult
 
 
 class Figure(NamedTuple):

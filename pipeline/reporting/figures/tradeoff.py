@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, svg
-from pipeline.reporting.judging.guarantees import gaussian_error
-from pipeline.reporting.results import RowResult, TableResult
-from pipeline.reporting.wording import level_words
-from pipeline.results.schema import Ledger
+from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, LEGEND_LINE, svg
+from dprepro.pipeline.reporting.judging.guarantees import gaussian_error
+from dprepro.pipeline.reporting.results import RowResult, TableResult
+from dprepro.pipeline.reporting.wording import level_words
+from dprepro.pipeline.results.schema import Ledger
 
 TITLE = "Trade-off curves of {}"  # for screen readers; {} is the name of the table
 CAPTION = (

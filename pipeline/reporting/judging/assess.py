@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.reporting.judging.claim_test import Outcome, Rows
-from pipeline.reporting.papers import Claim, Paper
+from dprepro.pipeline.reporting.judging.claim_test import Outcome, Rows
+from dprepro.pipeline.reporting.papers import Claim, Paper
 
 Status = Literal[
     "reproduced",

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.fields import Strict
-from pipeline.reporting.judging.intervals import Mean
-from pipeline.reporting.printed import PrintedTables
-from pipeline.reporting.results import Cell, LineResult, RowResult
-from pipeline.reporting.wording import level_words, number
+from dprepro.pipeline.fields import Strict
+from dprepro.pipeline.reporting.judging.intervals import Mean
+from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult
+from dprepro.pipeline.reporting.wording import level_words, number
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]

@@ -12,12 +12,12 @@ from itertools import pairwise
 from math import hypot, sqrt
 from typing import Literal
 
-from pipeline.reporting.judging.fairness import unfair
-from pipeline.reporting.judging.intervals import NORMAL, Mean, contrast
-from pipeline.reporting.judging.pairs import paired_rows, why_not
-from pipeline.reporting.judging.rule import place, run_spread
-from pipeline.reporting.printed import Line
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from dprepro.pipeline.reporting.judging.fairness import unfair
+from dprepro.pipeline.reporting.judging.intervals import NORMAL, Mean, contrast
+from dprepro.pipeline.reporting.judging.pairs import paired_rows, why_not
+from dprepro.pipeline.reporting.judging.rule import place, run_spread
+from dprepro.pipeline.reporting.printed import Line
+from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
 
 Status = Literal[
     "agrees",

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import pandas as pd
 from numpy import interp
 
-from pipeline.reporting.results import RowResult
-from pipeline.reporting.wording import number
-from pipeline.results.histories import ACCURACY, read_history
-from pipeline.results.records import HISTORY_COLUMNS
-from pipeline.results.schema import SearchRecord
+from dprepro.pipeline.reporting.results import RowResult
+from dprepro.pipeline.reporting.wording import number
+from dprepro.pipeline.results.histories import ACCURACY, read_history
+from dprepro.pipeline.results.records import HISTORY_COLUMNS
+from dprepro.pipeline.results.schema import SearchRecord
 
 Kind = Literal[
     "unequal budget",

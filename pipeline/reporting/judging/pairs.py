@@ -1,8 +1,8 @@
 """Pairs of rows with equal training budgets, for the differences of two lines."""
 
-from pipeline.reporting.judging.fairness import batches, epochs
-from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.results import LineResult, RowResult
+from dprepro.pipeline.reporting.judging.fairness import batches, epochs
+from dprepro.pipeline.reporting.judging.rule import FEWEST_SEEDS
+from dprepro.pipeline.reporting.results import LineResult, RowResult
 
 ONE_NETWORK = "one pretrained network for all seeds"
 

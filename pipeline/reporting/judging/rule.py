@@ -8,8 +8,8 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
-from pipeline.reporting.judging.intervals import LEVEL, NORMAL
-from pipeline.reporting.printed import NO_CONVERGENCE, Printed
+from dprepro.pipeline.reporting.judging.intervals import LEVEL, NORMAL
+from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
 
 Name = Literal["agrees", "above", "below", "inconclusive"]
 FEWEST_SEEDS = 3

@@ -5,11 +5,11 @@ from dataclasses import replace
 from math import sqrt
 from statistics import fmean
 
-from pipeline.reporting.judging.fairness import unfair
-from pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
-from pipeline.reporting.printed import Line, Printed, PrintedTables, Table
-from pipeline.reporting.results import Cell, Evidence, LineResult, RowResult, Status, Value, Values
-from pipeline.reporting.wording import verdict_words
+from dprepro.pipeline.reporting.judging.fairness import unfair
+from dprepro.pipeline.reporting.judging.rule import FEWEST_SEEDS, Verdict, half_width, judge
+from dprepro.pipeline.reporting.printed import Line, Printed, PrintedTables, Table
+from dprepro.pipeline.reporting.results import Cell, Evidence, LineResult, RowResult, Status, Value, Values
+from dprepro.pipeline.reporting.wording import verdict_words
 
 
 def judged(lines: Sequence[LineResult], table: Table) -> tuple[LineResult, ...]:

@@ -8,17 +8,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from pipeline.reporting import cells, wording
-from pipeline.reporting.caveats import ENOUGH_EXAMPLES, caveats_at
-from pipeline.reporting.drawing import forest, levels
-from pipeline.reporting.drawing.style import themed
-from pipeline.reporting.figures import table_figures
-from pipeline.reporting.judging import guarantees, rule
-from pipeline.reporting.judging.severity import at_worst
-from pipeline.reporting.pages import views
-from pipeline.reporting.prose import counts, findings
-from pipeline.reporting.vocabulary import WORDS, words
-from pipeline.results.schema import CONVERGED
+from dprepro.pipeline.reporting import cells, wording
+from dprepro.pipeline.reporting.caveats import ENOUGH_EXAMPLES, caveats_at
+from dprepro.pipeline.reporting.drawing import forest, levels
+from dprepro.pipeline.reporting.drawing.style import themed
+from dprepro.pipeline.reporting.figures import table_figures
+from dprepro.pipeline.reporting.judging import guarantees, rule
+from dprepro.pipeline.reporting.judging.severity import at_worst
+from dprepro.pipeline.reporting.pages import views
+from dprepro.pipeline.reporting.prose import counts, findings
+from dprepro.pipeline.reporting.vocabulary import WORDS, words
+from dprepro.pipeline.results.schema import CONVERGED
 
 # functions that templates call by their own names; each is also a filter
 FUNCTIONS: tuple[Any, ...] = (

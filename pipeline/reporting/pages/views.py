@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipeline.reporting.facts import Fact, PaperResult
-from pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from pipeline.reporting.vocabulary import PRIVACY, Word
-from pipeline.reporting.wording import level_words
+from dprepro.pipeline.reporting.facts import Fact, PaperResult
+from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
+from dprepro.pipeline.reporting.vocabulary import PRIVACY, Word
+from dprepro.pipeline.reporting.wording import level_words
 
 Share = tuple[int, Word]  # a part of a bar: number of results with a verdict, and the verdict
 

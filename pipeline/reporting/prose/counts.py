@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from pipeline.reporting import wording
-from pipeline.reporting.caveats import ENOUGH_EXAMPLES
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.claim_test import Outcome
-from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
-from pipeline.reporting.judging.rule import MOST_SEEDS
-from pipeline.reporting.results import RowResult, Value
-from pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
+from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.reporting.caveats import ENOUGH_EXAMPLES
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.judging.assess import ClaimResult
+from dprepro.pipeline.reporting.judging.claim_test import Outcome
+from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast
+from dprepro.pipeline.reporting.judging.guarantees import VACUOUS, Guarantee
+from dprepro.pipeline.reporting.judging.rule import MOST_SEEDS
+from dprepro.pipeline.reporting.results import RowResult, Value
+from dprepro.pipeline.reporting.vocabulary import CLAIMS, CONTRASTS, VALUES, WORDS
 
 Count = tuple[str, int, str]  # words, number, reasons
 Results = Sequence[PaperResult]

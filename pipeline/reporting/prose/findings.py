@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 
-from pipeline.reporting import caveats, wording
-from pipeline.reporting.facts import Fact, PaperResult
-from pipeline.reporting.judging.assess import ClaimResult
-from pipeline.reporting.judging.contrasts import PrintedContrast
-from pipeline.reporting.judging.guarantees import Guarantee
-from pipeline.reporting.judging.intervals import contrast
-from pipeline.reporting.judging.rule import FEWEST_SEEDS
-from pipeline.reporting.papers import Finding
-from pipeline.reporting.results import Cell, RowResult
+from dprepro.pipeline.reporting import caveats, wording
+from dprepro.pipeline.reporting.facts import Fact, PaperResult
+from dprepro.pipeline.reporting.judging.assess import ClaimResult
+from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast
+from dprepro.pipeline.reporting.judging.guarantees import Guarantee
+from dprepro.pipeline.reporting.judging.intervals import contrast
+from dprepro.pipeline.reporting.judging.rule import FEWEST_SEEDS
+from dprepro.pipeline.reporting.papers import Finding
+from dprepro.pipeline.reporting.results import Cell, RowResult
 
 FIRST = 8  # most findings on the first page, so that they fit on the first screen
 

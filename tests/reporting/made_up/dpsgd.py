@@ -12,12 +12,20 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import digest_file
-from pipeline.params import Row, Settings, parse
-from pipeline.privacy.statements import statement
-from pipeline.reporting.vocabulary import words
-from pipeline.results import records
-from pipeline.results.schema import AccountantEpsilon, Attack, Bound, Ledger, Provenance, Record, Replica
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params import Row, Settings, parse
+from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import (
+    AccountantEpsilon,
+    Attack,
+    Bound,
+    Ledger,
+    Provenance,
+    Record,
+    Replica,
+)
+from dprepro.privacy.statements import statement
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"

@@ -5,11 +5,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pipeline.params import Settings, parse
-from pipeline.reporting.facts import PaperResult
-from pipeline.reporting.gather import Sources, fill
-from pipeline.reporting.papers import Paper
-from pipeline.results.schema import Ledger, Record, SearchRecord
+from dprepro.pipeline.params import Settings, parse
+from dprepro.pipeline.reporting.facts import PaperResult
+from dprepro.pipeline.reporting.gather import Sources, fill
+from dprepro.pipeline.reporting.papers import Paper
+from dprepro.pipeline.results.schema import Ledger, Record, SearchRecord
 from tests.reporting.made_up import dpsgd
 
 LEVELS = ("sigma=0", "sigma=1")

@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from dprepro.pipeline.models.model import Model
 from lab.input_norm import input_norm
-from pipeline.models.model import Model
 
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

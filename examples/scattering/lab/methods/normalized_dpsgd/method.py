@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprepro.pipeline.methods.base import State, Task
+from dprepro.pipeline.methods.optimizers import Sgd
+from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.privacy.gradients import Bounds, ClippedSum, Tensors
+from dprepro.privacy.mechanisms import GaussianMechanism
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
-from pipeline.methods.base import State, Task
-from pipeline.methods.optimizers import Sgd
-from pipeline.methods.private_steps import PrivateSteps
-from pipeline.privacy.gradients import Bounds, ClippedSum, Tensors
-from pipeline.privacy.mechanisms import GaussianMechanism
-from pipeline.privacy.sampled_gaussian import SampledGaussian
 
 MEAN, VARIANCE = "inputs.mean", "inputs.var"  # names among the model's tensors
 BEFORE = -1  # step number of the statistics' noise

@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-from pipeline.fields import Positive, Share
-from pipeline.methods.settings import EpochSettings
-from pipeline.methods.spending import Sizes
-from pipeline.privacy.parameters import Delta
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.fields import Positive, Share
+from dprepro.pipeline.methods.settings import EpochSettings
+from dprepro.pipeline.methods.spending import Sizes
+from dprepro.privacy.parameters import Delta
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 SUMMED = ("mean", "square")  # sums over the inputs that are released before the first step
 
@@ -55,7 +55,7 @@ class NormalizedDpsgdSettings(EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from pipeline.privacy.accounting import noise_for  # its import takes seconds
+        from dprepro.privacy.accounting import noise_for  # its import takes seconds
 
         rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant, self.first_release)

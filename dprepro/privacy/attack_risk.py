@@ -25,11 +25,11 @@ import numpy as np
 from dp_accounting.pld.pld_pmf import PLDPmf
 from scipy.stats import norm
 
-from pipeline.privacy.gaussian import Profile
-from pipeline.privacy.participation import unamplified
-from pipeline.privacy.risk import Risk
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import Losses, losses
+from dprepro.privacy.gaussian import Profile
+from dprepro.privacy.participation import unamplified
+from dprepro.privacy.risk import Risk
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import Losses, losses
 
 OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve

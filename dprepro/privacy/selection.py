@@ -17,9 +17,9 @@ import numpy as np
 from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 from scipy.optimize import brentq
 
-from pipeline.errors import UserError
-from pipeline.privacy.accounting import ORDERS, WHOLE_ORDERS, renyi_divergences
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.pipeline.errors import UserError
+from dprepro.privacy.accounting import ORDERS, WHOLE_ORDERS, renyi_divergences
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 Drawn = Literal["logarithmic", "geometric", "poisson"]  # distribution of the number of trainings
 LEAST_DIVERGENCE = 1e-12  # smaller ones count as this one, because dp-accounting can't convert them to delta

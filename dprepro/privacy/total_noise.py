@@ -6,7 +6,7 @@ below a noise multiplier of about `WALL`, the paper's 'privacy wall', Renyi dive
 
 from math import log, sqrt
 
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 WALL = 2.0  # section 3.2
 

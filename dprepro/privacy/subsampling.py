@@ -12,10 +12,10 @@ from math import inf, isfinite
 import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
-from pipeline.privacy import allocation
-from pipeline.privacy.gaussian import gaussian_delta, least_epsilon
-from pipeline.privacy.participation import step_distances
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy import allocation
+from dprepro.privacy.gaussian import gaussian_delta, least_epsilon
+from dprepro.privacy.participation import step_distances
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # probability of a step's largest losses, which count as infinite
 INFINITE_LOSS_PROBABILITY = 1e-18

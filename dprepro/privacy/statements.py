@@ -6,7 +6,7 @@ improved words also reach old records.
 
 from pydantic import Field
 
-from pipeline.fields import Strict
+from dprepro.pipeline.fields import Strict
 
 
 class Statement(Strict):

@@ -1,17 +1,17 @@
 """Noise calibration by the tightest proven bound, for any sampling, with few evaluations of this bound.
 
-Trainings use `pipeline.privacy.accounting.noise_for` instead, because recorded results depend on the last
+Trainings use `dprepro.privacy.accounting.noise_for` instead, because recorded results depend on the last
 digit of their noise.
 """
 
 from collections.abc import Callable
 from math import exp, log
 
-from pipeline.errors import UserError
-from pipeline.privacy.accounting import describe, spent_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import LEAST_EPSILON, losses
-from pipeline.rounding import rounded_up
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.rounding import rounded_up
+from dprepro.privacy.accounting import describe, spent_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import LEAST_EPSILON, losses
 
 LEAST_NOISE, LARGEST_NOISE = 0.2, 1e9  # range of the search; losses of less noise take long
 DIGITS = 5  # of the noise multiplier, rounded up

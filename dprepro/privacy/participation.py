@@ -6,8 +6,8 @@ from math import ceil, floor, sqrt
 import numpy as np
 from scipy.stats import binom
 
-from pipeline.privacy.gaussian import Profile, gaussian_delta, least_epsilon
-from pipeline.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.gaussian import Profile, gaussian_delta, least_epsilon
+from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # Probability, per step and in total, of rare events, which count as the worst case.
 RARE = 1e-20

@@ -1,10 +1,10 @@
-"""Record of the attack risk that `pipeline.privacy.attack_risk` computes; its import loads no accountant."""
+"""Record of the attack risk that `dprepro.privacy.attack_risk` computes; its import loads no accountant."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from pipeline.fields import NotNegative, Strict
+from dprepro.pipeline.fields import NotNegative, Strict
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

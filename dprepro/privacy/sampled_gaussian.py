@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pipeline.fields import Count, Positive, Strict
-from pipeline.privacy.parameters import Sampling
+from dprepro.pipeline.fields import Count, Positive, Strict
+from dprepro.privacy.parameters import Sampling
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -140,7 +140,7 @@ class SampledGaussian(Strict):
         elif self.sampling == "replacement":
             mechanism = SampledWithReplacementDpEvent(self.examples, self.batch, mechanism)
         elif self.sampling == "allocation":
-            from pipeline.privacy.allocation import RandomAllocationDpEvent
+            from dprepro.privacy.allocation import RandomAllocationDpEvent
 
             mechanism = RandomAllocationDpEvent(self.batches, self.participations, mechanism)
             times = self.epochs(steps)

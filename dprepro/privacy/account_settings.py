@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.fields import Count, Positive, Strict
-from pipeline.privacy.parameters import Delta, Sampling
-from pipeline.privacy.sampled_gaussian import batches_of_epoch
+from dprepro.pipeline.fields import Count, Positive, Strict
+from dprepro.privacy.parameters import Delta, Sampling
+from dprepro.privacy.sampled_gaussian import batches_of_epoch
 
 # largest number of steps: for closed forms, and for several sets of draws with replacement
 MOST_STEPS, MOST_OF_SETS = 10**12, 10**6

@@ -2,14 +2,14 @@
 
 * ``rdp``: Renyi DP (Mironov 2017; sampled Gaussian: Mironov et al. 2019; without replacement: Wang, Balle and
   Kasiviswanathan 2019) with the improved conversion of Balle et al. 2020 and Canonne et al. 2020, by
-  dp-accounting; `pipeline.privacy.renyi` tightens its fractional orders. An upper bound, as in the papers.
+  dp-accounting; `dprepro.privacy.renyi` tightens its fractional orders. An upper bound, as in the papers.
   `classic_epsilon` uses Mironov's conversion, a looser bound.
 * ``pld``: privacy loss distributions (Doroshenko et al. 2022), rounded pessimistically, by dp-accounting. A
   tighter upper bound.
-* ``unamplified``: the attacker knows the samples (`pipeline.privacy.participation`). An upper bound at any
+* ``unamplified``: the attacker knows the samples (`dprepro.privacy.participation`). An upper bound at any
   noise.
-* ``clt``: the central limit theorem of some papers (`pipeline.privacy.clt`). An approximation and no bound.
-* ``tan``: the closed form of Sander et al. (`pipeline.privacy.total_noise`). An approximation and no bound.
+* ``clt``: the central limit theorem of some papers (`dprepro.privacy.clt`). An approximation and no bound.
+* ``tan``: the closed form of Sander et al. (`dprepro.privacy.total_noise`). An approximation and no bound.
 * `opacus_prv` and `opacus_rdp`: Opacus's epsilons for Poisson samples, as a second library.
 """
 
@@ -37,12 +37,12 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
-from pipeline.errors import UserError
-from pipeline.privacy.allocation import RandomAllocationDpEvent
-from pipeline.privacy.participation import unamplified_epsilon
-from pipeline.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
-from pipeline.privacy.sampled_gaussian import SampledGaussian
-from pipeline.privacy.subsampling import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING, losses
+from dprepro.pipeline.errors import UserError
+from dprepro.privacy.allocation import RandomAllocationDpEvent
+from dprepro.privacy.participation import unamplified_epsilon
+from dprepro.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
+from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.privacy.subsampling import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING, losses
 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE

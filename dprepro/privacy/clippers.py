@@ -19,9 +19,9 @@ from torch.autograd import Function
 from torch.func import vmap
 from torch.overrides import TorchFunctionMode
 
-from pipeline.errors import UserError
-from pipeline.models.normalization import initial_statistics
-from pipeline.privacy.gradients import (
+from dprepro.pipeline.errors import UserError
+from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.privacy.gradients import (
     BookKeeping,
     Bounds,
     ClippedSum,
@@ -32,8 +32,8 @@ from pipeline.privacy.gradients import (
     Tensors,
     loss_of,
 )
-from pipeline.privacy.layers import watch_layers
-from pipeline.privacy.network_state import (
+from dprepro.privacy.layers import watch_layers
+from dprepro.privacy.network_state import (
     Prints,
     call,
     changed,
@@ -41,7 +41,7 @@ from pipeline.privacy.network_state import (
     prints_inside,
     prints_outside,
 )
-from pipeline.privacy.parameters import Isolation
+from dprepro.privacy.parameters import Isolation
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
 FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
