@@ -2,13 +2,8 @@
 
 from torch import nn
 
-<<<<<<< HEAD
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization, normalized
-=======
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import normalization
->>>>>>> main
+from dprepro.pipeline.models.normalization import normalization, normalized
 
 VERSION = 1  # raise it if the same settings would give other numbers
 ORDERED = "norm_activation"  # its second `order`
@@ -19,8 +14,9 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Convnet for images of ``shape`` (C, H, W); 132,042 parameters on CIFAR-10 with batch norm.
 
     Convolutions are 3x3 with padding 1 and biases. The order is that of Table 1's lines: convolution,
-    ReLU, normalisation, average pooling; or that of section A.1, with normalisation before ReLU. With batch norm as in Table 1 (``unnormalized: 1``) it has 18 tensors.
-    The table's softmax is part of the loss.
+    ReLU, normalisation, average pooling; or, by ``order: norm_activation``, that of section A.1, with
+    normalisation before ReLU. With batch norm as in Table 1 (``unnormalized: 1``) it has 18 tensors. The
+    table's softmax is part of the loss.
 
     Raises:
         ValueError: inputs are no images, or too small for three poolings.

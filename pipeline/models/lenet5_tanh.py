@@ -2,13 +2,8 @@
 
 from torch import nn
 
-<<<<<<< HEAD
-from pipeline.models.model import Model
-from pipeline.models.normalization import normalization, normalized
-=======
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import normalization
->>>>>>> main
+from dprepro.pipeline.models.normalization import normalization, normalized
 
 VERSION = 1  # raise it if the same settings would give other numbers
 ORDERED = "norm_activation"  # its second `order`
@@ -19,9 +14,10 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """LeNet-5 for images of ``shape`` (C, 32, 32); 61,990 parameters for C = 1, ten classes and batch norm.
 
     Convolutions are 5x5 without padding and have biases. The order is that of Table 2's lines: layer, tanh,
-    normalisation, average pooling; or that of section A.2, with normalisation before tanh. With batch norm as in Table 2 (``unnormalized: 2``) it has 16 tensors in
-    8 modules. The table's sizes after the second pooling, 10x10x16 and 5x5x120, fit no such network; here
-    they are 5x5x16 and 1x1x120, as in LeCun et al. The table's softmax is part of the loss.
+    normalisation, average pooling; or, by ``order: norm_activation``, that of section A.2, with normalisation
+    before tanh. With batch norm as in Table 2 (``unnormalized: 2``) it has 16 tensors in 8 modules. The
+    table's sizes after the second pooling, 10x10x16 and 5x5x120, fit no such network; here they are 5x5x16
+    and 1x1x120, as in LeCun et al. The table's softmax is part of the loss.
 
     Raises:
         ValueError: inputs are no images, or too small for the last convolution.

@@ -17,9 +17,9 @@ def architectures() -> dict[str, dict[str, ast.expr | None]]:
     """Available models, each with the names that its file defines. A file with a `build` function is a model.
 
     The files are parsed, not imported, so that params.yaml needs no torch. Constants come with their value,
-    functions with None. `ORDERED` is a model's second order of normalisation and
-    activation, a value of `Model.order`. `FEATURES` marks a model that can be built without its frozen part; its value is
-    the number of inputs of the other part.
+    functions with None. `ORDERED` is a model's second order of normalisation and activation, a value of
+    `Model.order`. `FEATURES` marks a model that can be built without its frozen part; its value is the number
+    of inputs of the other part.
     """
     definitions = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in definitions.items() if "build" in names}
@@ -71,8 +71,8 @@ class Model(Strict):
     unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
     # 'linear': layers before the first linear one keep their public pretrained weights
     trainable: Literal["all", "linear"] = "all"
-    # The default means nothing but a model's own order. 'relu_norm': CONV-ReLU-GN instead of CONV-GN-ReLU (Sander et
-    # al. 2022, section 4.4). 'norm_activation': norm before the activation, in the networks of Nguyen et al. 2023
+    # The default is each model's own order. 'relu_norm': CONV-ReLU-GN instead of CONV-GN-ReLU (Sander et al.
+    # 2022, section 4.4). 'norm_activation': before the activation instead of after it (Nguyen et al. 2023)
     order: Literal["norm_relu", "relu_norm", "norm_activation"] = "norm_relu"
     hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
     # for the model 'pretrained' only: public weights; rank of the adapters, None: trained as a whole
