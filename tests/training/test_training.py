@@ -486,9 +486,7 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     training.train("quick", settings, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("quick", settings, data, cpu, project)
     row_ledgers("quick", settings, project)
-    record = records.read_record("quick", project)
-    assert record is not None
-    for replica in record.replicas:
+    for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
         assert replica.metrics.keys() == {"test_accuracy", "converged"}
         assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
     curves = records.history_path("quick", project).read_text()
