@@ -162,6 +162,12 @@ def measured(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor) -> dict
     return statistics
 
 
+def normalized(model: Model, activation: nn.Module, channels: int, from_end: int) -> tuple[nn.Module, ...]:
+    """``activation`` and then `normalization`, or the reverse by ``order: norm_activation``."""
+    layers = (activation, normalization(model, channels, from_end))
+    return layers[::-1] if model.order == "norm_activation" else layers
+
+
 def normalization(model: Model, channels: int, from_end: int) -> nn.Module:
     """Normalisation layer of ``model`` after a trainable layer of ``channels`` outputs.
 

@@ -93,7 +93,7 @@ class Data(Strict):
 
     raw: Key
     train: Count
-    validation: Count
+    validation: Annotated[int, Field(ge=0, strict=True)]  # 0: for rows that choose nothing
     public: Public
     # of the permutation that decides the splits; no privacy depends on it
     seed: Annotated[int, Field(ge=0, strict=True)] = 0

@@ -476,6 +476,24 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
 
 
+def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, cpu: Execution) -> None:
+    (project / "params.yaml").write_text(
+        PARAMS.partition("searches:")[0].replace("train: 300, validation: 100", "train: 400, validation: 0")
+    )
+    prepare("mnist", params.load(project / "params.yaml"), project)
+    settings, data = loaded(project)
+    assert len(data.splits["validation"]) == 0
+    training.train("quick", settings, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("quick", settings, data, cpu, project)
+    row_ledgers("quick", settings, project)
+    for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
+        assert replica.metrics.keys() == {"test_accuracy", "converged"}
+        assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
+    curves = records.history_path("quick", project).read_text()
+    assert "train_loss" in curves
+    assert "accuracy" not in curves
+
+
 def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:
     settings, data = loaded(project)
 
