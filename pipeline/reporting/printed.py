@@ -23,6 +23,8 @@ class Printed(Strict):
     error: NotNegative | None = None  # as the paper defines it, e.g. a standard error
     words: str | None = None  # e.g. `NO_CONVERGENCE`
     decimals: int | None = None  # of this value; None: those of the table
+    # why our number is higher or lower, with the row that supports it, or 'Unexplained.'
+    explanation: Annotated[str, Field(min_length=1)] | None = None
 
     def rounding(self, decimals: int) -> float:
         """Half a unit of the last printed digit; ``decimals`` is the table's number of decimals."""
