@@ -1,4 +1,4 @@
-"""What Phan et al.'s noisy images still tell: an argument that more epochs can't bring the printed accuracy."""
+"""What Phan et al.'s noisy images still tell: why more epochs can't bring the printed number."""
 
 import os
 from pathlib import Path
