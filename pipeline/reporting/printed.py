@@ -92,6 +92,7 @@ class Table(Strict):
     close: bool = False
     # size of the test set, the same for the paper and us; None: no number is a share of such a set
     tested: Annotated[int, Field(ge=1)] | None = None
+    seeds: Annotated[int, Field(ge=1)] = 1  # trainings behind each printed value; 1 if the paper doesn't say
     baseline: Key | None = None  # the line with which the others are compared; None: the first
     argues: tuple[Argued, ...] = ()  # pairs of lines whose difference the paper discusses
     argues_levels: bool = False  # whether the paper also discusses changes between columns
