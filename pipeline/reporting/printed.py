@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dprepro.pipeline.errors import shown
+from dprepro.errors import shown
+from dprepro.fields import Finite, Key, NotNegative, Strict
 from dprepro.pipeline.extensions import extensions
-from dprepro.pipeline.fields import Finite, Key, NotNegative, Strict
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # largest margin without a reason: percentage points, or a share of a number
