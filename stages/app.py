@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dprepro.pipeline.errors import Notice, Stopped, UserError, printable
+from dprepro.errors import Notice, Stopped, UserError, printable
 from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt
 
+from dprepro.errors import UserError
+from dprepro.fields import Count
 from dprepro.pipeline.data.catalog import Features
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count
 from dprepro.pipeline.files import Damaged, check_file
 
 PREPARED = Path("data/prepared")

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
+from dprepro.fields import Count, Positive, Strict, omitted
 from dprepro.pipeline.extensions import cached, extensions
-from dprepro.pipeline.fields import Count, Positive, Strict, omitted
 from dprepro.pipeline.models.public_weights import PublicWeights
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.identity.standing import Standing, measured_otherwise
 from dprepro.pipeline.methods.base import Execution, Method, shares

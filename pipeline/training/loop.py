@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.errors import Stopped
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import Stopped
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
 from dprepro.pipeline.methods.registry import build_method

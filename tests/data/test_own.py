@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dprepro.errors import Notice
 from dprepro.pipeline.data import raw as raw_sets
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.own import images, npz, private, texts
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.errors import Notice
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity.entries import entries
 from tests.data.own_files import ROW, declare, made, settings_of

@@ -15,10 +15,10 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
+from dprepro.errors import Notice
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import schema, tables
 from dprepro.pipeline.data.own.describe import describe
-from dprepro.pipeline.errors import Notice
 from dprepro.pipeline.params import Model, OwnTable
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 from dprepro.pipeline.results import records

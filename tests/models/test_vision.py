@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.privacy.gradients import BookKeeping, Bounds
 from tests.narrow import narrow
 

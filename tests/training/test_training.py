@@ -22,12 +22,12 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from dprepro.errors import Stopped, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import Stopped, UserError
 from dprepro.pipeline.files import read_sealed
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.identity.standing import Standing

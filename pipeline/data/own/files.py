@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dprepro.pipeline.errors import UserError, notice, reading
+from dprepro.errors import UserError, notice, reading
 from dprepro.pipeline.files import digest_file, digest_json
 from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable

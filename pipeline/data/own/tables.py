@@ -9,9 +9,9 @@ from unicodedata import normalize
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.texts import csv_frame, csv_line, no_column, refuse_twice
-from dprepro.pipeline.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 

@@ -11,8 +11,8 @@ from unicodedata import normalize
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.errors import UserError, listed, reading, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 
 if TYPE_CHECKING:
