@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared, raw
 from dprepro.pipeline.data.declaration import check_declared
 from dprepro.pipeline.data.own import private
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import Damaged, check_file
 from dprepro.pipeline.identity import entries as identities
 from dprepro.pipeline.identity import provenance
@@ -281,7 +281,7 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
         before = Row.model_validate(entry)
         if before.search and (searched := records.read_search(before.search)):
             # commits of former versions have what the search chose in its record alone
-            chosen = with_chosen(before.search, searched.chosen, before)
+            chosen = with_chosen({before.search: searched.chosen}, before)
             levels = [found | typed for found, typed in zip(chosen, before.levels, strict=True)]
             before = Row.model_validate({**entry, "levels": levels})
     except ValueError:

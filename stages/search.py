@@ -35,5 +35,5 @@ def search(
             for key, value in chosen.items()
         )
         print(f"  {level.replace('=', ' = ')}: {', '.join(values)}")
-    for row in write_chosen(name, record.chosen):
+    for row in write_chosen({name: record.chosen}):
         print(f"{params.PARAMS}: rows.{row}: levels now have these values")

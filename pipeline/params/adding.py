@@ -13,12 +13,12 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from dprepro.pipeline.errors import UserError, reading
-from dprepro.pipeline.fields import KEY
+from dprepro.errors import UserError, reading
+from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.reading import parse
-from dprepro.pipeline.params.searched import with_chosen
+from dprepro.pipeline.params.searched import Choices, with_chosen
 from dprepro.pipeline.params.settings import PARAMS, Settings, pick
 
 WIDTH = 118  # of a line, without what follows the last level
@@ -45,7 +45,7 @@ class Adding:
         content = parse_yaml(self.text, path) or {}
         if not isinstance(content, dict):
             raise UserError(f"{path}: {type(content).__name__}; allowed: a mapping of sections")
-        self._expected: dict[str, Any] = dict(content)
+        self.content: dict[str, Any] = dict(content)
 
     def refuse(self, name: str, *sections: str) -> None:
         """Make sure that ``name`` is a valid key, and that none of ``sections`` has it.
@@ -79,7 +79,7 @@ class Adding:
                     "allowed: another name"
                 )
             return
-        self._expected[section] = {**there, name: content}
+        self.content[section] = {**there, name: content}
         lines = self.text.removesuffix("\n").split("\n")
         start = next((at for at, line in enumerate(lines) if re.match(rf"{section}:(\s|$)", line)), None)
         if start is None:
@@ -101,11 +101,11 @@ class Adding:
         Raises:
             UserError: there is no such row, or its levels come from another entry by a YAML merge key.
         """
-        rows = dict(self._expected.get("rows") or {})
+        rows = dict(self.content.get("rows") or {})
         levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
         if level in levels:
             return
-        self._expected["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
+        self.content["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
         node = YAML().compose(self.text)
         for key in ("rows", row, "levels"):
             node = next((value for name, value in node.value if name.value == key), None)
@@ -125,7 +125,7 @@ class Adding:
         if the levels differ.
         """
         for key, levels in rows.items():
-            if self._expected["rows"][key]["levels"] == levels:
+            if self.content["rows"][key]["levels"] == levels:
                 continue
             row = dict(_pairs(dict(_pairs(YAML().compose(self.text)))["rows"]))[key]
             entry = _holder(row)
@@ -137,8 +137,8 @@ class Adding:
                 changes = [self._own_levels(key, entry, own, levels)]
             for start, end, text in sorted(changes, reverse=True):
                 self.text = self.text[:start] + text + self.text[end:]
-            self._expected = parse_yaml(self.text, self.path)
-            if self._expected["rows"][key]["levels"] != levels:
+            self.content = parse_yaml(self.text, self.path)
+            if self.content["rows"][key]["levels"] != levels:
                 raise UserError(f"{self.path}: rows.{key}.levels: laid out so that they can't be changed")
 
     def _own_levels(
@@ -179,7 +179,7 @@ class Adding:
 
     def _entries(self, section: str) -> dict[str, Any]:
         """Entries of a section."""
-        entries = self._expected.get(section) or {}
+        entries = self.content.get(section) or {}
         if not isinstance(entries, dict):
             raise UserError(f"{self.path}: {section}: {type(entries).__name__}; allowed: a mapping")
         return dict(entries)
@@ -205,15 +205,15 @@ class Adding:
             content = parse_yaml(self.text, self.path)
         except UserError:
             content = None
-        if content != self._expected:
+        if content != self.content:
             raise UserError(
                 f"{self.path}: is laid out so that nothing can be added; allowed: sections as blocks"
             )
         return parse(content, self.path)
 
 
-def write_chosen(name: str, chosen: Mapping[str, dict[str, Any]], path: Path = PARAMS) -> list[str]:
-    """Write the values that the search ``name`` chose at each level into the levels of the rows that name it.
+def write_chosen(choices: Choices, path: Path = PARAMS) -> list[str]:
+    """Write the values that searches chose at each level into the levels of the rows that name the searches.
 
     All other rows keep their settings, also those that take over the levels of a changed row.
 
@@ -224,10 +224,10 @@ def write_chosen(name: str, chosen: Mapping[str, dict[str, Any]], path: Path = P
         UserError: a row can't have the values, or the file's layout allows no changes.
     """
     adding = Adding(path)
-    rows = adding.checked().rows
-    changed = [key for key, row in rows.items() if with_chosen(name, chosen, row) != row.levels]
-    if changed:
-        adding.levels({key: with_chosen(name, chosen, row) for key, row in rows.items()})
+    rows = parse(adding.content, path, complete=False).rows
+    levels = {key: with_chosen(choices, row) for key, row in rows.items()}
+    if changed := [key for key, row in rows.items() if levels[key] != row.levels]:
+        adding.levels(levels)
         adding.checked()
         adding.write()
     return changed

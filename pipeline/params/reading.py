@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dprepro.pipeline.errors import UserError, reading, shown
+from dprepro.errors import UserError, reading, shown
 from dprepro.pipeline.extensions import use
 from dprepro.pipeline.params.checks import check_all
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.problems import problem_lines
 from dprepro.pipeline.params.settings import PARAMS, Packages, Settings
+from dprepro.problems import problem_lines
 
 
 class _Code(BaseModel):
@@ -47,8 +47,8 @@ def _read(path: Path) -> Any:
         return read_yaml(path)
 
 
-def parse(raw: Any, path: Path = PARAMS) -> Settings:
-    """Check the content of params.yaml.
+def parse(raw: Any, path: Path = PARAMS, complete: bool = True) -> Settings:
+    """Check the content of params.yaml. ``complete``: whether to compare its entries with each other.
 
     Raises:
         UserError: the content is invalid. The message has a line per problem.
@@ -61,7 +61,8 @@ def parse(raw: Any, path: Path = PARAMS) -> Settings:
     try:
         use(_Code.model_validate(raw).code, path.parent)
         settings = Settings.model_validate(raw)
-        check_all(settings)
+        if complete:
+            check_all(settings)
     except ValidationError as problem:
         raise UserError(
             "\n".join(f"{path}: {line}" for line in problem_lines(problem, Settings))

@@ -7,9 +7,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.params.problems import problem_lines
+from dprepro.problems import problem_lines
 from dprepro.pipeline.params.schema import Row
 from dprepro.pipeline.params.settings import Settings
+
+# best settings by search and level
+Choices = Mapping[str, Mapping[str, dict[str, Any]]]
 
 
 def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
@@ -34,11 +37,9 @@ def candidates(name: str, settings: Settings) -> Iterator[tuple[dict[str, Any], 
             yield assignment, configured
 
 
-def with_chosen(name: str, chosen: Mapping[str, dict[str, Any]], row: Row) -> list[dict[str, Any]]:
-    """Levels of ``row``, with the values that the search ``name`` chose if the row names it."""
-    if row.search != name:
-        return row.levels
-    levels = zip(row.levels, row.resolved, strict=True)
+def with_chosen(choices: Choices, row: Row) -> list[dict[str, Any]]:
+    """Levels of ``row``, with the values that its search chose."""
+    chosen, levels = choices.get(row.search or "", {}), zip(row.levels, row.resolved, strict=True)
     return [level | chosen.get(row.level(settings), {}) for level, settings in levels]
 
 

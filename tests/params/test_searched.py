@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.adding import write_chosen
 from dprepro.pipeline.params.documents import read_yaml
@@ -54,7 +54,7 @@ def _flow(value: Any) -> str:
 
 def test_only_the_rows_that_name_the_search_get_its_choice(path: Path) -> None:
     before = params.load(path)
-    assert write_chosen("grid", CHOSEN, path) == ["one", "inherits", "commented", "named"]
+    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "commented", "named"]
     after = params.load(path)
     for key in ("one", "inherits", "commented", "named"):
         assert [level.learning_rate for level in after.rows[key].resolved] == [0.5, 1.0]
@@ -63,7 +63,7 @@ def test_only_the_rows_that_name_the_search_get_its_choice(path: Path) -> None:
 
 
 def test_comments_order_and_anchors_stay(path: Path) -> None:
-    write_chosen("grid", CHOSEN, path)
+    write_chosen({"grid": CHOSEN}, path)
     text = path.read_text()
     for kept in (
         "  # by hand\n",
@@ -77,22 +77,22 @@ def test_comments_order_and_anchors_stay(path: Path) -> None:
 
 
 def test_writing_again_changes_nothing(path: Path) -> None:
-    write_chosen("grid", CHOSEN, path)
+    write_chosen({"grid": CHOSEN}, path)
     digest = digest_file(path)
-    assert write_chosen("grid", CHOSEN, path) == []
+    assert write_chosen({"grid": CHOSEN}, path) == []
     assert digest_file(path) == digest
 
 
 def test_another_choice_replaces_the_first(path: Path) -> None:
-    write_chosen("grid", CHOSEN, path)
-    write_chosen("grid", {"epsilon=8": {"learning_rate": 7.0}}, path)
+    write_chosen({"grid": CHOSEN}, path)
+    write_chosen({"grid": {"epsilon=8": {"learning_rate": 7.0}}}, path)
     assert params.load(path).rows["named"].resolved[1].learning_rate == 7.0
 
 
 def test_a_choice_that_is_no_setting_changes_nothing(path: Path) -> None:
     digest = digest_file(path)
     with pytest.raises(UserError, match=r"learning_rate: -1\.0 is not allowed"):
-        write_chosen("grid", {"epsilon=8": {"learning_rate": -1.0}}, path)
+        write_chosen({"grid": {"epsilon=8": {"learning_rate": -1.0}}}, path)
     assert digest_file(path) == digest
 
 
@@ -100,7 +100,7 @@ def test_settings_that_differ_from_the_choice_are_named(path: Path) -> None:
     assert differing("grid", CHOSEN, params.load(path)) == (
         "rows.one: learning_rate is 0.5 at 'epsilon=8', where search 'grid' chose 1.0"
     )
-    write_chosen("grid", CHOSEN, path)
+    write_chosen({"grid": CHOSEN}, path)
     assert differing("grid", CHOSEN, params.load(path)) is None
 
 
