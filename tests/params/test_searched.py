@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline import params
 from dprepro.errors import UserError
+from dprepro.pipeline import params
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.adding import write_chosen
 from dprepro.pipeline.params.documents import read_yaml
