@@ -8,10 +8,12 @@ from typing import Any, Literal
 from dp_accounting import NeighboringRelation
 from pydantic import ValidationError
 
-from dprepro.accountants import opacus, rdp
 from dprepro.accountants.attack_risk import gaussian_risk, stated_risk
 from dprepro.accountants.bounds import Drawn, bounds_of, composed_epsilon, selection_epsilon
 from dprepro.accountants.calibration import least_noise
+from dprepro.accountants.opacus import epsilons as epsilons_by_opacus
+from dprepro.accountants.rdp import TAN
+from dprepro.accountants.rdp import epsilons as epsilons_by_formulas
 from dprepro.accountants.records import AccountSettings, Risk, SampledGaussian, relation_of, sensitivity
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.checking import checked, problem_lines, warn
@@ -112,10 +114,10 @@ def epsilon(
     epsilons = {each.accountant: each.epsilon for each in bounds.values() if each.epsilon is not None}
     proven_by = min(epsilons, key=lambda name: epsilons[name])
     least, approximations = epsilons[proven_by], dict[str, float]()
-    for accountant in (rdp, opacus):
-        for each in accountant.epsilons(spending, total_steps, delta, least):
+    for accountant in (epsilons_by_formulas, epsilons_by_opacus):
+        for each in accountant(spending, total_steps, delta, least):
             if each.epsilon is not None:
-                (approximations if each.note == rdp.TAN else epsilons)[each.accountant] = each.epsilon
+                (approximations if each.note == TAN else epsilons)[each.accountant] = each.epsilon
     _warn_of_large(delta, examples)
     best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
