@@ -13,7 +13,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, NeighboringRelation, SelfCom
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
-from dprepro.accountants import allocation
+from dprepro.accountants.allocation import LEAST_NOISE, composed_epochs, spacing_of
 from dprepro.accountants.gaussian import gaussian_delta, least_epsilon, step_distances
 from dprepro.accountants.records import SampledGaussian
 
@@ -96,7 +96,7 @@ def losses(
         return OneStep(spending)
     if (
         spending.sampling == "shuffled"
-        or (spending.sampling == "allocation" and spending.noise_multiplier < allocation.LEAST_NOISE)
+        or (spending.sampling == "allocation" and spending.noise_multiplier < LEAST_NOISE)
         or not LEAST_EPSILON <= bound <= LARGEST_EPSILON
         or delta <= ROUNDING * steps
     ):
@@ -114,7 +114,7 @@ def losses(
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
     """Interval of the grid: 1e-4 for epsilons near 1, as in dp-accounting; smaller or larger for others."""
     if spending.sampling == "allocation":
-        return allocation.spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
+        return spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
     return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
 
@@ -132,7 +132,7 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
         remaining = spending.model_copy(update={"first_release": None})
         return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
     if spending.sampling == "allocation":
-        epochs = allocation.composed_epochs(
+        epochs = composed_epochs(
             spending.noise_multiplier, spending.batches, spending.participations, steps, interval
         )
         return Losses(epochs, ROUNDING * steps * spending.participations)
