@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dprepro.checking import problem_lines
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params.schema import Row
 from dprepro.pipeline.params.settings import Settings
-from dprepro.problems import problem_lines
 
 # best settings by search and level
 Choices = Mapping[str, Mapping[str, dict[str, Any]]]
