@@ -112,7 +112,7 @@ def accounted(line: str) -> Iterator[str]:
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)
     if run:
-        remarks = {delta_remark(trained.delta, run.origin(trained).examples) for trained in run.replicas}
+        remarks = {delta_remark(trained.delta, trained.origin.examples) for trained in run.replicas}
         yield from sorted(remark for remark in remarks if remark)
 
 

@@ -159,7 +159,7 @@ class _Work:
     def unsigned(self, key: str) -> list[str]:
         """Stages of a row whose files have no entry in dvc.lock; without DVC, stages that lack files."""
         files = {
-            "train": [records.run_path(key), records.history_path(key)],
+            "train": [records.run_path(key)],
             "evaluate": [records.evaluation_path(key)],
             "ledger": [records.ledger_path(key)],
         }

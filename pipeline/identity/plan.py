@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dprepro.errors import UserError
 from dprepro.pipeline.identity.provenance import committed_text, deleted_files
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import data_here, reason_invalid
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
@@ -85,8 +85,8 @@ def _row(settings: Settings, key: str, run: Run | None, gpu: bool) -> Planned:
     waits = row.needs == "gpu" and not gpu
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits)
-    stands = Standing.here(key, settings)
-    why = [stands.why_not(run, replica) for replica in run.replicas]
+    data = data_here(key, settings)
+    why = [reason_invalid(replica, row, data) for replica in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:
@@ -116,11 +116,12 @@ def _timed(
 def _earlier(keys: Iterable[str]) -> dict[str, Run]:
     """Last record in git's history of each row in ``keys`` whose record was deleted."""
     runs: dict[str, Run] = {}
-    deleted = deleted_files(records.RUNS)
+    deleted = deleted_files(records.TRAININGS)
     for key in keys:
         if commit := deleted.get(path := records.run_path(key)):
-            with suppress(ValidationError):  # a record in a former schema
-                runs[key] = Run.model_validate_json(committed_text(path, commit) or "")
+            with suppress(UserError):  # a record in a former schema
+                run = records.parse_run(path, (committed_text(path, commit) or "").encode())
+                runs |= {key: run} if run else {}
     return runs
 
 

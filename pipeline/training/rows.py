@@ -19,16 +19,15 @@ import torch
 
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
+from dprepro.pipeline.files import digest_json, write_json, writing
 from dprepro.pipeline.identity import provenance, versions
-from dprepro.pipeline.identity.standing import Standing, frozen_here
+from dprepro.pipeline.identity.validity import frozen_here, reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import history_csv, read_history
-from dprepro.pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
+from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
 from dprepro.pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, Group, Replica, Show
@@ -40,7 +39,7 @@ from dprepro.pipeline.training.side_by_side import train_replicas
 class TrainedRow:
     """Result of `train`: the path of the run, and numbers of replicas."""
 
-    path: Path  # reports/runs/ROW.json
+    path: Path  # reports/trainings/ROW.jsonl
     trained: int  # new replicas
     standing: int  # valid replicas of earlier runs
 
@@ -60,7 +59,7 @@ def train(
     root: Path = Path(),
     workers: int = 1,
 ) -> TrainedRow:
-    """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
+    """Train a row's missing replicas and write their records and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_replicas` for ``workers``.
@@ -78,8 +77,7 @@ def train(
     # one lock for the row, because its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        standing = Standing(row, data).of(previous)
-        standing_keys = {replica.key for replica in standing}
+        standing_keys = {replica.key for replica in _valid(previous, row, data)}
         missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
         # DVC expects the folder, also for replicas adopted without their weights
         with writing(folder := root / RUNS / key):
@@ -92,7 +90,7 @@ def train(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         # stopped trainings of other settings, which were taken back, must be in the record too
-        if previous and not missing and (stopped(key, root) or len(standing) < len(previous.replicas)):
+        if previous and not missing and (stopped(key, root) or len(standing_keys) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
             with closing(train_replicas(missing, context, workers)) as groups:
@@ -100,11 +98,11 @@ def train(
                     _write(key, row, group, source, data, frozen, root)
         except Unproven as problem:
             write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
-            if standing:
+            if standing_keys:
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-    return TrainedRow(records.run_path(key, root), len(missing), len(standing))
+    return TrainedRow(records.run_path(key, root), len(missing), len(standing_keys))
 
 
 def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
@@ -157,65 +155,58 @@ def _write(
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Add a group to the valid replicas, and write first its weights, then the history, then the run.
+    """Write a group's weights, then their records beside those of valid replicas.
 
-    The run has the digests of weights and history. If ``group`` is None, only invalid replicas are removed.
+    Replicas that are invalid now are replaced. If ``group`` is None, only this is done.
     """
     previous = records.read_run(key, root)
-    standing = Standing(row, data).of(previous)
-    trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
-    earlier: tuple[Replaced, ...] = ()
-    gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)
-    if previous:  # the results of invalid replicas were seen, so their privacy loss stays
-        earlier = previous.replaced
-        gone += [
-            (replica.identity, previous.spent(replica))
-            for replica in previous.replicas
-            if replica.key not in trained
-        ]
-    history = records.history_path(key, root)
-    lines = [line for line in read_history(history) if line[:2] in trained] if previous else []
+    trained = {replica.key: replica for replica in _valid(previous, row, data)}
+    gone: list[Trained | Replaced] = []
+    if previous:
+        gone += previous.replaced
+        gone += [replica for replica in previous.replicas if replica.key not in trained]
+    if number := stopped(key, root):
+        gone.append(Replaced(trainings=number, spent=None))
     if group is not None:
-        lines += group.history
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):
             path = weights_path(key, *replica.key, root)
             digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.key] = (_trained(group, index, digest, frozen[replica.key], data, row), source)
-    history_before = history.read_bytes() if history.exists() else None
-    write_text(history, history_csv(lines))
+            about = (key, source, frozen[replica.key], digest)
+            trained[replica.key] = _trained(group, index, data, row, *about)
     order = [replica.key for replica in replicas(row) if replica.key in trained]
-    all_trained, origins = records.with_origins(trained[name] for name in order)
-    run = Run(
-        row=key,
-        model=row.model.model_dump(mode="json"),
-        method=row.method,
-        data=row.data,
-        replicas=all_trained,
-        origins=origins,
-        history=digest_file(history),
-        replaced=records.with_replaced(earlier, gone),
-        replaced_on=records.replaced_on(previous, source),
-    )
-    try:
-        records.write(run, root)
-    except UserError:
-        # restore the curves of the previous run
-        if history_before is None:
-            history.unlink()
-        else:
-            write_bytes(history, history_before)
-        raise
+    run = Run(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
+    records.write(run, root)
     stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
+def _valid(run: Run | None, row: Row, data: Prepared) -> tuple[Trained, ...]:
+    """Valid replicas of a run."""
+    return tuple(each for each in run.replicas if not reason_invalid(each, row, data)) if run else ()
+
+
 def _trained(
-    group: Group, index: int, weights: str, frozen: tuple[float, ...], data: Prepared, row: Row
+    group: Group,
+    index: int,
+    data: Prepared,
+    row: Row,
+    key: str,
+    origin: Provenance,
+    frozen: tuple[float, ...],
+    weights: str,
 ) -> Trained:
     replica = group.replicas[index]
     guarantee = group.method.guarantee(index)
+    curves: dict[str, list[Point]] = {}
+    for level, seed, step, epoch, metric, value in group.history:
+        if (level, seed) == replica.key:
+            curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
     return Trained(
+        row=key,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
         level=replica.level,
         seed=replica.seed,
         settings=replica.settings.model_dump(mode="json"),
@@ -234,7 +225,8 @@ def _trained(
         cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
         started=group.started,
         ended=group.ended,
-        origin=0,  # set when it is merged with the row's other replicas
+        origin=origin,
+        curves={metric: tuple(points) for metric, points in sorted(curves.items())},
     )
 
 

@@ -15,10 +15,10 @@ from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Model, Settings
-from dprepro.pipeline.results.schema import Run, Trained
+from dprepro.pipeline.results.schema import Trained
 
 
-def check_network(path: Path, replica: Trained, run: Run, settings: Settings) -> None:
+def check_network(path: Path, replica: Trained, settings: Settings) -> None:
     """Make sure that a file holds finite tensors of the network that a replica trained.
 
     The file's digest, and the replica's settings with params.yaml, have been compared before.
@@ -31,10 +31,10 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     # a malicious file may raise any exception
     except Exception as problem:
         raise UserError(f"no weights: {shown(str(problem))}") from problem
-    config = method_settings()[run.method].recorded(replica.settings)
-    raw = entry_of(settings.split(run.data).raw, settings)
-    model = Model.model_validate(run.model)
-    shape = input_shape(model, run.data, settings)
+    config = method_settings()[replica.method].recorded(replica.settings)
+    raw = entry_of(settings.split(replica.data).raw, settings)
+    model = Model.model_validate(replica.model)
+    shape = input_shape(model, replica.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
     if difference := _problem(tensors, net, config.kept):
         raise UserError(f"the weights are {difference}")
