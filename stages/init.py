@@ -21,7 +21,7 @@ NAMES = {
     "dvcignore": ".dvcignore",
     "github": ".github",
     "gitignore": ".gitignore",
-    "dprepro.stages.yaml": "dvc.yaml",
+    "stages.yaml": "dvc.yaml",
 }
 
 
