@@ -23,7 +23,7 @@ Everything else, in `pipeline` and `stages`, may change.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 if TYPE_CHECKING:
     from dprepro.accounting import Composed, Spent, compose, epsilon, noise_multiplier

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import Field, SkipValidation
 
 from dprepro.checking import checked, floats
+from dprepro.errors import UserError
+from dprepro.fields import Share
 from dprepro.pipeline.audits import bounds
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Share
 
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats, refuse_sparse
+from dprepro.errors import UserError
+from dprepro.fields import Count, Positive
+from dprepro.functional import evaluating
 from dprepro.pipeline.audits import bounds, membership
 from dprepro.pipeline.audits.mechanism import ratios
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count, Positive
-from dprepro.pipeline.models.functional import evaluating
 from dprepro.privacy.parameters import Delta, Epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 

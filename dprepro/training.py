@@ -14,10 +14,10 @@ from pydantic import Field
 from dprepro.accounting import epsilon
 from dprepro.auditing import AuditedEpsilon, Confidence
 from dprepro.checking import checked, floats
+from dprepro.errors import UserError
 from dprepro.pipeline.audits import bounds
 from dprepro.pipeline.audits.mechanism import canary_scores
 from dprepro.pipeline.audits.mistakes import Mistake, recognise
-from dprepro.pipeline.errors import UserError
 from dprepro.privacy.parameters import Delta, Epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 

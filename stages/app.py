@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.pipeline.errors import Stopped, UserError, printable
+from dprepro.errors import Stopped, UserError, printable
 from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times

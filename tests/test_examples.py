@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Relevances, Task, as_input
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -19,7 +20,6 @@ from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics
 from dprepro.privacy import accounting
 from tests.conftest import dpsgd
 from tests.methods.conftest import build

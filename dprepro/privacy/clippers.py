@@ -19,8 +19,8 @@ from torch.autograd import Function
 from torch.func import vmap
 from torch.overrides import TorchFunctionMode
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.errors import UserError
+from dprepro.normalization import initial_statistics
 from dprepro.privacy.gradients import (
     BookKeeping,
     Bounds,

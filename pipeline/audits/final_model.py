@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.errors import UserError
 from dprepro.pipeline.audits import membership, releases
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.audits.rows import ALPHA, noises, recorded_bounds
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.ledgers.ledger import smallest_bound
 from dprepro.pipeline.ledgers.precision import up

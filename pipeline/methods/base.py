@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from dprepro.functional import evaluating, functional_call
 from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
-from dprepro.pipeline.models.functional import evaluating, functional_call
 from dprepro.privacy.gradients import Tensors, channels_last, wants_channels_last
 from dprepro.privacy.mechanisms import GaussianMechanism
 from dprepro.privacy.parameters import Isolation

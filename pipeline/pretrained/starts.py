@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.errors import UserError
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import as_input
 from dprepro.pipeline.methods.registry import build_net, fresh_net
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 from dprepro.privacy.gradients import Tensors

@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from dprepro.pipeline.errors import shown
-from dprepro.pipeline.fields import Finite, Key, NotNegative, Strict, omitted
+from dprepro.errors import shown
+from dprepro.fields import Finite, Key, NotNegative, Strict, omitted
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params.searched import Choice, Judged
 from dprepro.privacy.laplace import Releases

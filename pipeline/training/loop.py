@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.errors import Stopped
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import Stopped
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
 from dprepro.pipeline.methods.registry import build_method
@@ -232,11 +232,12 @@ def train_group(
         if is_logged or current_time - shown_at >= SHOW_EVERY:
             values = {name: value.tolist() for name, value in metrics.items()}
             if is_logged:
-                with torch.no_grad():
-                    network = method.network(method.model(state), 0)
-                accuracies = accuracy(method.predictor(network), len(members), validation, execution)
-                values["validation_accuracy"] = accuracies.tolist()
-                validation_accuracy = float(np.mean(values["validation_accuracy"]))
+                if len(validation):
+                    with torch.no_grad():
+                        network = method.network(method.model(state), 0)
+                    accuracies = accuracy(method.predictor(network), len(members), validation, execution)
+                    values["validation_accuracy"] = accuracies.tolist()
+                    validation_accuracy = float(np.mean(values["validation_accuracy"]))
                 history += [
                     (replica.level, replica.seed, steps_done, epoch, name, column[index])
                     for name, column in sorted(values.items())

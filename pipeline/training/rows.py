@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import Unproven, UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.standing import Standing, frozen_here

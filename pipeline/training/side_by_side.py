@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from dprepro.pipeline.errors import Stopped, Unproven, UserError
+from dprepro.errors import Stopped, Unproven, UserError
 from dprepro.pipeline.extensions import in_use, use
 from dprepro.pipeline.memory import keep_freed
 from dprepro.pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group

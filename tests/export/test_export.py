@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
+from dprepro.errors import UserError
 from dprepro.pipeline import extensions, params, verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import tables, texts
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.export import folder as exporting
 from dprepro.pipeline.export.inputs import read_inputs
 from dprepro.pipeline.export.privacy_statement import CRITICAL, OF_RECORDS

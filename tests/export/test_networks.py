@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data.catalog import catalog
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.export.inputs import Preparation, read_inputs
 from dprepro.pipeline.export.networks import (
     CPU,

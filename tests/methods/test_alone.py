@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.training.loop import accuracy

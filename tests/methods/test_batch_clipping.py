@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.errors import UserError
+from dprepro.normalization import BatchStatistics, measuring
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics, measuring
 from dprepro.privacy.gradients import Bounds
 from dprepro.privacy.statements import statement
 from tests.conftest import dpsgd

@@ -11,14 +11,14 @@ from torch import nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
+from dprepro.errors import UserError
+from dprepro.normalization import measuring
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.samples import BatchSum
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import measuring
 from dprepro.privacy import accounting
 from dprepro.privacy.gradients import Bounds
 from dprepro.privacy.statements import statement

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.mini_sets import draw_mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from dprepro.pipeline.models.normalization import BatchStatistics
 from dprepro.privacy.randomness import Streams
 
 EXAMPLES = 30

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from tests.conftest import dpsgd
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 from tests.methods.examples import made_up

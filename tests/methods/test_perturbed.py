@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import Relevances, as_input
 from dprepro.pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, polynomial
 from dprepro.pipeline.methods.laplace.settings import (

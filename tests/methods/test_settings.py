@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as scheduler
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings

@@ -12,10 +12,10 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
+from dprepro.normalization import BatchStatistics, measuring
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models import bilstm, lenet5
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics, measuring
 from dprepro.privacy.gradients import (
     BookKeeping,
     Bounds,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity.versions import MEASURING
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings

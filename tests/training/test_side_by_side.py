@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from dprepro.errors import Stopped, Unproven, UserError
 from dprepro.pipeline import extensions
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import Stopped, Unproven, UserError
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training import side_by_side
@@ -96,7 +96,7 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
     (tmp_path / "meeting/models").mkdir(parents=True)
     (tmp_path / "meeting/models/meets.py").write_text(
         "from multiprocessing import parent_process\n"
-        "from dprepro.pipeline.errors import Unproven\n"
+        "from dprepro.errors import Unproven\n"
         "from dprepro.pipeline.methods.private_steps import PrivateSteps\n"
         "from dprepro.pipeline.models import lenet5\n"
         "build = lenet5.build\n"

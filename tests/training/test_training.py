@@ -22,12 +22,12 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from dprepro.errors import Stopped, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import Stopped, UserError
 from dprepro.pipeline.files import read_sealed
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.identity.standing import Standing
@@ -474,6 +474,24 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         assert replica.ledger.reasons == (statement("noisy_weights"),)
     assert record.replicas[0].metrics["converged"] == 1
     assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
+
+
+def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, cpu: Execution) -> None:
+    (project / "params.yaml").write_text(
+        PARAMS.partition("searches:")[0].replace("train: 300, validation: 100", "train: 400, validation: 0")
+    )
+    prepare("mnist", params.load(project / "params.yaml"), project)
+    settings, data = loaded(project)
+    assert len(data.splits["validation"]) == 0
+    training.train("quick", settings, data, cpu, quiet, 1e9, project)
+    evaluation.evaluate("quick", settings, data, cpu, project)
+    row_ledgers("quick", settings, project)
+    for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
+        assert replica.metrics.keys() == {"test_accuracy", "converged"}
+        assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
+    curves = records.history_path("quick", project).read_text()
+    assert "train_loss" in curves
+    assert "accuracy" not in curves
 
 
 def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -> None:

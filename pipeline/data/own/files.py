@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dprepro.pipeline.errors import UserError, reading
+from dprepro.errors import UserError, reading
 from dprepro.pipeline.files import digest_file, digest_json
 from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.files import images_of
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_PIXELS
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.own import tables
-from dprepro.pipeline.errors import UserError, listed, reading, shown
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.documents import read_yaml
 

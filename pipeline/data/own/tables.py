@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.texts import csv_frame, refuse_twice
-from dprepro.pipeline.errors import UserError, listed, reading, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.errors import UserError, listed, reading, shown
 from dprepro.pipeline.limits import OWN_COLUMNS
 
 if TYPE_CHECKING:

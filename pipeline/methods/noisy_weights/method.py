@@ -11,6 +11,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dprepro.normalization import initial_statistics, measured, measuring
 from dprepro.pipeline.methods.augment import crop_flip
 from dprepro.pipeline.methods.base import (
     Method,
@@ -24,7 +25,6 @@ from dprepro.pipeline.methods.base import (
 )
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.optimizers import Adam
-from dprepro.pipeline.models.normalization import initial_statistics, measured, measuring
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.randomness import Streams
 
