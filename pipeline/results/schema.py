@@ -128,7 +128,7 @@ FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro a
 class Bound(Strict):
     """Lower bound on epsilon from an attack."""
 
-    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `pipeline.audits.bounds`;
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `dprepro.auditing.epsilon_bounds`;
     # 'computed': see `pipeline.audits.pair`; 'labels': from the labels alone; 'repeats', 'order': see
     # `pipeline.audits.mechanism`
     by: Plain
