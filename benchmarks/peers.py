@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
 from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 RECORD, PEERS = Path("reports/benchmarks/peers.json"), Path("reports/benchmarks/peers.md")
 TRAINING = Path(__file__).with_name("peer_training.py")

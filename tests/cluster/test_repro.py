@@ -212,6 +212,8 @@ def test_the_pages_file_of_slots_is_one() -> None:
 
 
 SLOTS = """\
+from parsl.config import Config
+from parsl.executors import ThreadPoolExecutor
 
 config = Config(executors=[ThreadPoolExecutor(label="small"), ThreadPoolExecutor(label="large")])
 

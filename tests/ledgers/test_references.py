@@ -9,11 +9,12 @@ import pytest
 from dp_accounting import get_sigma_gaussian
 from ruamel.yaml import YAML
 
-from dprepro.privacy.accounting import classic_epsilon, renyi_epsilon
-from dprepro.privacy.clt import clt_mu
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import composed_losses
+from dprepro.accountants.clt import clt_mu
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.pld import composed_losses
+from dprepro.accountants.rdp import classic_epsilon, renyi_epsilon
+from dprepro.accountants.records import SampledGaussian
+
 
 FILE = Path(__file__).with_name("references.yaml")
 REFERENCES = YAML(typ="safe", pure=True).load(FILE.read_text(encoding="utf-8"))["references"]
