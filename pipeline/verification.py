@@ -27,7 +27,6 @@ from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.accountants import fast_accountants
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
-from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
 from dprepro.pipeline.ledgers.rows import entries
 from dprepro.pipeline.methods.spending import TRIED
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
@@ -38,6 +37,7 @@ from dprepro.pipeline.results.histories import curve_difference, read_history
 from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.transport import dvclock
+from dprepro.rounding import MACHINE_TOLERANCE
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import PAPERS
@@ -26,7 +27,6 @@ from dprepro.pipeline.results.schema import (
     SearchRecord,
     Trained,
 )
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Account, Model, Row
 from dprepro.pipeline.params.documents import read_record
 from dprepro.pipeline.params.own import OWN
@@ -34,8 +36,6 @@ from dprepro.pipeline.results.schema import (
     Trained,
     TrainingSpent,
 )
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.statements import statement
 
 RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")

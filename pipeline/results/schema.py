@@ -19,25 +19,17 @@ from pydantic import (
     model_validator,
 )
 
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, Risk, SampledGaussian
 from dprepro.errors import shown
-from dprepro.fields import Finite, Key, NotNegative, Strict, omitted
+from dprepro.fields import Finite, Isolation, Key, Noise, NotNegative, Plain, Probability, Strict, omitted
 from dprepro.pipeline.files import digest_json
+from dprepro.pipeline.methods.statements import Statement
 from dprepro.pipeline.params.searched import Choice, Judged
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.parameters import Isolation, Noise
-from dprepro.privacy.risk import Risk
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.statements import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
 # A replica has converged if its last validation accuracy is above this multiple of chance.
 CONVERGED = 1.5
-
-
-def _check_printable(text: str) -> str:
-    if not text.isprintable() or {"<", ">"} & set(text):
-        raise ValueError(f"{shown(text)}; allowed: characters that can be printed, without < and >")
-    return text
 
 
 def _level(text: str) -> str:
@@ -47,25 +39,15 @@ def _level(text: str) -> str:
     return text
 
 
-Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_check_printable)]  # pages show it unchanged
 Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
 Seed = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
-Probability = Annotated[float, Field(ge=0, le=1)]
 # metrics of `pipeline.training.evaluation`; 'test_accuracy_NAME' belongs to a variant of the test
 Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
 ReplicaKey = tuple[str, int]  # level and seed, which identify a row's replica
-
-
-class AccountantEpsilon(Strict):
-    """Epsilon by one accountant of one library."""
-
-    accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
-    epsilon: NotNegative | None  # None: not computed; `note` says why
-    note: Plain | None = None
 
 
 class Released(Strict):
@@ -128,7 +110,7 @@ FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro a
 class Bound(Strict):
     """Lower bound on epsilon from an attack."""
 
-    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `pipeline.audits.bounds`;
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `dprepro.auditing.epsilon_bounds`;
     # 'computed': see `pipeline.audits.pair`; 'labels': from the labels alone; 'repeats', 'order': see
     # `pipeline.audits.mechanism`
     by: Plain

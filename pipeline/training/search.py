@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.laplace import Releases
 from dprepro.errors import Unproven
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
@@ -25,7 +26,6 @@ from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, Replica, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
 from dprepro.pipeline.training.side_by_side import train_replicas
-from dprepro.privacy.laplace import Releases
 
 
 def search(

@@ -12,11 +12,11 @@ from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
 from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import OwnFeatures
 from dprepro.pipeline.results import records
 from dprepro.pipeline.training import evaluation, rows
 from dprepro.pipeline.training.not_covered import data_uses, declared_uses
-from dprepro.privacy.statements import statement
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.refusal import refusal_of
 from tests.there import there

@@ -138,7 +138,6 @@ def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
     """Their imports took most of a prediction's time."""
     code = f"""
 import sys
-from pathlib import Path
 from dprepro.pipeline.export.folder import folder_predictor
 folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
 slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn")

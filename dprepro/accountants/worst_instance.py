@@ -24,11 +24,10 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
-from dprepro.privacy.allocation import LEAST_NOISE, rounded_epoch, spacing_of
-from dprepro.privacy.gaussian import least_epsilon
-from dprepro.privacy.participation import successes
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import MOST_AT_ONCE, ROUNDING
+from dprepro.accountants.allocation import LEAST_NOISE, rounded_epoch, spacing_of
+from dprepro.accountants.gaussian import least_epsilon, successes
+from dprepro.accountants.pld import MOST_AT_ONCE, ROUNDING
+from dprepro.accountants.records import SampledGaussian
 
 # of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
 CELLS = 100_000
