@@ -15,7 +15,6 @@ from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.rdp import classic_epsilon, renyi_epsilon
 from dprepro.accountants.records import SampledGaussian
 
-
 FILE = Path(__file__).with_name("references.yaml")
 REFERENCES = YAML(typ="safe", pure=True).load(FILE.read_text(encoding="utf-8"))["references"]
 GRID = 1e-4  # interval of the grid of privacy losses, the default of dp-accounting
