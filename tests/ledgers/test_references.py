@@ -3,6 +3,7 @@
 from functools import lru_cache
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ GRID = 1e-4  # interval of the grid of privacy losses, the default of dp-account
 
 
 @lru_cache
-def computed(key: str) -> float:
+def computed(key: str) -> Any:
     """Our number for the setting of a reference."""
     by, setting = REFERENCES[key]["by"], REFERENCES[key]["setting"]
     if by == "sigma":
@@ -36,7 +37,8 @@ def computed(key: str) -> float:
     if by in ("classic", "improved"):
         return (classic_epsilon if by == "classic" else renyi_epsilon)(spending, steps, delta)
     if by == "clt":
-        return gaussian_epsilon(clt_mu(spending, steps), delta)
+        mu: Any = clt_mu(spending, steps)
+        return gaussian_epsilon(mu, delta)
     losses = composed_losses(spending, steps, GRID)
     return float(losses.delta(np.array([setting["epsilon"]]))[0]) if by == "delta" else losses.epsilon(delta)
 
