@@ -11,7 +11,6 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import PAPERS
-from dprepro.pipeline.params.searched import best
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import (
     Candidate,
@@ -26,6 +25,7 @@ from dprepro.pipeline.results.schema import (
     Run,
     SearchRecord,
     Trained,
+    best,
 )
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")

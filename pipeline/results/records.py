@@ -18,7 +18,6 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Account, Model, Row
 from dprepro.pipeline.params.documents import read_record
 from dprepro.pipeline.params.own import OWN
-from dprepro.pipeline.params.searched import SEARCHES
 from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
@@ -42,6 +41,7 @@ HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
+SEARCHES = Path("reports/searches")
 GPU_HOURS = Path("reports/gpu_hours.json")  # estimates by row, from `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record

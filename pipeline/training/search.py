@@ -18,10 +18,17 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
-from dprepro.pipeline.params.searched import best, candidates
+from dprepro.pipeline.params.searched import candidates
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Candidate, Provenance, ReplicaKey, SearchRecord, TrainingSpent
+from dprepro.pipeline.results.schema import (
+    Candidate,
+    Provenance,
+    ReplicaKey,
+    SearchRecord,
+    TrainingSpent,
+    best,
+)
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, Replica, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
