@@ -422,13 +422,18 @@ def _compare(
     path = records.ledger_path(key)
     for entry in expected:
         for seed in entry.seeds:
-            location, before = f"{path}: {entry.level}, seed {seed}", stored.by_replica.get((entry.level, seed))
+            location, before = (
+                f"{path}: {entry.level}, seed {seed}",
+                stored.by_replica.get((entry.level, seed)),
+            )
             if before is None:
                 raise UserError(f"{location}: missing; account for it")
             # older ledgers have no attack risk
             left_out = {"spent", "accountants", *(() if before.risk else ("risk",))}
             ledgers = [each.model_dump(exclude=left_out) for each in (before, entry.ledger)]
-            epsilons = [{by.accountant: by.epsilon for by in each.accountants} for each in (before, entry.ledger)]
+            epsilons = [
+                {by.accountant: by.epsilon for by in each.accountants} for each in (before, entry.ledger)
+            ]
             in_both = epsilons[0].keys() & epsilons[1].keys()
             _check_equal(location, *ledgers)
             _check_equal(location, *({name: each[name] for name in in_both} for each in epsilons))

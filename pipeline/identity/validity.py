@@ -1,4 +1,4 @@
-"""Validity of recorded trainings and accuracies: are settings, data, code and frozen tensors the present ones?"""
+"""Validity of recorded trainings and accuracies: whether settings, data and code are the present ones."""
 
 from dataclasses import dataclass
 

@@ -66,9 +66,9 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     for path in sorted((root / records.TRAININGS).glob("*.jsonl")):
         if run := records.read_run(path.stem, root):
             count(rows, path.stem, run.data, run.origins, ())
-            for gone in run.replaced:
-                if isinstance(gone, Trained):
-                    count(rows, path.stem, gone.data, [gone.origin], ())
+            for each in run.replaced:
+                if isinstance(each, Trained):
+                    count(rows, path.stem, each.data, [each.origin], ())
     for record in records.search_records(root):
         row = settings.rows.get(record.row)
         data = row.data if row else ""

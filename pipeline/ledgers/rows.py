@@ -86,7 +86,9 @@ def entries(
     alike: dict[str, list[Trained]] = {}
     for replica in run.replicas:
         about = [replica.level, sorted(steps.get(replica.key, ())), [*_uses(run, replica, settings)]]
-        decisive = replica.model_dump_json(include=DECISIVE) + TypeAdapter(list[Any]).dump_json(about).decode()
+        decisive = (
+            replica.model_dump_json(include=DECISIVE) + TypeAdapter(list[Any]).dump_json(about).decode()
+        )
         alike.setdefault(f"{replica.origin.reproducible} {decisive}", []).append(replica)
     return [
         Entry(

@@ -107,7 +107,7 @@ def _number(level: str) -> float:
 def _row(key: str, declared: Row | Account, line: Line | None, table: Table, sources: Sources) -> RowResult:
     settings, root, record = sources.settings, sources.root, sources.records[key]
     row = declared if isinstance(declared, Row) else None
-    history = records.history_path(key, root)
+    history = records.run_path(key, root)
     search = sources.searches.get(row.search or "") if row else None
     start = settings.starts.get(row.data) if row else None
     seeds = settings.plans[row.plan].seeds if row and row.plan else 0

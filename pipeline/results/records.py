@@ -163,7 +163,7 @@ def read_run(row: str, root: Path = Path()) -> Run | None:
 
 
 def parse_run(path: Path, content: bytes) -> Run | None:
-    """Trainings of a row in the ``content`` of its file ``path``; None: none is a result. Errors: `read_run`."""
+    """Trainings in the ``content`` of the file ``path``; None: none is a result. Errors: `read_run`."""
     lines = _of_row(path, parse_lines(path, content, TRAINING_LINE))
     here = {line.key: line for line in lines if isinstance(line, Trained) and not line.replaced}
     gone: list[Trained | Replaced] = []

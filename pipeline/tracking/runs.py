@@ -20,7 +20,6 @@ from dprepro.pipeline.reporting.judging.guarantees import State, guarantee
 from dprepro.pipeline.reporting.judging.intervals import mean
 from dprepro.pipeline.reporting.papers import Paper
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
 from dprepro.pipeline.tracking import notes
 from dprepro.pipeline.tracking.notes import ACCURACY, NOTE
@@ -281,8 +280,7 @@ def _timed(
 def _curves(record: Record) -> dict[tuple[str, int], list[Point]]:
     """Points of the row's history by level and seed; empty without a history."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    path = records.history_path(record.row)
-    for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
+    for level, seed, step, _, metric, value in records.read_history(record.row):
         if metric in CURVES:
             curves[level, seed].append((metric, step, _rounded(metric, value)))
     return curves

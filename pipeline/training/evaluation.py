@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
@@ -17,7 +16,7 @@ from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.params import PARAMS, Model, Settings
+from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     CONVERGED,
@@ -28,7 +27,7 @@ from dprepro.pipeline.results.schema import (
     Scores,
     Trained,
 )
-from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
 from dprepro.pipeline.training.scores import errors, scores
 from dprepro.privacy.gradients import Tensors
@@ -47,14 +46,15 @@ def evaluate(
     ``show`` is called with the name of each of the row's replicas once it has accuracies.
 
     Raises:
-        UserError: the row has not been trained, or was trained with other data or frozen tensors; or weights
-            to be measured are missing or damaged.
+        UserError: the row has not been trained, or was trained with other data or frozen tensors; weights of
+            a recorded training are missing; or weights to be measured are damaged.
     """
     row, path = settings.row(key), records.run_path(key, root)
     own = settings.split(row.data).raw in settings.own
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
+    require(run, root=root)
     previous = records.read_evaluation(key, root)
     measured = {replica.key: replica for replica in previous.replicas} if previous else {}
     pending: dict[ReplicaKey, Trained] = {}
@@ -67,7 +67,8 @@ def evaluate(
             show(f"{trained.level}/seed={trained.seed}")
     if wrong := {why for each in pending.values() if (why := reason_invalid(each, row, data, code=False))}:
         raise UserError(
-            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; run `dprepro train {key}`"
+            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
+            f"run `dprepro train {key}`"
         )
     weights = [
         read_weights(weights_path(key, *replica, root), trained.weights, execution.device)

@@ -1,8 +1,9 @@
 """Training of a row's missing replicas.
 
-Valid replicas of earlier runs are kept, and only the others are trained. A replica enters the record after
-its last step. Until then it has a checkpoint, whose path depends on the row, the digests of everything that
-decides its numbers, and the replicas that share the checkpoint.
+A replica of an earlier run is kept if it is valid and its weights are here; the others are trained. A new
+training replaces the record's entry of its level and seed. A replica enters the record after its last step.
+Until then it has a checkpoint, whose path depends on the row, the digests of everything that decides its
+numbers, and the replicas that share the checkpoint.
 """
 
 import json
@@ -19,16 +20,17 @@ import torch
 
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.files import digest_json, write_json, writing
+from dprepro.pipeline.files import digest_json, write_json
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.validity import frozen_here, reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
-from dprepro.pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
+from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, Group, Replica, Show
 from dprepro.pipeline.training.not_covered import data_uses
@@ -41,12 +43,19 @@ class TrainedRow:
 
     path: Path  # reports/trainings/ROW.jsonl
     trained: int  # new replicas
-    standing: int  # valid replicas of earlier runs
+    standing: int  # valid replicas of earlier runs, whose weights are here
 
 
 def replicas(row: Row) -> list[Replica]:
     """All seeds of all levels of a row."""
     return [Replica(row.level(settings), seed, settings) for settings, seed in row.trainings]
+
+
+def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[Replica]:
+    """Declared replicas without a valid training or without its weights: those that `train` would train."""
+    lost = {replica.key for replica in lacking(run, root, compared=True)}
+    kept = {replica.key for replica in _valid(run, row, data)} - lost
+    return [replica for replica in replicas(row) if replica.key not in kept]
 
 
 def train(
@@ -77,12 +86,9 @@ def train(
     # one lock for the row, because its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        standing_keys = {replica.key for replica in _valid(previous, row, data)}
-        missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
-        # DVC expects the folder, also for replicas adopted without their weights
-        with writing(folder := root / RUNS / key):
-            folder.mkdir(parents=True, exist_ok=True)
-        frozen = _frozen(missing, row, data)
+        valid = _valid(previous, row, data)
+        wanted = missing(row, previous, data, root)
+        frozen = _frozen(wanted, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
         identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
@@ -90,19 +96,19 @@ def train(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         # stopped trainings of other settings, which were taken back, must be in the record too
-        if previous and not missing and (stopped(key, root) or len(standing_keys) < len(previous.replicas)):
+        if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
-            with closing(train_replicas(missing, context, workers)) as groups:
+            with closing(train_replicas(wanted, context, workers)) as groups:
                 for group in groups:
                     _write(key, row, group, source, data, frozen, root)
         except Unproven as problem:
             write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
-            if standing_keys:
+            if valid:
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-    return TrainedRow(records.run_path(key, root), len(missing), len(standing_keys))
+    return TrainedRow(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
 def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
@@ -161,10 +167,17 @@ def _write(
     """
     previous = records.read_run(key, root)
     trained = {replica.key: replica for replica in _valid(previous, row, data)}
+    renewed = {replica.key for replica in group.replicas} if group else set()
+    # a valid training whose weights are lost counts beside its rebuilt one, except on public data
+    private = OWN in source.edition.values()
     gone: list[Trained | Replaced] = []
     if previous:
         gone += previous.replaced
-        gone += [replica for replica in previous.replicas if replica.key not in trained]
+        gone += [
+            replica
+            for replica in previous.replicas
+            if replica.key not in trained or (private and replica.key in renewed)
+        ]
     if number := stopped(key, root):
         gone.append(Replaced(trainings=number, spent=None))
     if group is not None:

@@ -8,7 +8,6 @@ import pytest
 
 from dprepro.errors import UserError
 from dprepro.pipeline.audits.rows import audit_row
-from dprepro.pipeline.cluster.costs import costs
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
@@ -57,7 +56,6 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     shown = {attack.attack: (attack.largest, attack.epsilon_upper) for attack in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
-    assert costs(settings.rows["row"], settings)[0].operations > 0
 
 
 def test_params_yaml_alone_implies_what_the_data_imply(tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
     for known, uses in ((settings, 0), (withdrawn, 1)):
         row_ledgers("row", known)
         ledgers = there(records.read_ledgers("row"))
-        assert ledgers.replicas[0].ledger.not_covered.count(statement("feature_range")) == uses
+        assert ledgers.entries[0].ledger.not_covered.count(statement("feature_range")) == uses
         assert is_current(ledgers, run, None, known)
     assert not is_current(ledgers, run, None, settings)
     assert entries(settings)["ledger"] != entries(withdrawn)["ledger"]

@@ -47,8 +47,12 @@ TOLD_LESS = {
 }  # fmt: skip
 
 
-def twice(replicas: list[Any]) -> list[Any]:
-    return 2 * replicas
+def twice(lines: list[Any]) -> list[Any]:
+    """Lines with another one of the same level and seed, as after a merge of two machines' results."""
+    other: dict[str, Any] = (
+        {"started": 0.0} if "started" in lines[0] else {"metrics": {}} if "metrics" in lines[0] else {}
+    )
+    return [*lines, lines[0] | other]
 
 
 def wrong(declared: Settings | None = None, measure: bool = False) -> dict[str, str]:
@@ -68,9 +72,9 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(wo
     ledger, account = records.ledger_path("counted"), settings().accounts["counted"]
     kept = ledger.read_bytes()
     for place, value in (
-        ("replicas", []),
-        ("replicas/0/settings", ...),
-        ("replicas/0/settings/examples", -3),
+        ("entries", []),
+        ("entries/0/settings", ...),
+        ("entries/0/settings/examples", -3),
     ):
         edit(ledger, place, value)
         with pytest.raises(
@@ -80,7 +84,7 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(wo
         ledger.write_bytes(kept)
     run = records.run_path("counted")
     run.write_text(RUN.read_text().replace(f'"row": "{ROW}"', '"row": "counted"'))
-    with pytest.raises(UserError, match=r"runs/counted\.json: counted is an account, which leaves no run"):
+    with pytest.raises(UserError, match=r"counted\.jsonl: counted is an account, which leaves no run"):
         records.read("counted", account)
 
 
@@ -111,14 +115,15 @@ def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
     ("path", "place", "value", "said"),
     [
         (MEASURED, "replicas/0/metrics/test_accuraby", 0.5, "metrics.test_accuraby"),
-        (MEASURED, "schema_version", ..., "schema_version: missing"),
+        (MEASURED, "replicas/0/schema_version", ..., "schema_version: missing"),
         (MEASURED, "replicas", twice, "the same one twice"),
-        (LEDGER, "replicas", twice, "the same one twice"),
-        (RUN, "row", "../../x", "row: "),
-        (RUN, "origins/0/versions/torch", "<script>alert(1)</script>", "versions.torch"),
-        (LEDGER, "replicas/0/ledger/accountants/0/epsilon", -1, "accountants.0.epsilon"),
-        (LEDGER, "replicas/0/ledger/epsilon_upper", 0.01, "ledger"),
-        (LEDGER, "replicas/0/ledger/delta", 7, "delta"),
+        (RUN, "replicas", twice, "two trainings of epsilon=3, seed 0; allowed: one that is not"),
+        (LEDGER, "entries", twice, "the same replica twice"),
+        (RUN, "replicas/0/row", "../../x", "row: "),
+        (RUN, "replicas/0/origin/versions/torch", "<script>alert(1)</script>", "versions.torch"),
+        (LEDGER, "entries/0/ledger/accountants/0/epsilon", -1, "accountants.0.epsilon"),
+        (LEDGER, "entries/0/ledger/epsilon_upper", 0.01, "ledger"),
+        (LEDGER, "entries/0/ledger/delta", 7, "delta"),
     ],
 )
 def test_what_no_command_writes_is_one_line_for_every_reader(
@@ -143,15 +148,14 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
     ("path", "place", "value", "said"),
     [
         (RUN, "replicas/0/settings/learning_rate", 0.1, "epsilon=3, seed 0: settings: not what"),
-        (RUN, "origins/0/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
-        (RUN, "history", f"sha256:{0:064}", "small.csv: does not belong to"),
+        (RUN, "replicas/0/origin/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
         (RUN, "replicas/0/spending", None, "seed 0: spending: not what its settings"),
         (RUN, "replicas/0/not_covered", [{"key": "curves"}, {"key": "made_up"}], "not_covered has 'made_up'"),
         (RUN, "replicas/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
         (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
-        (LEDGER, "replicas/0/ledger/claimed", 0.5, "claimed is not what is computed"),
-        (LEDGER, "replicas/0/ledger/not_covered", [], "not_covered is not what is computed"),
-        (LEDGER, "replicas/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
+        (LEDGER, "entries/0/ledger/claimed", 0.5, "claimed is not what is computed"),
+        (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
+        (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
         (LEDGER, "composition", TOLD_LESS, "composition is not what is computed"),
     ],
 )
@@ -317,7 +321,7 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> No
 
 
 def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edit(RUN, "origins/0/revision", "0" * 40)
+    edit(RUN, "replicas/0/origin/revision", "0" * 40)
     monkeypatch.setattr(provenance, "is_lost", ("0" * 40).__eq__)  # whatever checkout the tests are in
     (line,) = verification.verify(settings(), lines=[ROW])
     assert line.untraced == "commit 00000000 is not in this repository"
@@ -327,7 +331,7 @@ def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch:
 
 
 def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
-    edit(LEDGER, "replicas/0/ledger/claimed", 0.5)
+    edit(LEDGER, "entries/0/ledger/claimed", 0.5)
     (line,) = verification.verify(settings(), lines=[ROW])
     assert (line.subject, "claimed is not what is computed" in str(line.wrong)) == (ROW, True)
     (account,) = verification.verify(settings(), lines=["counted"])
@@ -473,7 +477,7 @@ def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
     project.train()
     project.search()
     row_ledgers(ROW, settings())
-    (entry,) = there(records.read_ledgers(ROW)).replicas
+    (entry,) = there(records.read_ledgers(ROW)).entries
     assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
     assert {*there(records.read_search("quick")).spent()} == {None}
     assert "searches/quick" not in "".join(wrong())

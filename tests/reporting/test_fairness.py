@@ -10,8 +10,8 @@ import pytest
 from dprepro.pipeline.reporting.judging.fairness import epochs
 from dprepro.pipeline.reporting.results import Value
 from dprepro.pipeline.results import records
-from tests.keeping import keep_search
-from tests.reporting.made_up import dpsgd, toys
+from tests.keeping import keep_history, keep_search
+from tests.reporting.made_up import toys
 
 FLAT, RISING = (0.8, 0.86, 0.86), (0.8, 0.83, 0.86)
 TWO = {"key": "two", "label": "Two", "values": {"sigma=0": 90.0}}
@@ -53,7 +53,7 @@ def judged(
     notes = [
         ("sigma=0", 0, step, 25.0 * step, "validation_accuracy", value) for step, value in enumerate(curve)
     ]
-    dpsgd.write_history("one", root, notes)
+    keep_history("one", root, notes)
     ran = [toys.record("one", declared, sigma_0=accuracies), toys.record("two", declared, sigma_0=SURE)]
     paper = toys.paper(values={"sigma=0": 90.0}, lines=[TWO], table={"budget": {}, **table})
     (value,) = (

@@ -12,9 +12,8 @@ from mlflow.entities import Run, ViewType
 
 from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import store
-from dprepro.pipeline.tracking.publishing import MARKER, declared, publish, publish_report, unpublished
+from dprepro.pipeline.tracking.publishing import MARKER, publish, publish_report, unpublished
 from tests.keeping import keep
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small
@@ -57,10 +56,6 @@ def test_a_changed_record_replaces_its_row_and_no_other(root: Path, settings: Se
     assert {run.info.run_id for run in now if run.data.tags["row"] == PLAIN} < before
     assert len(runs(ViewType.DELETED_ONLY)) == RUNS
     assert (root / MARKER).read_text() != marker
-
-    records.history_path(LAYER, root).write_text("other\n")
-    with pytest.raises(UserError, match="does not belong to"):
-        declared(settings)
 
 
 def test_a_number_or_a_setting_that_somebody_changed_in_the_store_is_told_and_mended(

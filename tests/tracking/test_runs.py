@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from math import nan
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,6 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting import papers
 from dprepro.pipeline.reporting.judging.guarantees import State
@@ -20,7 +20,7 @@ from dprepro.pipeline.results.schema import Record
 from dprepro.pipeline.tracking import runs, store, views
 from dprepro.pipeline.tracking.publishing import ARTIFACTS, declared, publish
 from dprepro.pipeline.tracking.runs import build_run, canonical
-from tests.keeping import keep
+from tests.keeping import keep, keep_history
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import RUNS, small
 
@@ -252,16 +252,13 @@ def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_ta
 ) -> None:
     settings = example.settings()
     record = small(example.LAYER, settings)
-    path = records.history_path(record.row, root)
-    path.parent.mkdir(parents=True)
     lines = [
-        f"epsilon=3,0,{step},{step / 10},train_loss,{'nan' if step == 7 else 1 / (step + 1)}"
+        ("epsilon=3", 0, step, step / 10, "train_loss", nan if step == 7 else 1 / (step + 1))
         for step in range(2500)
     ]
     # MLflow shows the larger of two values at a run's last step
-    lines += [f"epsilon=3,0,{step},{step / 10},validation_accuracy,1" for step in (2000, 2499)]
-    path.write_text("\n".join([",".join(records.HISTORY_COLUMNS), *lines]) + "\n")
-    changed = {"replicas": record.replicas[2:3], "history": digest_file(path)}
+    lines += [("epsilon=3", 0, step, step / 10, "validation_accuracy", 1) for step in (2000, 2499)]
+    changed = {"replicas": record.replicas[2:3], "history": keep_history(record.row, root, lines)}
     published = Store(root, settings, record.model_copy(update=changed))
     row, level = sorted(published.runs(), key=lambda run: run.data.tags["kind"], reverse=True)
     assert level.data.tags["mlflow.parentRunId"] == row.info.run_id

@@ -74,7 +74,7 @@ def test_errors_are_those_of_their_definitions() -> None:
 def test_a_confusion_matrix_is_drawn_for_the_first_seed_of_each_level() -> None:
     found = scores(*made_up(2000, 3))
     replicas = [
-        Evaluated(level=level, seed=seed, weights=None, measured_by=1, metrics={}, scores=found)
+        Evaluated(row="row", level=level, seed=seed, weights=None, measured_by=1, metrics={}, scores=found)
         for level, seed in (("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=1", 0))
     ]
     pictures = dict(confusion_pictures(Evaluation(row="row", replicas=tuple(replicas))))

@@ -31,7 +31,7 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import read_sealed
 from dprepro.pipeline.identity import versions
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods import registry
 from dprepro.pipeline.methods.base import Execution
@@ -42,7 +42,6 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import Run, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
@@ -290,13 +289,11 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
     record = there(records.read("quick", loaded(root)[0].row("quick"), root))
     run = there(records.read_run("quick", root))
-    lines = read_history(records.history_path("quick", root))
+    lines = records.read_history("quick", root)
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
         "run": [replica for replica in run.replicas if (replica.level, replica.seed) in replicas],
-        "origins": [
-            run.origin(replica) for replica in run.replicas if (replica.level, replica.seed) in replicas
-        ],
+        "origins": [replica.origin for replica in run.replicas if (replica.level, replica.seed) in replicas],
         "record": [replica for replica in record.replicas if (replica.level, replica.seed) in replicas],
         "history": [line for line in lines if (line[0], line[1]) in replicas],
     }
@@ -358,7 +355,7 @@ def test_other_settings_data_and_versions_train_anew(
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
-        return Standing(declared.rows["quick"], data).why_not(run, run.replicas[0])
+        return reason_invalid(run.replicas[0], declared.rows["quick"], data)
 
     digests = {"train.inputs": "sha256:other"}
     assert why(before) is None
@@ -416,8 +413,8 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
         for key, value in expected.items():
             torch.testing.assert_close(actual[key], value, rtol=1e-4, atol=1e-5)
     assert names(project) == names(trained_project)
-    curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
-    assert curves[0].count("\n") == curves[1].count("\n")
+    curves = [records.read_history("quick", root) for root in (project, trained_project)]
+    assert len(curves[0]) == len(curves[1])
     assert not list((project / CHECKPOINTS).rglob("*.pt"))
 
 
@@ -428,9 +425,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     private = record.replicas[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
-    assert list(steps) == sorted(
-        {step for _, _, step, *_ in read_history(records.history_path("quick", project))}
-    )
+    assert list(steps) == sorted({step for _, _, step, *_ in records.read_history("quick", project)})
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.epsilon_upper
@@ -489,7 +484,7 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
         assert replica.metrics.keys() == {"test_accuracy", "converged"}
         assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
-    curves = records.history_path("quick", project).read_text()
+    curves = records.run_path("quick", project).read_text()
     assert "train_loss" in curves
     assert "accuracy" not in curves
 
@@ -571,8 +566,8 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
     old = names(done)
     before = kept(done, old)
     more, rename = changed(settings, seeds=3), os.replace
-    run, history = records.run_path("quick", done), records.history_path("quick", done)
-    for full in (weights_path("quick", "epsilon=3", 2, done), history, run):
+    run = records.run_path("quick", done)
+    for full in (weights_path("quick", "epsilon=3", 2, done), run):
 
         def failing(source: Path, target: Path, full: Path = full) -> None:
             if target == full:

@@ -16,8 +16,8 @@ from numpy import interp
 
 from dprepro.pipeline.reporting.results import RowResult
 from dprepro.pipeline.reporting.wording import number
-from dprepro.pipeline.results.histories import ACCURACY, read_history
-from dprepro.pipeline.results.records import HISTORY_COLUMNS
+from dprepro.pipeline.results.histories import ACCURACY
+from dprepro.pipeline.results.records import HISTORY_COLUMNS, read_history
 from dprepro.pipeline.results.schema import SearchRecord
 
 Kind = Literal[
@@ -71,9 +71,9 @@ def curves(path: Path | None, level: str) -> pd.DataFrame:
     """Validation accuracies, 0 to 1, at a level: a line per epoch, a column per seed; empty without history.
 
     Raises:
-        UserError: the file is not a history.
+        UserError: ``path`` has no trainings of a row.
     """
-    lines = pd.DataFrame(read_history(path) if path else [], columns=HISTORY_COLUMNS)
+    lines = pd.DataFrame(read_history(path.stem, path.parents[2]) if path else [], columns=HISTORY_COLUMNS)
     lines = lines[(lines["level"] == level) & (lines["metric"] == ACCURACY)]
     return lines.pivot(index="epoch", columns="seed", values="value")
 

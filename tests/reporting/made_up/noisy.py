@@ -12,7 +12,7 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results.schema import Ledger, Record
-from tests.keeping import keep, keep_search
+from tests.keeping import keep, keep_history, keep_search
 from tests.reporting.made_up import dpsgd
 
 PLAIN, BATCH, CURVES = "davody-t2-lenet5", "davody-t2-bn-lenet5", "davody-f1-bn-lenet5"
@@ -95,7 +95,7 @@ def straight(sigma: float, seed: int, epoch: int) -> float:
 
 def history(key: str, root: Path, curve: Callable[[float, int, int], float] = straight) -> None:
     """Training curves over 40 epochs for every level and seed."""
-    dpsgd.write_history(
+    keep_history(
         key,
         root,
         (
