@@ -101,8 +101,10 @@ def unpack(source: Path, settings: Settings, staged: Path) -> list[str]:
 
 def _extract(tar: tarfile.TarFile, staged: Path) -> None:
     while member := tar.next():
-        if not any(kind.fullmatch(member.name) for kind in (RECORD, SEARCH, WEIGHTS)) or not member.isreg():
+        if not any(kind.fullmatch(member.name) for kind in (RECORD, SEARCH, WEIGHTS)):
             raise _Damage(f"{shown(member.name)} is not a file of a row")
+        if not member.isreg() or member.issparse():
+            raise _Damage(f"{shown(member.name)} is not a plain file")
         content, target = tar.extractfile(member), staged / member.name
         assert content is not None, "it is a regular file"
         target.parent.mkdir(parents=True, exist_ok=True)

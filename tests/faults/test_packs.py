@@ -25,6 +25,7 @@ from tests.faults.project import PACK, PARAMS, ROW, edited, settings
 RUN, MEASURED = records.run_path(ROW).as_posix(), records.evaluation_path(ROW).as_posix()
 WEIGHTS = weights_path(ROW, "epsilon=3", 0).as_posix()
 Members = dict[str, bytes]
+MANY = {"schema_version": 4, "row": ROW, "trainings": 10**18, "spent": None}
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,7 @@ def with_record(members: Members, name: str, place: str, value: Any) -> None:
         (MEASURED, "replicas/0/row", "other", "row: other; allowed: small"),
         (RUN, "replicas", [], "all of its trainings are replaced ones"),
         (RUN, "replicas", lambda first: [*first, first[0] | {"started": 0}], "two trainings of"),
-        (RUN, "replicas", lambda first: [*first, {"trainings": 10**18, "spent": None}], "trainings: "),
+        (RUN, "replicas", lambda first: [*first, MANY], "trainings: "),
         (RUN, "replicas/0/seconds", 1e308, "seconds: "),
         (RUN, "replicas/0/ended", 0.0, "allowed: at most 'ended'"),
         (RUN, "replicas/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
@@ -111,14 +112,14 @@ def test_only_a_rows_own_files_are_taken(name: str) -> None:
 def test_links_and_devices_are_refused(kind: bytes) -> None:
     link = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
     link.type, link.linkname = kind, "/etc/passwd"
-    refused("is not a file of a row", as_it_is, link)
+    refused("is not a plain file", as_it_is, link)
 
 
 def test_a_sparse_file_is_refused_before_its_holes_fill_the_disk() -> None:
     sparse = tarfile.TarInfo(f"runs/{ROW}/link.safetensors")
     # the present form of GNU's sparse files: no content, and a hole of this size
     sparse.pax_headers = {"GNU.sparse.size": str(1 << 30), "GNU.sparse.map": f"{1 << 30},0"}
-    refused("is not a file of a row", as_it_is, sparse)
+    refused("is not a plain file", as_it_is, sparse)
 
 
 def test_other_weights_than_were_trained_are_refused() -> None:
