@@ -12,7 +12,9 @@ from statistics import fmean
 from typing import Any
 
 from dprepro.accountants.records import Risk
+from dprepro.pipeline.data import catalog as data_sets
 from dprepro.pipeline.data.catalog import catalog
+from dprepro.pipeline.data.raw import asked_edition
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import vocabulary, wording
@@ -338,11 +340,14 @@ def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
-    """Raw data set of a row's test examples, such as 'mnist'; None if params.yaml lacks it."""
+    """Raw data set of a row's test examples, such as 'mnist' or 'digits'; None if params.yaml lacks it."""
     if record.data not in settings.derived and record.data not in settings.data:
         return None  # params.yaml no longer has this data set
     raw = settings.split(record.data).raw
-    return settings.raw_set(raw) if raw in settings.raw else None
+    if raw not in settings.raw:
+        return None
+    edition = asked_edition(raw, settings)
+    return edition if edition == data_sets.DIGITS else settings.raw_set(raw)
 
 
 def data_set_title(record: Record, settings: Settings) -> str:
