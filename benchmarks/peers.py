@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
@@ -20,7 +21,6 @@ from dprepro.pipeline.ledgers.references import PAGE, PEERS, page, read_referenc
 from dprepro.pipeline.reporting.intervals import Mean, contrast
 from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_name("peer_training.py")
 LEVEL = "epsilon=1"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["accountants", "data_sets", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
-    "accountants": "dprepro.pipeline.ledgers.accountants",
     "methods": "dprepro.pipeline.methods",
     "models": "dprepro.pipeline.models",
 }

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
-OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
+OF_OTHER_EXTRAS = {"torchtext", "psycopg2"}
 PARAMS = """\
 source: {kind: synthetic}
 raw: {ag-news: {train: 200, test: 20}}
@@ -132,9 +132,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
     """An environment with all extras of a laboratory, whose commands start at once."""
-    environment = Installed(
-        tmp_path_factory.mktemp("environment"), wheel, ["lab", "cluster", "text", "vision"]
-    )
+    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "text", "vision"])
     with environment.warm(tmp_path_factory.mktemp("warm")):
         yield environment
 
@@ -174,7 +172,6 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
     assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("mlflow", "lab")
-    assert bare.type("dprepro repro", tmp_path, fails=True) == lacking.format("parsl", "cluster")
     laboratory.type("dprepro fetch ag-news", tmp_path)
     assert "train 150, validation 20" in laboratory.type("dprepro prepare ag-news", tmp_path)
     # which starts processes that end with it

@@ -12,14 +12,13 @@ from dp_accounting import get_sigma_gaussian
 from pydantic import Field, model_validator
 from ruamel.yaml import YAML
 
-from dprepro.fields import Count, Key, Positive, Strict
+from dprepro.accountants.clt import clt_mu
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.pld import composed_losses
+from dprepro.accountants.rdp import classic_epsilon, renyi_epsilon
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Count, Delta, Key, Positive, Strict
 from dprepro.pipeline.files import write_text
-from dprepro.privacy.accounting import classic_epsilon, renyi_epsilon
-from dprepro.privacy.clt import clt_mu
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.parameters import Delta
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import composed_losses
 
 REFERENCES, PAGE = Path("references.yaml"), Path("docs/references.md")
 PEERS = Path("reports/benchmarks/peers.md")  # trainings by others' code (`benchmarks/peers.py`)

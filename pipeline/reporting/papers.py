@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError, reading
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.params.documents import read_yaml
 from dprepro.pipeline.reporting.printed import PrintedTables
-from dprepro.problems import problem_lines
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dprepro.fields import Noise
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.vocabulary import joined, words
 from dprepro.pipeline.reporting.wording import upwards
@@ -14,8 +16,6 @@ from dprepro.pipeline.results.schema import (
     Ledger,
     Replica,
 )
-from dprepro.privacy.parameters import Noise
-from dprepro.privacy.statements import Statement, statement
 
 # Bounds within one percent count as equal: accountants differ in their grids, and noise is calibrated to a
 # thousandth.

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 from scipy.special import stdtrit
 
-from dprepro.pipeline.ledgers.precision import up
 from dprepro.pipeline.reporting.intervals import LEVEL, NORMAL, Mean
 from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
+from dprepro.rounding import up
 
 Value = Literal["reproduced", "higher", "lower", "uncertain", "not run"]
 Effect = Literal[

@@ -5,12 +5,12 @@ from datetime import timedelta
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
+from dprepro.accountants.records import Risk
+from dprepro.fields import is_large_delta
 from dprepro.pipeline.reporting.intervals import Mean
 from dprepro.pipeline.reporting.printed import Printed
 from dprepro.pipeline.reporting.vocabulary import WORDS
 from dprepro.pipeline.results.schema import Attack, Composition, Ledger
-from dprepro.privacy.parameters import is_large_delta
-from dprepro.privacy.risk import Risk
 from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:

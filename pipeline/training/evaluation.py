@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -30,8 +32,6 @@ from dprepro.pipeline.results.weights import read_weights, weights_path
 from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
 from dprepro.pipeline.training.scores import errors, scores
 from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 
 def evaluate(

@@ -24,11 +24,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from dprepro.accountants.bounds import smallest_bound
+from dprepro.accountants.records import SampledGaussian
+from dprepro.auditing import epsilon_bounds
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import bounds, floating_point, mechanism, pair, releases, rows
+from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
 from dprepro.pipeline.audits.mechanism import Scores
 from dprepro.pipeline.ledgers import ledger
-from dprepro.pipeline.ledgers.ledger import smallest_bound
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.base import per_replica
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -42,7 +44,6 @@ from dprepro.privacy import layer_gradients, mechanisms, randomness, rounded_noi
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -93,15 +94,15 @@ def labels() -> AuditedEpsilon:
     configured = row.resolved[0].model_copy(update={"epsilon": 4.0})
     attack = releases.opposites(row, configured, SETTINGS, "planted", examples=4000)
     assert attack.labels is not None
-    return bounds.by_thresholds(*attack.labels, ALPHA, 0.0), configured.loss_share * 4.0
+    return epsilon_bounds.by_thresholds(*attack.labels, ALPHA, 0.0), configured.loss_share * 4.0
 
 
 def floats() -> AuditedEpsilon:
     """By which numbers noise on a grid can make, of one release."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
     errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
-    shown = bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
-    return shown, bounds.epsilon_of_mu(1 / 1.1, DELTA)
+    shown = epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
+    return shown, epsilon_bounds.epsilon_of_mu(1 / 1.1, DELTA)
 
 
 def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
@@ -111,13 +112,13 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
         row = SETTINGS.rows[key]
         with patch.object(pair, "RUNS", seeds):
             attack = pair.audit_pair(row, row.resolved[-1], SETTINGS, "planted")
-        return bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA), epsilon_upper(attack.scores)
+        return epsilon_bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA), epsilon_upper(attack.scores)
 
     return audit
 
 
 def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
-    return bounds.by_gaussian(bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
+    return epsilon_bounds.by_gaussian(epsilon_bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
 
 
 def epsilon_upper(scores: Scores) -> float:
@@ -358,7 +359,7 @@ def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
-CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, bounds.one_run, bounds.by_errors
+CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, epsilon_bounds.by_errors
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
@@ -511,15 +512,15 @@ FAULTS: dict[str, Fault] = {
         ),
     ),
     "alpha undivided over shares": Fault(
-        bounds,
+        epsilon_bounds,
         "one_run",
         lambda correct, guesses, canaries, alpha, delta: ONE_RUN(
-            correct, guesses, canaries, len(bounds.SHARES) * alpha, delta
+            correct, guesses, canaries, len(epsilon_bounds.SHARES) * alpha, delta
         ),
         test_bounds.test_shares_of_the_canaries_share_the_confidence,
     ),
     "alpha undivided over thresholds": Fault(
-        bounds,
+        epsilon_bounds,
         "by_errors",
         lambda errors, alpha, delta: BY_ERRORS(errors, 2 * alpha, delta),
         test_bounds.test_thresholds_share_the_confidence,
@@ -549,7 +550,7 @@ def main() -> None:
             with leak.there():
                 attack = pair.audit_pair(row, largest, SETTINGS, "planted")
             shown += [told(attack.scores, (attack.scores.without, attack.scores.within))[0]]
-            shown += [bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA)]
+            shown += [epsilon_bounds.epsilon_of_mu(attack.mu(ALPHA), DELTA)]
         print(f"{share:4.2f} " + " ".join(f"{epsilon:10.4g}" for epsilon in shown), flush=True)
     print(f"accounted {epsilon_upper(attack.scores):.4g}")
 

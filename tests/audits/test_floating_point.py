@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.records import SampledGaussian
+from dprepro.auditing import epsilon_bounds
+from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.fields import Noise
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import bounds, canaries, floating_point
-from dprepro.pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits import canaries, floating_point
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.results.schema import FLOATING_POINT
-from dprepro.privacy.gaussian import gaussian_epsilon
 from dprepro.privacy.gradients import Bounds
 from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
@@ -31,8 +32,8 @@ def mechanism_of(multiplier: float) -> GaussianMechanism:
     return GaussianMechanism((spending,), 1.0)
 
 
-def shown(errors: Errors) -> float:
-    return bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
+def shown(errors: ErrorCounts) -> float:
+    return epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
 
 
 def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
@@ -75,12 +76,16 @@ def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
         counts.append([np.bincount(half.ravel(), minlength=16) for half in (bits[::2], bits[1::2])])
     likelier = counts[1][0] > counts[0][0]
     trials = releases * size // 2
-    errors = Errors(int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials)
+    errors = ErrorCounts(
+        int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials
+    )
     assert shown(errors) == 0
-    assert bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5  # what one coordinate may tell at most
+    assert (
+        epsilon_bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5
+    )  # what one coordinate may tell at most
 
 
-def after_a_step(noise: Noise, replicas: int) -> Errors:
+def after_a_step(noise: Noise, replicas: int) -> ErrorCounts:
     """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
     examples = 1024
     configured = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
@@ -104,23 +109,23 @@ def after_a_step(noise: Noise, replicas: int) -> Errors:
     called = wrong.any(1)
     there = present.numpy()
     alarms, misses = int(called[:, ~there].sum()), int((~called[:, there]).sum())
-    return Errors(alarms, replicas * int((~there).sum()), misses, replicas * int(there.sum()))
+    return ErrorCounts(alarms, replicas * int((~there).sum()), misses, replicas * int(there.sum()))
 
 
 def test_parameters_after_a_step_tell_of_float32_noise_and_not_of_noise_on_a_grid() -> None:
     errors = after_a_step("float32", 2)
     assert errors.false_alarms == 0
-    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) > gaussian_epsilon(1 / 1.1, DELTA)
+    assert epsilon_bounds.by_coordinates(errors, 1024, ALPHA, DELTA) > gaussian_epsilon(1 / 1.1, DELTA)
     errors = after_a_step("grid", 20)
-    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) == 0
+    assert epsilon_bounds.by_coordinates(errors, 1024, ALPHA, DELTA) == 0
 
 
 def test_the_bound_of_coordinates_is_that_of_their_product() -> None:
-    errors = Errors(3, 1000, 800, 1000)
+    errors = ErrorCounts(3, 1000, 800, 1000)
     alarms, misses = errors.upper(ALPHA)
     by_hand = [log(((1 - alarms) ** count - DELTA) / misses**count) for count in range(1, 51)]
-    assert bounds.by_coordinates(errors, 50, ALPHA, DELTA) == pytest.approx(max(by_hand))
-    assert bounds.by_coordinates(Errors(100, 1000, 900, 1000), 50, ALPHA, DELTA) == 0
+    assert epsilon_bounds.by_coordinates(errors, 50, ALPHA, DELTA) == pytest.approx(max(by_hand))
+    assert epsilon_bounds.by_coordinates(ErrorCounts(100, 1000, 900, 1000), 50, ALPHA, DELTA) == 0
 
 
 def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
@@ -128,8 +133,10 @@ def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
     generator, alarms, misses = np.random.default_rng(0), 0.1, 0.4
     above = 0
     for _ in range(200):
-        errors = Errors(int(generator.binomial(500, alarms)), 500, int(generator.binomial(500, misses)), 500)
-        above += bounds.by_coordinates(errors, 10, ALPHA, 0.0) > 10 * log((1 - alarms) / misses)
+        errors = ErrorCounts(
+            int(generator.binomial(500, alarms)), 500, int(generator.binomial(500, misses)), 500
+        )
+        above += epsilon_bounds.by_coordinates(errors, 10, ALPHA, 0.0) > 10 * log((1 - alarms) / misses)
     assert above <= 200 * ALPHA
 
 

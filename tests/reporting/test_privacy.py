@@ -2,13 +2,13 @@
 
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.pipeline.ledgers.ledger import release_ledger
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.reporting.privacy import Privacy, floats_tell, not_covered, privacy, specific
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.reporting.wording import bound, claim
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger, Replica
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.statements import statement
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack
 from tests.reporting.made_up.dpsgd import bounds as ledger

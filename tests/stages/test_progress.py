@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from dprepro.accountants.bounds import spent_epsilon
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.methods.spending import Guarantee
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.training.loop import Progress
-from dprepro.privacy.accounting import spent_epsilon
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import statement
 from dprepro.stages import progress
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.versions import MEASURING
@@ -21,8 +23,6 @@ from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side
 from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.not_covered import data_uses
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.conftest import dpsgd
 from tests.refusal import refusal_of
 from tests.there import there

@@ -71,7 +71,7 @@ def _summary_results(path: Path) -> list[ExternalResult]:
 
 def _bounded(lines: pd.DataFrame) -> pd.Series:
     """Whether an upper bound on epsilon holds."""
-    seeded = lines["privacy_reason"].fillna("").str.contains("seeded")
+    seeded = lines["privacy_reason"].astype(str).str.contains("seeded")
     return lines["epsilon_upper"].notna() & (lines["privacy"] != "no claim") & ~seeded
 
 

@@ -48,7 +48,7 @@ def svg(name: str, inches: tuple[float, float], draw: Callable[[Figure], None]) 
             text.set(parse_math=False)
         written = StringIO()
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        drawn = written.getvalue()
+        drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", written.getvalue(), flags=re.DOTALL)
     # the page's colour in a page, black in a file of its own
     drawn = drawn.replace(INK, "currentColor")
     return _LINK.sub(r'<a xlink:href="\1"><title>\2</title>', drawn)

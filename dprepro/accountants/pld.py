@@ -1,0 +1,234 @@
+"""Privacy loss distributions: epsilon at delta, delta at epsilon, and the trade-off curve.
+
+dp-accounting has none for Gaussian steps on samples of fixed size. All results are bounds, because losses are
+rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from math import inf, isfinite
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent, NeighboringRelation, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
+
+from dprepro.accountants.allocation import LEAST_NOISE, composed_epochs, spacing_of
+from dprepro.accountants.gaussian import gaussian_delta, least_epsilon, step_distances
+from dprepro.accountants.records import SampledGaussian
+
+# probability of a step's largest losses, which count as infinite
+INFINITE_LOSS_PROBABILITY = 1e-18
+# largest epsilon for a grid: above, sampling saves little, and dp-accounting overflows
+LARGEST_EPSILON = 1e5
+# smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
+LEAST_EPSILON = 1e-3
+MOST_POINTS = 2e5  # of one step's grid
+# allowance for each step's error of delta from rounding in a Fourier transform: three times the largest error
+# that was found with long doubles, which is about two units of a double's last place; not a proven bound
+ROUNDING = 1e-15
+# largest number of steps in one composition of dp-accounting, which first counts all possible losses
+MOST_AT_ONCE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Privacy losses on a grid, and a bound on delta's error from rounding, which is added to every delta."""
+
+    grid: PrivacyLossDistribution
+    rounding: float
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon at ``delta``; infinity if ``delta`` is not above the error from rounding."""
+        if delta <= self.rounding:
+            return inf
+        try:
+            return float(self.grid.get_epsilon_for_delta(delta - self.rounding))
+        except OverflowError:  # of exp(-loss) at losses below -709
+            return least_epsilon(self.delta, delta)
+
+    def delta(self, epsilons: np.ndarray) -> np.ndarray:
+        """Upper bounds on delta at each epsilon, in the worse order of the two neighbouring data sets."""
+        # one by one, because dp-accounting's vectorized form overflows at large epsilons
+        return (
+            np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])
+            + self.rounding
+        )
+
+    def compose(self, other: "Losses") -> "Losses":
+        """Losses of both mechanisms together; their grids must have the same interval."""
+        return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """Losses of a single step, which need no grid."""
+
+    spending: SampledGaussian
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon at ``delta``."""
+        return least_epsilon(self.delta, delta)
+
+    def delta(self, epsilons: np.ndarray) -> np.ndarray:
+        """Delta at each epsilon; for a Poisson sample this is for removing an example, the worse case."""
+        return amplified_delta(self.spending, np.asarray(epsilons))
+
+
+def losses(
+    spending: SampledGaussian, steps: int, delta: float, bound: float, coarseness: float = 1.0
+) -> Losses | OneStep | None:
+    """Losses of ``steps`` steps on a grid that suits their epsilon at ``delta``.
+
+    Args:
+        spending: mechanism of a step.
+        steps: number of steps.
+        delta: delta at which epsilon is wanted.
+        bound: an upper bound on that epsilon.
+        coarseness: factor on the grid's interval; a coarse grid is faster, and its bounds are looser.
+
+    Returns:
+        The losses. None for 'shuffled', whose steps depend on each other; for 'allocation' with too little
+        noise; for epsilons outside `LEAST_EPSILON` to `LARGEST_EPSILON`; for delta within the rounding error.
+    """
+    independent = spending.sampling not in ("shuffled", "allocation")
+    if steps == 1 and independent and spending.first_release is None:
+        return OneStep(spending)
+    if (
+        spending.sampling == "shuffled"
+        or (spending.sampling == "allocation" and spending.noise_multiplier < LEAST_NOISE)
+        or not LEAST_EPSILON <= bound <= LARGEST_EPSILON
+        or delta <= ROUNDING * steps
+    ):
+        return None
+    interval = coarseness * _interval(spending, bound)
+    grid = composed_losses(spending, steps, interval)
+    while (
+        isfinite(epsilon := grid.epsilon(delta))
+        and (finer_interval := coarseness * _interval(spending, epsilon)) < interval / 2
+    ):
+        interval, grid = finer_interval, composed_losses(spending, steps, finer_interval)
+    return grid if isfinite(epsilon) else None
+
+
+def _interval(spending: SampledGaussian, epsilon: float) -> float:
+    """Interval of the grid: 1e-4 for epsilons near 1, as in dp-accounting; smaller or larger for others."""
+    if spending.sampling == "allocation":
+        return spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
+    coarsest = _largest_loss(spending) / MOST_POINTS
+    return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
+
+
+def _largest_loss(spending: SampledGaussian) -> float:
+    """Largest loss of one step that counts as finite."""
+    return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)
+
+
+@lru_cache(maxsize=16)
+def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
+    """Losses of the first release and ``steps`` steps, not 'shuffled', on a grid of ``interval``."""
+    if spending.first_release is not None:
+        first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
+        remaining = spending.model_copy(update={"first_release": None})
+        return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
+    if spending.sampling == "allocation":
+        epochs = composed_epochs(
+            spending.noise_multiplier, spending.batches, spending.participations, steps, interval
+        )
+        return Losses(epochs, ROUNDING * steps * spending.participations)
+    if spending.sampling == "poisson":
+        step_losses = from_gaussian_mechanism(
+            spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate
+        )
+    else:
+        step_losses = _step_losses(spending, interval)
+    rounding = ROUNDING * steps
+    if steps == 1:  # composing a single step takes long too
+        return Losses(step_losses, rounding)
+    # many at a time, because each composition truncates rare losses
+    repetitions, remainder = divmod(steps, MOST_AT_ONCE)
+    parts = [step_losses.self_compose(MOST_AT_ONCE).self_compose(repetitions)] if repetitions else []
+    parts += [step_losses.self_compose(remainder)] if remainder else []
+    return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
+
+
+def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:
+    """Delta of one step, for neighbouring data sets that replace one example.
+
+    Let p be the probability that the example is drawn at all, P(j) the probability that it moves the release
+    by j distances, and delta_j the delta of the Gaussian without sampling at j distances. Then delta(epsilon)
+    = sum_j P(j) delta_j(log alpha) with alpha = 1 + (e^epsilon - 1) / p.
+
+    Without replacement this is p delta_1(log alpha) and exact: Theorem 11 of Zhu, Dong and Wang 2022, and C_p
+    of Dong, Roth and Su 2022. With replacement it is Theorem 10 of Balle, Barthe and Gaboardi 2018: an upper
+    bound, exact if j is only 0 or 1.
+
+    Args:
+        spending: sampling, noise and sizes of one step.
+        epsilons: (K,) >= 0.
+
+    Returns:
+        (K,) deltas.
+    """
+    distances, probabilities = step_distances(spending)
+    inner_epsilons = np.logaddexp(0.0, _log_expm1(epsilons) - np.log(probabilities.sum()))
+    return gaussian_delta(inner_epsilons[:, None], distances / spending.noise_multiplier) @ probabilities
+
+
+def _log_expm1(values: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(-np.expm1(-values)) + values
+
+
+def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
+    """Losses of one step, for the pair of distributions with delta `amplified_delta` at every epsilon >= 0.
+
+    Replacing is symmetric, so the two distributions may be swapped. Then at epsilon < 0 delta is
+    1 - e^epsilon + e^epsilon delta(-epsilon), and a loss of -l has e^-l times the probability of the loss l.
+    If this delta is larger than the sampling's own delta, the bound only becomes larger. Its kink at 0 is
+    convex.
+
+    Returns:
+        The losses.
+    """
+    last_index = max(1, int(np.ceil(_largest_loss(spending) / interval)))
+    deltas = amplified_delta(spending, interval * np.arange(last_index + 1))
+    # Delta is interpolated linearly in e^epsilon. It is convex, so the interpolation is an upper bound. Each
+    # bend gives the probability of a loss. Beyond the last point delta is constant: such losses are infinite.
+    increments = np.append(np.diff(deltas), 0.0)
+    positive_masses = np.maximum(
+        (increments[1:] - np.exp(interval) * increments[:-1]) / np.expm1(interval), 0.0
+    )
+    indices = np.arange(1, last_index + 1)
+    negative_masses = np.exp(-interval * indices) * positive_masses
+    zero_mass = max(0.0, 1.0 - positive_masses.sum() - negative_masses.sum() - deltas[-1])
+    losses = np.concatenate([-indices[::-1], [0], indices]).tolist()
+    probabilities = np.concatenate([negative_masses[::-1], [zero_mass], positive_masses]).tolist()
+    return PrivacyLossDistribution.create_from_rounded_probability(
+        dict(zip(losses, probabilities, strict=True)), float(deltas[-1]), interval
+    )
+
+
+def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
+    """Epsilon by privacy loss distributions.
+
+    The largest effect of rounding on delta is subtracted from delta first.
+
+    Args:
+        event: composed mechanism.
+        delta: delta of the guarantee.
+        interval: interval of the grid of losses.
+
+    Returns:
+        An upper bound at any ``interval``; infinity if delta is within the rounding error.
+    """
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
+    remaining_delta = delta - ROUNDING * _compositions(event)
+    return float(accountant.compose(event).get_epsilon(remaining_delta)) if remaining_delta > 0 else inf
+
+
+def _compositions(event: DpEvent) -> int:
+    """Number of mechanisms in an event."""
+    if isinstance(event, SelfComposedDpEvent):
+        return event.count * _compositions(event.event)
+    return sum(map(_compositions, event.events)) if isinstance(event, ComposedDpEvent) else 1
