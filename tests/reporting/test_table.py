@@ -83,7 +83,8 @@ def test_every_printed_value_has_one_line_and_a_variant_decides_none() -> None:
 
 
 def test_a_reduced_row_and_one_of_other_settings_are_not_judged() -> None:
-    table = results(sources(**{dpsgd.PLAIN: {"budget": "reduced"}}))
+    reduced: Any = {dpsgd.PLAIN: {"budget": "reduced"}}
+    table = results(sources(**reduced))
     found = line(table, dpsgd.PLAIN, "epsilon=1")
     assert (found["status"], found["not_judged_reason"]) == ("not run", "shorter training")
     changed = dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition="synthetic")
@@ -125,7 +126,7 @@ def test_effects_compare_lines_and_levels_and_mark_the_argued_pairs() -> None:
 
 def test_unequal_training_confounds_only_if_the_side_with_more_wins() -> None:
     for row, expected in ((dpsgd.LAYER, "confounded"), (dpsgd.PLAIN, "same direction")):
-        longer = {row: {"settings": {"batch": 1024, "epochs": 20, "learning_rate": 0.5}}}
+        longer: Any = {row: {"settings": {"batch": 1024, "epochs": 20, "learning_rate": 0.5}}}
         made = sources(**longer)
         found = effects(results(made), made)
         between = found[(found["left_line"] == "ln-lenet5") & (found["right_line"] == "lenet5")]
