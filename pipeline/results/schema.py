@@ -260,13 +260,13 @@ class SearchRecord(Strict):
 class RecordFile(Strict):
     """A record file, or a line of one. Fields at their default are left out, except the schema version."""
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[3, 4] = 3
 
     @model_validator(mode="before")
     @classmethod
     def _require_version(cls, content: Any, info: ValidationInfo) -> Any:
         if info.mode == "json" and isinstance(content, dict) and "schema_version" not in content:
-            raise ValueError("schema_version: missing; allowed: 4")
+            raise ValueError("schema_version: missing")
         return content
 
     @model_serializer(mode="wrap")
@@ -281,6 +281,7 @@ Time = Annotated[float, Field(ge=0, le=1e11)]  # Unix time, or seconds
 class Trained(RecordFile, OfReplica):
     """Line of `reports/trainings/ROW.jsonl`: one training. Only ``replaced`` may change later."""
 
+    schema_version: Literal[4] = 4
     row: Key
     model: dict[str, Any]
     method: Plain
@@ -337,6 +338,7 @@ class Trained(RecordFile, OfReplica):
 class Unrecorded(RecordFile, Replaced):
     """Line of `reports/trainings/ROW.jsonl`: trainings that left no line of their own."""
 
+    schema_version: Literal[4] = 4
     row: Key
 
 
@@ -441,11 +443,17 @@ class Errors(Strict):
 class Evaluated(RecordFile, OfReplica):
     """Line of `reports/evaluations/ROW.jsonl`: measured accuracies of one replica's weights."""
 
+    schema_version: Literal[4] = 4
     row: Key
     weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
     scores: Scores | Errors | None = omitted(None)  # of own data
+    # of public data: packed errors on the test split (`pipeline.results.predictions`); None: measured before
+    # this field existed, or the method has noise at test time
+    test_errors: Annotated[str, Field(max_length=1_000_000, pattern=r"^[A-Za-z0-9+/=]*$")] | None = omitted(
+        None
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> "Evaluated":
@@ -494,6 +502,7 @@ class Composition(Strict):
 class Ledgers(RecordFile):
     """`reports/ledgers/LINE.json`: ledgers of a row's replicas or of an account's levels, each once."""
 
+    schema_version: Literal[4] = 4
     row: Key
     config: Plain  # digest of the account's settings, or of the name of the row's search
     versions: Versions  # of Python and the accounting libraries
@@ -569,6 +578,7 @@ class Record(Strict):
 class Audit(RecordFile):
     """`reports/audits/ROW.json`: attacks on a row's code; in `models/`, attacks on its final models."""
 
+    schema_version: Literal[3] = 3
     row: Key
     made_by: dict[str, int]  # versions of the attacked 'method' and 'model', and of the 'audit'
     versions: Versions
