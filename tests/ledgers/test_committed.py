@@ -88,6 +88,6 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
     )
     kept = records.read_ledgers(key, ROOT)
     same(
-        kept.replicas,
+        kept.entries,
         [accounts.entry(line.level(configured), configured) for configured in line.resolved[:1]],
     )
