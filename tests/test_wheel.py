@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
-OF_OTHER_EXTRAS = {"torchtext", "psycopg2"}
+OF_OTHER_EXTRAS = {"torchtext"}
 PARAMS = """\
 source: {kind: synthetic}
 raw: {ag-news: {train: 200, test: 20}}
