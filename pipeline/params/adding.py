@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from dprepro.errors import UserError, reading
 from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.params.documents import flow, parse_yaml
 from dprepro.pipeline.params.reading import parse
 from dprepro.pipeline.params.searched import Choices, with_chosen
 from dprepro.pipeline.params.settings import PARAMS, Settings, pick
@@ -92,7 +92,8 @@ class Adding:
             end -= 1  # blank lines and comments before the next section belong to that section
         inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
         margin = inner[: len(inner) - len(inner.lstrip())]
-        lines[end:end] = [f"{margin}{name}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
+        key = name if parse_yaml(name, self.path) == name else flow(name)  # 123 and 2023-05-09 are texts
+        lines[end:end] = [f"{margin}{key}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
     def level(self, row: str, text: str) -> None:

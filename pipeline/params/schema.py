@@ -36,7 +36,8 @@ REPEATED = "-repeated"  # in the key of a plan that repeats another: 'PLAN-repea
 class Source(Strict):
     """Source of raw files."""
 
-    kind: Literal["official", "synthetic"] = "official"
+    # 'digits': scikit-learn's digits in place of MNIST; other data sets are synthetic
+    kind: Literal["official", "digits", "synthetic"] = "official"
 
 
 class Raw(Strict):
@@ -46,7 +47,7 @@ class Raw(Strict):
     of: Key | None = None
     # 'official' bytes, or the name of another edition of the catalogue
     edition: str = "official"
-    # synthetic source only: number of examples
+    # synthetic examples only: their number
     train: Count | None = None
     test: Count | None = None
 

@@ -229,6 +229,28 @@ def test_a_line_that_is_not_as_declared_stops_no_other(tmp_path: Path) -> None:
         tables.encode_lines(path, tables.frame(path), {"m": Numeric(range=(0, 1))})
 
 
+def test_a_template_keeps_any_name_of_a_column(tmp_path: Path) -> None:
+    names = [
+        "a" * 120,
+        "line\nbreak",
+        "tab\there",
+        "both ' and \"",
+        "01",
+        "true",
+        "[x]",
+        "#h",
+        "a: b",
+        "\u00e9",
+    ]
+    names += ["\u2028sep", "x,y", "\\back", "{y}", "null", "~", " blank "]
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        csv.writer(file).writerows([[*names, "label"], ["1"] * len(names) + ["no"]])
+    text = schema.template(tmp_path / "t.csv", "label").replace("classes: []", "classes: [no, yes]")
+    path = tmp_path / "schema.yaml"
+    path.write_text(re.sub(r"(?m)^(  .*:)$", r"\1 {range: [0, 1]}", text))
+    assert [*schema.read_schema(path)["columns"]] == names
+
+
 def test_messages_on_cells_help(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('age,day,city,y,\n\n1,"a\nb",Zu\u0308rich,no,\n,2023-05-09,,yes,\nNA,x,b,no,\n')
