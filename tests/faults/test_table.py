@@ -305,8 +305,11 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
     edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
+    edit(MEASURED, "replicas/0/test_errors", None)
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "--measure" in str(unchecked[ROW])
+    assert "predictions: 1 of " in str(unchecked[ROW])
     assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
     # accuracies of a seed that the row no longer has are left after `dprepro train`
     edit(MEASURED, "replicas", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
