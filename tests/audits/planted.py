@@ -39,7 +39,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum, Sample
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.pipeline.results.schema import Bound, SearchRecord
+from dprepro.pipeline.results.schema import EpsilonBound, SearchRecord
 from dprepro.privacy import layer_gradients, mechanisms, randomness, rounded_noise
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
@@ -363,8 +363,8 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, eps
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[Bound, ...]:
-    return tuple(Bound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[EpsilonBound, ...]:
+    return tuple(EpsilonBound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
 
 
 NEIGHBOURS = partial(

@@ -7,7 +7,7 @@ import pytest
 from dprepro.fields import Noise
 from dprepro.pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
 from dprepro.pipeline.reporting.wording import attack_words, final_model_words
-from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, EpsilonBound, Ledger
 from dprepro.stages.audit import describe
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack
@@ -85,8 +85,11 @@ def test_the_closest_attack_is_named() -> None:
 
 
 def test_a_bound_with_an_assumption_says_so_and_a_median_is_no_maximum() -> None:
-    both = (Bound(by="one_run", epsilon=0.5), Bound(by="one_run_curve", epsilon=2.0, assumes_gaussian=True))
-    made = attack(0.5, 3.0, bounds=both, could_show=(Bound(by="one_run", epsilon=1.0),))
+    both = (
+        EpsilonBound(by="one_run", epsilon=0.5),
+        EpsilonBound(by="one_run_curve", epsilon=2.0, assumes_gaussian=True),
+    )
+    made = attack(0.5, 3.0, bounds=both, could_show=(EpsilonBound(by="one_run", epsilon=1.0),))
     assert final_model_words(made) == (
         "ε ≥ 0.5, or 2 if the scores are Gaussian (a perfect attacker's median: 1)"
     )
