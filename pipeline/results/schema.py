@@ -134,9 +134,8 @@ class Attack(Strict):
     confidence: Probability
     trials: tuple[Whole, Whole]  # number without the record, number with it
     bounds: tuple[EpsilonBound, ...]
-    could_show: tuple[
-        EpsilonBound, ...
-    ] = ()  # bounds of a perfect attacker with as many trials; (): not computed
+    # bounds of a perfect attacker with as many trials; (): not computed
+    could_show: tuple[EpsilonBound, ...] = ()
     seconds: NotNegative  # of processor time
     # digest of the attacked training (`records.training_digest`); None: an attack on code
     training: Plain | None = omitted(None)
