@@ -33,8 +33,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## first run: every method on synthetic images, two to five minutes
-	@echo "One row of every method, from raw files to the report and MLflow: two to five minutes on two cores."
+demo: $(STAMP) ## first run: every method on scikit-learn's digits, three minutes
+	@echo "One row of every method, from raw files to the report and MLflow: three minutes on two cores."
 	$(BIN)/dvc --cd demo repro
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 

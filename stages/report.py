@@ -24,10 +24,11 @@ def report(
     from dprepro.pipeline.tracking.publishing import publish_report
     from dprepro.pipeline.tracking.store import address_without_password
 
+    ran = {record.paper for record in written.report.sources.records.values()}
     logged = [
-        paper.key
-        for paper in written.papers
-        if paper.records and publish_report(paper.key, (written.pages[paper.key], *written.tables), settings)
+        key
+        for key, page in written.pages.items()
+        if key in ran and publish_report(key, (page, *written.tables), settings)
     ]
     print(f"{address_without_password()}: reports logged: {', '.join(logged) or 'none is new'}")
 

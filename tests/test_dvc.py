@@ -378,7 +378,7 @@ def test_signing_without_weights_keeps_the_pointer(bare: Checkout) -> None:
 
 
 def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
-    """As the README says; DVC's own skips what makes the data."""
+    """DVC's own, with --allow-missing, skips what makes the data."""
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     bare.allow_training()
     assert not (bare.folder / "data").exists()
@@ -387,8 +387,6 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     assert [replica.seed for replica in run.replicas] == [0, 1]
     assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]
     assert "nothing to train" in bare.run("dprepro", "plan", "toy")
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert "`dprepro repro ROW` fetches and prepares the row's data" in readme
 
 
 def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, workshop: Path) -> None:

@@ -424,6 +424,11 @@ class Evaluated(OfReplica):
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
     scores: Scores | Errors | None = omitted(None)  # of own data
+    # of public data: packed errors on the test split (`pipeline.results.predictions`); None: measured before
+    # this field existed, or the method has noise at test time
+    test_errors: Annotated[str, Field(max_length=1_000_000, pattern=r"^[A-Za-z0-9+/=]*$")] | None = omitted(
+        None
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> "Evaluated":

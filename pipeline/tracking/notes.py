@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from dprepro.pipeline.reporting import vocabulary, wording
-from dprepro.pipeline.reporting.cells import has_converged
-from dprepro.pipeline.reporting.judging import severity
-from dprepro.pipeline.reporting.judging.guarantees import guarantee
-from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.reporting.intervals import mean
+from dprepro.pipeline.reporting.measured import has_converged
 from dprepro.pipeline.reporting.papers import Paper, short
+from dprepro.pipeline.reporting.privacy import not_covered, privacy, specific
 from dprepro.pipeline.results.schema import Record, Replica
 
 NOTE = "mlflow.note.content"
@@ -27,10 +26,10 @@ def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested
         sentences.append(f"Test accuracy on {tested_on} in %: {wording.with_interval(mean(values), 2)}.")
     if unconverged := sum(not has_converged(replica, paper.converged_above) for replica in replicas):
         sentences.append(f"{unconverged} of {len(replicas)} trainings did not converge.")
-    verdict = guarantee(replicas, record.provenance.reproducible)
+    verdict = privacy(replicas, record.provenance.reproducible)
     ledger = verdict.ledger
     why = f" ({verdict.reason})" if verdict.reason else ""
-    sentences.append(f"Privacy: {vocabulary.PRIVACY[verdict.state].text.lower()}{why}.")
+    sentences.append(f"Privacy: {verdict.status}{why}.")
     if ledger.epsilon_upper is not None:
         unit = f"{ledger.unit}; {ledger.neighbouring}"
         sentences.append(f"Proven is {wording.bound(ledger)} at δ {wording.delta(ledger)} ({unit}).")
@@ -41,9 +40,8 @@ def level_note(record: Record, paper: Paper, replicas: Sequence[Replica], tested
     if ledger.risk:
         gaussian = wording.gaussian_dp(ledger.risk)
         sentences += [wording.attack_risk(ledger.risk), *([f"Gaussian DP: {gaussian}."] if gaussian else [])]
-    uses = severity.not_covered(ledger, replicas[0].attacks, record.composition)
-    if uses := severity.specific(uses):
-        sentences.append(severity.sentence(uses))
+    if uses := specific(not_covered(ledger, replicas[0].attacks, record.composition)):
+        sentences.append(f"ε does not cover: {'; '.join(use.words for use in uses)}.")
     return " ".join(sentences)
 
 

@@ -12,13 +12,15 @@ from statistics import fmean
 from typing import Any
 
 from dprepro.accountants.records import Risk
+from dprepro.pipeline.data import catalog as data_sets
 from dprepro.pipeline.data.catalog import catalog
+from dprepro.pipeline.data.raw import asked_edition
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import vocabulary, wording
-from dprepro.pipeline.reporting.judging.guarantees import State, guarantee
-from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting import verdict, wording
+from dprepro.pipeline.reporting.intervals import mean
 from dprepro.pipeline.reporting.papers import Paper
+from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
@@ -33,7 +35,7 @@ HALF_WIDTH = f"{ACCURACY}_half_width"  # of the 95 % interval over seeds
 # metrics of the history with a curve; each is a chart in MLflow
 CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
 MEASURED = (ACCURACY, "validation_accuracy")  # of a row; an account has all its few metrics
-WORST_FIRST: tuple[State, ...] = ("none_proven", "exceeds", "vacuous", "weaker", "huge", "holds", "none")
+WORST_FIRST: tuple[verdict.Privacy, ...] = ("exceeded", "not proven", "proven", "no claim")
 DIGEST_LENGTH = 16  # of a data set's digest; MLflow takes up to 36 letters, and digests.json has all
 ORIGIN = {"config", "made_by", "revision", "dirty", "data", "edition", "versions"}
 
@@ -129,8 +131,8 @@ class _Builder:
         made, trained = record.origins[first.origin], record.method != ACCOUNTING
         level = None if kind == "row" else first.level
         seed = first.seed if trained and level is not None and not below else None
-        states = {
-            guarantee(level_replicas, made.reproducible).state for level_replicas in _by_level(replicas)
+        statuses = {
+            privacy(level_replicas, made.reproducible).status for level_replicas in _by_level(replicas)
         }
         tags = {
             "row": record.row,
@@ -139,7 +141,7 @@ class _Builder:
             "table": record.table,
             "label": record.label,
             "budget": record.budget,
-            "privacy": vocabulary.PRIVACY[min(states, key=WORST_FIRST.index)].text.lower(),
+            "privacy": min(statuses, key=WORST_FIRST.index),
             "reproducible": canonical(made.reproducible),
             "seeds": str(len(replicas)) if trained and kind == "level" else None,
             "device": made.device if trained else None,
@@ -189,7 +191,7 @@ class _Builder:
             if all(name in replica.metrics for replica in replicas)
         }
         accuracies = [replica.metrics[ACCURACY] for replica in replicas] if ACCURACY in measured else []
-        ledger = guarantee(replicas, self.record.provenance.reproducible).ledger
+        ledger = privacy(replicas, self.record.provenance.reproducible).ledger
         shown = [replica.shown for replica in replicas if replica.shown is not None]
         half = mean(accuracies).half if accuracies else None
         values = {
@@ -338,11 +340,14 @@ def flat_settings(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tested_on(record: Record, settings: Settings) -> str | None:
-    """Raw data set of a row's test examples, such as 'mnist'; None if params.yaml lacks it."""
+    """Raw data set of a row's test examples, such as 'mnist' or 'digits'; None if params.yaml lacks it."""
     if record.data not in settings.derived and record.data not in settings.data:
         return None  # params.yaml no longer has this data set
     raw = settings.split(record.data).raw
-    return settings.raw_set(raw) if raw in settings.raw else None
+    if raw not in settings.raw:
+        return None
+    edition = asked_edition(raw, settings)
+    return edition if edition == data_sets.DIGITS else settings.raw_set(raw)
 
 
 def data_set_title(record: Record, settings: Settings) -> str:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from dprepro.pipeline.reporting import vocabulary
-from dprepro.pipeline.reporting.judging.guarantees import State
+from dprepro.pipeline.reporting import verdict
 
 TAG = "mlflow.sharedViewState."
 # Without this, MLflow shows the pages of its tools for language models.
@@ -43,8 +42,8 @@ class View:
     filter: str
 
 
-def _verdict(state: State) -> str:
-    return f"{_RESULTS} and tags.privacy = '{vocabulary.PRIVACY[state].text.lower()}'"
+def _verdict(status: verdict.Privacy) -> str:
+    return f"{_RESULTS} and tags.privacy = '{status}'"
 
 
 VIEWS = (
@@ -55,8 +54,8 @@ VIEWS = (
         f"{_RESULTS} and metrics.epsilon_proven <= 3 and metrics.delta <= 0.00001"
         " and params.neighbouring = 'add or remove one' and params.data_set = 'mnist'",
     ),
-    View("no-proven-bound", "claimed privacy without a proven bound", _verdict("none_proven")),
-    View("spends-more", "a lower bound above the claimed ε", _verdict("exceeds")),
+    View("no-proven-bound", "claimed privacy without a proven bound", _verdict("not proven")),
+    View("spends-more", "a lower bound above the claimed ε", _verdict("exceeded")),
 )
 
 

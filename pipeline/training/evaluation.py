@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -19,6 +20,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
+from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
     CONVERGED,
     Errors,
@@ -31,7 +33,6 @@ from dprepro.pipeline.results.schema import (
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
 from dprepro.pipeline.training.scores import errors, scores
-from dprepro.privacy.gradients import Tensors
 
 
 def evaluate(
@@ -102,6 +103,7 @@ def evaluate(
             measured_by=versions.MEASURING,
             metrics={**found.metrics, **noise(trained.spending)},
             scores=found.scores,
+            test_errors=found.test_errors,
         )
         show(member.name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
@@ -113,6 +115,7 @@ class Measured(NamedTuple):
 
     metrics: dict[str, float]
     scores: Scores | Errors | None
+    test_errors: str | None  # `pipeline.results.predictions`
 
 
 def measure(
@@ -127,7 +130,8 @@ def measure(
     """Trained replicas of one model, with the metrics of their ``weights``.
 
     Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
-    are those of the test split.
+    are those of the test split; otherwise `Measured.test_errors` are, if the method predicts one class for
+    each example.
 
     Raises:
         UserError: weights are another network's.
@@ -141,7 +145,8 @@ def measure(
         stacked = {
             name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
         }
-        columns = _accuracies(trained, stacked, data, execution)
+        predictions: list[torch.Tensor] = []
+        columns = _accuracies(trained, stacked, data, execution, predictions.append)
         outputs = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
         for index, member in enumerate(group):
             metrics = {name: column[index].item() for name, column in columns.items()}
@@ -152,7 +157,11 @@ def measure(
                 found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
             elif outputs is not None:
                 found = scores(outputs[index], labels)
-            yield member, Measured(metrics, found)
+            wrong: str | None = None
+            if not scored and data.target is None and trained.test_draws == 1:
+                predicted = torch.cat([part[index] for part in predictions]).cpu().numpy()
+                wrong = packed(predicted, labels, data.classes)
+            yield member, Measured(metrics, found, wrong)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
@@ -181,8 +190,17 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
     return {f"noise_{release.quantity}": release.noise[1] / release.span for release in spending.laplace}
 
 
-def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time."""
+def _accuracies(
+    method: Method,
+    model: Tensors,
+    data: Prepared,
+    execution: Execution,
+    keep: Callable[[torch.Tensor], object],
+) -> Tensors:
+    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time.
+
+    ``keep`` is called with the (R, B) predictions of each batch of the test split.
+    """
     replicas = len(next(iter(model.values())))
     draws: dict[str, list[torch.Tensor]] = {
         split: [] for split in ("validation", "test") if len(data.splits[split])
@@ -191,7 +209,8 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(method.predictor(network), replicas, data.splits[split], execution))
+            predict, kept = method.predictor(network), [keep] if split == "test" else []
+            values.append(accuracy(predict, replicas, data.splits[split], execution, *kept))
     accuracies = {split: torch.stack(values) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
     if data.target is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprepro.errors import Stopped
 from dprepro.fields import Noise
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
@@ -24,7 +25,6 @@ from dprepro.pipeline.pretrained.starts import initial_nets
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal
-from dprepro.privacy.randomness import Streams
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 
@@ -168,16 +168,24 @@ def make_task(
     )
 
 
-def accuracy(predict: Predict, replicas: int, split: Split, execution: Execution) -> Tensor:
+def accuracy(
+    predict: Predict,
+    replicas: int,
+    split: Split,
+    execution: Execution,
+    keep: Callable[[Tensor], object] = lambda found: None,
+) -> Tensor:
     """(R,) share of a split's inputs that ``predict`` classifies correctly, for each of ``replicas``.
 
-    For a numeric target in [0, 1], it is one minus the mean absolute error.
+    For a numeric target in [0, 1], it is one minus the mean absolute error. ``keep`` is called with the
+    (R, B) predictions of each batch.
     """
     correct = torch.zeros(replicas, dtype=torch.float64, device=execution.device)
     for start, inputs in batches(split, replicas, execution):
         labels = torch.from_numpy(np.array(split.labels[start : start + len(inputs)])).to(execution.device)
         with torch.no_grad():
             found = predict(inputs, start)
+            keep(found)
             right = 1 - (found - labels).abs() if labels.is_floating_point() else found == labels
             correct += right.sum(1)
     return correct / len(split)

@@ -12,9 +12,8 @@ from mlflow.entities import Run
 
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings, parse
-from dprepro.pipeline.reporting import papers
-from dprepro.pipeline.reporting.judging.guarantees import State
-from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting import papers, verdict
+from dprepro.pipeline.reporting.intervals import mean
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import Record
 from dprepro.pipeline.tracking import runs, store, views
@@ -122,14 +121,14 @@ def test_a_run_says_what_it_is_and_what_its_privacy_is_worth(rows: Store) -> Non
     assert tags["mlflow.source.name"] == made.command
     note = tags["mlflow.note.content"]
     assert "Test accuracy on MNIST in %: 97." in note
-    assert "Privacy: holds. Proven is ε ≤ 2.76 at δ 1e-5 (one training example; add or remove one)." in note
+    assert "Privacy: proven. Proven is ε ≤ 2.76 at δ 1e-5 (one training example; add or remove one)." in note
     assert "Claimed is 3." in note
     row = rows.named(f"{NAME} (Table 5)").data.tags["mlflow.note.content"]
     assert "Table 5 of Davody et al. 2020" in row
     assert f"- {rows.named(f'{NAME}, ε = 3 (Table 5)').data.tags['mlflow.note.content']}" in row
     for run in rows.runs():
         holds, level = run.data.tags["row"] == example.LAYER, run.data.tags.get("level")
-        words = "no ε claimed" if level == "epsilon=inf" else "holds" if holds else "no proven bound"
+        words = "no claim" if level == "epsilon=inf" else "proven" if holds else "not proven"
         assert run.data.tags["privacy"] == words
         assert ("epsilon_proven" in run.data.metrics) == (holds and level == "epsilon=3")
 
@@ -244,7 +243,7 @@ def test_runs_of_an_experiment_have_names_of_their_own(root: Path) -> None:
 
 def test_every_verdict_on_privacy_has_a_rank() -> None:
     """A level's tag is the verdict on its worst seed."""
-    assert sorted(runs.WORST_FIRST) == sorted(get_args(State))
+    assert sorted(runs.WORST_FIRST) == sorted(get_args(verdict.Privacy))
 
 
 def test_a_level_with_one_seed_is_that_seeds_run_with_more_points_than_mlflow_takes_at_once(
