@@ -15,6 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dprepro.clipping.clippers import ClipperFactory
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
@@ -30,7 +31,6 @@ from dprepro.pipeline.results.schema import TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
-from dprepro.privacy.clippers import ClipperFactory
 from dprepro.stages.app import app
 from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
