@@ -99,7 +99,7 @@ hooks: $(STAMP) ## check every commit, by pre-commit
 .PHONY: lock
 lock: $(STAMP) ## write requirements.lock anew; fitting versions stay
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		$(addprefix --extra ,dev lab text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
+		$(addprefix --extra ,dev lab text vectors) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
 
 .PHONY: upgrade
 upgrade: ## the same with the newest versions; run `make test` afterwards

@@ -101,10 +101,6 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name, settings))
-    from dprepro.pipeline.tracking.store import STORE
-
-    if STORE.exists():
-        yield _finding(f"{STORE}", partial(_published, settings))
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
@@ -490,10 +486,3 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
         return None if stored == expected else location
     inner = (_first_difference(left, right, f"{location}.{name}".lstrip(".")) for name, left, right in pairs)
     return next(filter(None, inner), None)
-
-
-def _published(settings: Settings) -> None:
-    from dprepro.pipeline.tracking import publishing  # imports MLflow
-
-    if missing := publishing.unpublished(publishing.declared(settings), settings):
-        raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

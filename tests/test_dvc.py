@@ -123,7 +123,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
+def origin(workshop: Path, warm: Path) -> Checkout:
     """A checkout where everything was run, and its results pushed to a folder."""
     folder = workshop / "origin"
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
@@ -132,7 +132,6 @@ def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
     (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
     copy_code(folder)
     (folder / "params.yaml").write_text(PARAMS)
-    shutil.copy(empty_store, folder)
     checkout = Checkout(folder, warm)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
     config = (ROOT / ".dvc/config").read_text().replace("[core]\n", "[core]\n    remote = store\n")
@@ -149,7 +148,7 @@ def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
 
 
 @pytest.fixture
-def clone(origin: Checkout, warm: Path, tmp_path: Path, empty_store: Path) -> Iterator[Checkout]:
+def clone(origin: Checkout, warm: Path, tmp_path: Path) -> Iterator[Checkout]:
     """A second checkout, where training fails."""
     fake = tmp_path / "bin/dprepro"
     fake.parent.mkdir()
@@ -157,7 +156,6 @@ def clone(origin: Checkout, warm: Path, tmp_path: Path, empty_store: Path) -> It
     fake.chmod(0o755)
     checkout = Checkout(tmp_path / "clone", warm, fake.parent)
     origin.run("git", "clone", "--quiet", str(origin.folder), str(checkout.folder))
-    shutil.copy(empty_store, checkout.folder)
     yield checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them
 
@@ -201,7 +199,7 @@ def test_a_fresh_clone_has_nothing_to_run_and_renders_its_report(bare: Checkout)
     assert would_run(bare) == set()
     assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
     bare.run("dvc", "repro", "--allow-missing")
-    (bare.folder / "reports/index.html").unlink()
+    (bare.folder / "reports/README.md").unlink()
     bare.run("dvc", "repro", "--single-item", "report")
     assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
     assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
-OF_OTHER_EXTRAS = {"torchtext", "psycopg2"}
+OF_OTHER_EXTRAS = {"torchtext"}
 # modules of one's own, which nothing of dprepro may take for its own
 OWN_MODULES = dict.fromkeys(("pipeline/__init__.py", "stages.py"), "raise ImportError('not of dprepro')\n")
 PARAMS = """\

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.pipeline.methods.base import State, Task, per_replica
-from dprepro.privacy.gradients import Tensors
 
 # Adam's constants as in Kingma and Ba, and in torch
 BETAS, TINY = (0.9, 0.999), 1e-8

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
-from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import as_input
@@ -22,7 +23,6 @@ from dprepro.pipeline.methods.registry import build_net, fresh_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
-from dprepro.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # name of the part of a network before its linear layers

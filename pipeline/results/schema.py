@@ -108,7 +108,7 @@ FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is reported
 FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro audit ROW` leaves out
 
 
-class Bound(Strict):
+class EpsilonBound(Strict):
     """Lower bound on epsilon from an attack."""
 
     # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `dprepro.auditing.epsilon_bounds`;
@@ -134,8 +134,9 @@ class Attack(Strict):
     whole: bool  # whether the attacked mechanism has all examples and steps of the row
     confidence: Probability
     trials: tuple[Whole, Whole]  # number without the record, number with it
-    bounds: tuple[Bound, ...]
-    could_show: tuple[Bound, ...] = ()  # bounds of a perfect attacker with as many trials; (): not computed
+    bounds: tuple[EpsilonBound, ...]
+    # bounds of a perfect attacker with as many trials; (): not computed
+    could_show: tuple[EpsilonBound, ...] = ()
     seconds: NotNegative  # of processor time
     # digest of the attacked training (`records.training_digest`); None: an attack on code
     training: Plain | None = omitted(None)

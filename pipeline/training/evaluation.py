@@ -9,6 +9,7 @@ import torch
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -31,7 +32,6 @@ from dprepro.pipeline.results.schema import (
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
 from dprepro.pipeline.training.scores import errors, scores
-from dprepro.privacy.gradients import Tensors
 
 
 def evaluate(

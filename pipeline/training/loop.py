@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprepro.errors import Stopped
 from dprepro.fields import Noise
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
@@ -24,7 +25,6 @@ from dprepro.pipeline.pretrained.starts import initial_nets
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal
-from dprepro.privacy.randomness import Streams
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 

@@ -16,7 +16,14 @@ from pathlib import Path
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.files import digest_file, place, temporary_path, write_bytes, writing
+from dprepro.pipeline.files import (
+    clear_leftovers,
+    digest_file,
+    place,
+    temporary_path,
+    write_bytes,
+    writing,
+)
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.validity import data_here, reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
@@ -76,6 +83,7 @@ def _staging() -> Iterator[Path]:
     """Yield a temporary folder on the disk of the results, so that files are placed by renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
+        clear_leftovers(STAGING / "adopt")
         folder = temporary_path(STAGING / "adopt")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

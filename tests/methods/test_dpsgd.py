@@ -12,8 +12,9 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from dprepro.accountants.rdp import rdp_epsilon
+from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.normalization import measuring
 from dprepro.errors import UserError
-from dprepro.normalization import measuring
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
@@ -21,7 +22,6 @@ from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.samples import BatchSum
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.gradients import Bounds
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build, single
 

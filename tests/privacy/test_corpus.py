@@ -13,8 +13,8 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
-from dprepro.privacy.clippers import clipper_factory
-from dprepro.privacy.gradients import BookKeeping, Bounds, OneByOne, PerExample
+from dprepro.clipping.clippers import clipper_factory
+from dprepro.clipping.gradients import BookKeeping, Bounds, OneByOne, PerExample
 from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
 from tests.privacy.corpus.drawn import check
 from tests.privacy.corpus.honest import HONEST, final, linear, reading
@@ -199,8 +199,8 @@ def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
 
 
 def test_a_network_is_tried_once_and_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clipper_factory = Mock(wraps=dprepro.gradients.clipper_factory)
-    monkeypatch.setattr("dprepro.gradients.clipper_factory", clipper_factory)
+    clipper_factory = Mock(wraps=dprepro.sums.clipper_factory)
+    monkeypatch.setattr("dprepro.sums.clipper_factory", clipper_factory)
     net, (inputs, labels) = Around(hidden=nn.BatchNorm1d(WIDTH)), batch("vector", 5)
     net.eval()
     for number in (2, 5):

@@ -12,17 +12,17 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
+from dprepro.noise import mechanisms
+from dprepro.noise.mechanisms import GaussianMechanism, release_laplace
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.privacy import mechanisms
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import GaussianMechanism, release_laplace
-from dprepro.privacy.randomness import Streams
 
 CPU = torch.device("cpu")
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.functional import fresh_state, functional_call
-from dprepro.normalization import measuring
+from dprepro.clipping.functional import fresh_state, functional_call
+from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.normalization import measuring
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.base import gradient as differentiated
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample, independent_samples, padded
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:

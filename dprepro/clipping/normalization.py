@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from dprepro.functional import functional_call
+from dprepro.clipping.functional import functional_call
 
 
 class BatchStatistics(nn.Module):

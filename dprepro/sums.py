@@ -12,13 +12,13 @@ from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
+from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs
+from dprepro.clipping.functional import trial_results
+from dprepro.clipping.gradients import Bounds, ClippedSum, Loss
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
-from dprepro.functional import trial_results
-from dprepro.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
-from dprepro.privacy.gradients import Bounds, ClippedSum, Loss
-from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
-from dprepro.privacy.randomness import Streams
+from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
+from dprepro.noise.streams import Streams
 
 # By shape and type of inputs: clipper, number of classes
 _Tested = dict[Any, tuple[ClipperFactory, int]]
@@ -52,7 +52,7 @@ def noisy_sum(
 
     The noise has standard deviation ``noise_multiplier`` * ``clip``. It comes from AES-128 with a key of the
     operating system for each call, so no seed repeats it. It is on a grid, and up to .5 % larger, to cover
-    the rounding of gradients and sums (`dprepro.privacy.mechanisms`). Divide the result by the expected
+    the rounding of gradients and sums (`dprepro.noise.mechanisms`). Divide the result by the expected
     batch size; the true size is private.
 
     Args:
@@ -114,7 +114,7 @@ def clipped_sum(
     noise multiplier z (Abadi et al. 2016). The network runs on one example at a time: under `torch.func.vmap`
     or, if that is impossible, in a loop. On a CPU, a plain sequence of torch's layers that treat examples
     separately runs on the batch. Before the first sum of inputs of a shape, and after a change of the network
-    or its mode, tests run the network on synthetic inputs (`dprepro.privacy.clippers`). They refuse a
+    or its mode, tests run the network on synthetic inputs (`dprepro.clipping.clippers`). They refuse a
     network that mixes examples, such as by `nn.BatchNorm2d` in training, and choose the fastest correct way
     for the others.
 

@@ -8,7 +8,7 @@ is a constant: the streams repeat, and no guarantee holds.
 
 Samples and noise come from AES-128 in counter mode. If no example contributes to a coordinate, a release
 reveals the coordinate's noise, and all other numbers must stay unpredictable. Secret noise consists of
-integers (`dprepro.privacy.rounded_noise`). The CPU draws them for every device, because Philox, CUDA's
+integers (`dprepro.noise.rounded_noise`). The CPU draws them for every device, because Philox, CUDA's
 generator, is not cryptographic. Seeded streams have float32 numbers, from PCG64 on a CPU and from Philox on a
 GPU. From a float32 sum the value without noise can be recovered (Mironov 2012).
 """
@@ -27,7 +27,7 @@ from randomgen import AESCounter
 from torch import Tensor
 
 from dprepro.fields import Noise
-from dprepro.privacy.rounded_noise import rounded_laplace, rounded_normal
+from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal
 
 BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 

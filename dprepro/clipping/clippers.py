@@ -19,10 +19,7 @@ from torch.autograd import Function
 from torch.func import vmap
 from torch.overrides import TorchFunctionMode
 
-from dprepro.errors import UserError
-from dprepro.fields import Isolation
-from dprepro.normalization import initial_statistics
-from dprepro.privacy.gradients import (
+from dprepro.clipping.gradients import (
     BookKeeping,
     Bounds,
     ClippedSum,
@@ -33,8 +30,8 @@ from dprepro.privacy.gradients import (
     Tensors,
     loss_of,
 )
-from dprepro.privacy.layers import watch_layers
-from dprepro.privacy.network_state import (
+from dprepro.clipping.layers import watch_layers
+from dprepro.clipping.network_state import (
     Prints,
     call,
     changed,
@@ -42,6 +39,9 @@ from dprepro.privacy.network_state import (
     prints_inside,
     prints_outside,
 )
+from dprepro.clipping.normalization import initial_statistics
+from dprepro.errors import UserError
+from dprepro.fields import Isolation
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
 FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import vjp
 from torch.nn import functional as F
 
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
 
 Tensors = dict[str, Tensor]
 # Floats of patches that are written out at once, which fit into a CPU's cache

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
+from dprepro.clipping.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
+from dprepro.clipping.layers import trained_layers, watch_layers
+from dprepro.clipping.network_state import call, fresh_state
 from dprepro.errors import UserError, printable
-from dprepro.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
-from dprepro.privacy.layers import trained_layers, watch_layers
-from dprepro.privacy.network_state import call, fresh_state
 
 # Largest size of activations, in floats, for which a pass of several parts may have more examples than usual
 CACHED_FLOATS = 2_000_000

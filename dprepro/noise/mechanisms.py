@@ -1,7 +1,7 @@
 """Mechanisms that add noise to private data; a mechanism object also has the spending.
 
 Secret noise is on a grid: values are rounded to multiples of a spacing, noise is drawn as an integer
-(`dprepro.privacy.rounded_noise`), and integers are added in float64, which is exact below 2^53. For a value
+(`dprepro.noise.rounded_noise`), and integers are added in float64, which is exact below 2^53. For a value
 on the grid this equals adding real noise and then rounding. Rounding is post-processing, as is conversion to
 float32. But rounding to the grid, and rounding while gradients are clipped and summed, add to the distance of
 neighbouring sums. The noise is larger to cover this. It is assumed that an example's gradient has the same
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Bounds, Tensors
 from dprepro.fields import Noise
-from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.randomness import Streams
+from dprepro.noise.streams import Streams
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
