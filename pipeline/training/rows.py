@@ -170,16 +170,16 @@ def _write(
     renewed = {replica.key for replica in group.replicas} if group else set()
     # a valid training whose weights are lost counts beside its rebuilt one, except on public data
     private = OWN in source.edition.values()
-    gone: list[Trained | Replaced] = []
+    earlier = previous.replaced if previous else ()
+    gone: list[Trained | Replaced] = [each for each in earlier if isinstance(each, Trained)]
+    uncounted = [each for each in earlier if isinstance(each, Replaced)]
+    gone += records.with_replaced(uncounted, [None] * stopped(key, root))
     if previous:
-        gone += previous.replaced
         gone += [
             replica
             for replica in previous.replicas
             if replica.key not in trained or (private and replica.key in renewed)
         ]
-    if number := stopped(key, root):
-        gone.append(Replaced(trainings=number, spent=None))
     if group is not None:
         model = group.method.model(group.state)
         for index, replica in enumerate(group.replicas):

@@ -27,7 +27,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import TrainingSpent
+from dprepro.pipeline.results.schema import Run, Trained, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
@@ -83,7 +83,7 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(wo
             records.read("counted", account)
         ledger.write_bytes(kept)
     run = records.run_path("counted")
-    run.write_text(RUN.read_text().replace(f'"row": "{ROW}"', '"row": "counted"'))
+    run.write_text(RUN.read_text().replace(f'"row":"{ROW}"', '"row":"counted"'))
     with pytest.raises(UserError, match=r"counted\.jsonl: counted is an account, which leaves no run"):
         records.read("counted", account)
 
@@ -233,6 +233,15 @@ def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
         project.search()
 
 
+def made_on(run: Run, **changes: Any) -> Run:
+    """A run whose trainings have another origin."""
+
+    def changed(each: Trained) -> Trained:
+        return each.model_copy(update={"origin": each.origin.model_copy(update=changes)})
+
+    return run.model_copy(update={"replicas": tuple(map(changed, run.replicas))})
+
+
 def test_a_plan_that_was_changed_after_a_training_is_noticed(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,12 +262,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
         update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
     )
     run = there(records.read_run(ROW))
-    (made,) = run.origins
-    run = run.model_copy(
-        update={
-            "origins": (made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * "a"}),)
-        }
-    )
+    run = made_on(run, plan=declared.plan_digest(ROW), revision=40 * "a")
     # a laboratory's commits are not recorded
     unchecked = "order of plan 'davody2020-t5' and training: no commit of this params.yaml is recorded"
     assert verification.check_plan(ROW, run, declared) == unchecked
@@ -266,8 +270,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     monkeypatch.setattr(provenance, "committed_text", lambda path, commit: texts[commit])
     monkeypatch.setattr(provenance, "last_commit", lambda revision, time: revision)
     assert verification.check_plan(ROW, run, declared) is None
-    archived = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": None})
-    run_of_an_archive = run.model_copy(update={"origins": (archived,)})
+    run_of_an_archive = made_on(run, revision=None)
     assert verification.check_plan(ROW, run_of_an_archive, declared) == unchecked
     # a resumed training may record a later commit, but its plan must be older than its start
     texts[40 * "f"] = alone
@@ -278,25 +281,23 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
             assert verification.check_plan(ROW, run, declared) is None
             continue
         with pytest.raises(
-            UserError, match=r"small\.json: began before commit aaaaaaaa, which has plan 'davody"
+            UserError, match=r"small\.jsonl: began before commit aaaaaaaa, which has plan 'davody"
         ):
             verification.check_plan(ROW, run, declared)
     monkeypatch.setattr(provenance, "last_commit", lambda revision, time: revision)
     # nor may the row come under its plan later, or with other settings
     for commit, where in (("b", ".plan"), ("c", ""), ("d", ".model"), ("e", "")):
-        later = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * commit})
         line = re.escape(f"rows.{ROW}{where}: not what it was in commit {8 * commit}")
         with pytest.raises(UserError, match=line):
-            verification.check_plan(ROW, run.model_copy(update={"origins": (later,)}), declared)
+            verification.check_plan(ROW, made_on(run, revision=40 * commit), declared)
     wider = declared.plans["davody2020-t5"].model_copy(update={"margin": 3.0})
     changed = declared.model_copy(update={"plans": {"davody2020-t5": wider}})
     with pytest.raises(
         UserError, match=r"plan 'davody2020-t5': not the one of params\.yaml that it was trained"
     ):
         verification.check_plan(ROW, run, changed)
-    forged = made.model_copy(update={"plan": changed.plan_digest(ROW), "revision": 40 * "a"})
     with pytest.raises(UserError, match=r"plans\.davody2020-t5: not what it was in commit aaaaaaaa"):
-        verification.check_plan(ROW, run.model_copy(update={"origins": (forged,)}), changed)
+        verification.check_plan(ROW, made_on(run, plan=changed.plan_digest(ROW)), changed)
 
 
 def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
