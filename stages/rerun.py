@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers, ready, side_by_side
+from dprepro.stages.train import CheckpointEvery, Device, Physical, Workers, ready, side_by_side
 
 
 def rerun(
@@ -16,7 +16,6 @@ def rerun(
     ] = None,
     device: Device = "auto",
     physical: Physical = 0,
-    replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
@@ -28,14 +27,14 @@ def rerun(
     from dprepro.stages.progress import showing
 
     loaded = params.load()
-    data, how = ready(row, loaded, device, physical, replicas_at_once)
+    data, how = ready(row, loaded, device, physical)
     with showing(f"rerun {row}") as show:
         differences = run(
             *(row, loaded, data, how, show),
             level=level,
             seeds=seeds,
             checkpoint_every=checkpoint_every,
-            workers=side_by_side(workers),
+            workers=side_by_side(workers, how),
         )
     for difference in differences:
         print(compared(difference))

@@ -101,7 +101,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     functions = _bound_functions(scores.without, scores.within, False, 0.0)
     if scores.labels is not None:
         functions["labels"] = _bound_functions(*scores.labels, False, 0.0)["errors"]
-    event, epsilon_upper = str(scores.method.guarantee(0).spending), releases.release_epsilon(scores.method)
+    event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
     yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)

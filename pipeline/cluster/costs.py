@@ -30,15 +30,14 @@ GPU_RATE, GPU_STEP = 20e12, 0.01
 
 @dataclass(frozen=True)
 class Cost:
-    """Number of floating-point operations of replicas that train together in shared steps."""
+    """Number of floating-point operations of a training."""
 
-    operations: float  # of all these replicas; a multiplication with its addition counts as two
+    operations: float  # a multiplication with its addition counts as two
     steps: int
-    replicas: int
 
 
 def costs(row: Row, settings: Settings) -> list[Cost]:
-    """Count the operations of a row's training: a `Cost` for each group of replicas that share their steps.
+    """Count the operations of a row's trainings, a `Cost` for each.
 
     Only forward and backward passes count: clipping, noise, public data and tests are left out. On a CPU,
     private steps of convolutional networks took .6 to 2.1 times as long as steps of plain SGD, whose
@@ -49,14 +48,13 @@ def costs(row: Row, settings: Settings) -> list[Cost]:
         RuntimeError: the network can't take the data.
     """
     split, circumstances = settings.split(row.data), settings.circumstances(row)
-    groups: dict[object, Cost] = {}
+    counted = []
     for trained, _ in row.trainings:
         steps = trained.total_steps(split.train)
-        before = groups.get(trained.batching_key, Cost(0.0, steps, 0))
         passes = steps * trained.passes_per_step(circumstances)
         operations = passes * _operations_of_a_pass(row.model, *_network_sizes(row, trained, settings))
-        groups[trained.batching_key] = Cost(before.operations + operations, steps, before.replicas + 1)
-    return list(groups.values())
+        counted.append(Cost(operations, steps))
+    return counted
 
 
 def _network_sizes(row: Row, trained: MethodSettings, settings: Settings) -> tuple[tuple[int, ...], int]:
@@ -101,7 +99,7 @@ def seconds(settings: Settings, planned: Planned) -> float | None:
         counted = costs(settings.rows[planned.row], settings)
     except (UserError, RuntimeError):
         return None
-    share = planned.replicas / sum(cost.replicas for cost in counted)
+    share = planned.replicas / len(counted)
     return share * sum(cost.operations for cost in counted) / A_CORE
 
 

@@ -27,7 +27,7 @@ from dprepro.pipeline.results.schema import (
     Trained,
 )
 from dprepro.pipeline.results.weights import read_weights, weights_path
-from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
+from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.laplace import Releases
@@ -81,7 +81,7 @@ def evaluate(
     ]
     recorded = method_settings()[row.method].recorded
     try:
-        members = [Replica(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
+        members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
     except ValidationError as problem:
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
@@ -108,66 +108,53 @@ def evaluate(
 
 
 class Measured(NamedTuple):
-    """Metrics and scores of one replica."""
+    """Metrics and scores of one training."""
 
     metrics: dict[str, float]
     scores: Scores | Errors | None
 
 
 def measure(
-    weights: Mapping[Replica, Tensors],
+    weights: Mapping[SeedRun, Tensors],
     model: Model,
     method: str,
     reproducible: bool,
     data: Prepared,
     execution: Execution,
     scored: bool,
-) -> Iterator[tuple[Replica, Measured]]:
-    """Trained replicas of one model, with the metrics of their ``weights``.
+) -> Iterator[tuple[SeedRun, Measured]]:
+    """Finished trainings of one model, with the metrics of their ``weights``.
 
-    Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
-    are those of the test split.
+    If ``scored``, `Measured.scores` are those of the test split.
 
     Raises:
         UserError: weights are another network's.
     """
-    for group in grouped_for(list(weights), model, data, execution):
-        tensors = [weights[member] for member in group]
-        task = make_task(group, model, reproducible, data, execution)
-        for member, member_weights in zip(group, tensors, strict=True):
-            _check_fit(member_weights, task.parameters, member)
-        trained = build_method(method, task, [member.settings for member in group], model.normalization)
-        stacked = {
-            name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
-        }
-        columns = _accuracies(trained, stacked, data, execution)
-        outputs = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
-        for index, member in enumerate(group):
-            metrics = {name: column[index].item() for name, column in columns.items()}
+    for run, tensors in weights.items():
+        task = make_task(run, model, reproducible, data, execution)
+        for name, value in task.parameters.items():
+            if name not in tensors or tensors[name].shape != value.shape:
+                raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
+        trained = build_method(method, task, run.settings, model.normalization)
+        metrics = _accuracies(trained, tensors, data, execution)
+        found: Scores | Errors | None = None
+        if scored:
+            outputs = _probabilities(trained, tensors, data.splits["test"], execution)
             labels = np.array(data.splits["test"].labels)
-            found: Scores | Errors | None = None
-            if outputs is not None and data.target is not None:
+            if data.target is None:
+                found = scores(outputs, labels)
+            else:
                 low, high = data.target
-                found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
-            elif outputs is not None:
-                found = scores(outputs[index], labels)
-            yield member, Measured(metrics, found)
+                found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
+        yield run, Measured(metrics, found)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) probabilities by R replicas of K classes for N examples; (R, N, 1) for a numeric target."""
-    replicas = len(next(iter(model.values())))
+    """(N, K) probabilities of K classes for N examples; (N, 1) for a numeric target."""
     with torch.no_grad():
         network = method.network(model, 0)
-        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, replicas, execution)]
-    return torch.cat(parts, 1).cpu().numpy()
-
-
-def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Check that weights are those of the network; ``expected`` has shapes (R, ...), of R replicas."""
-    for name, value in expected.items():
-        if name not in weights or weights[name].shape != value.shape[1:]:
-            raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
+        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, execution)]
+    return torch.cat(parts).cpu().numpy()
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
@@ -180,22 +167,21 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
     return {f"noise_{release.quantity}": release.noise[1] / release.span for release in spending.laplace}
 
 
-def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time."""
-    replicas = len(next(iter(model.values())))
-    draws: dict[str, list[torch.Tensor]] = {"validation": [], "test": []}
+def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> dict[str, float]:
+    """Accuracies by name; means over the draws if the method has noise at test time."""
+    draws: dict[str, list[float]] = {"validation": [], "test": []}
     for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(method.predictor(network), replicas, data.splits[split], execution))
-    accuracies = {split: torch.stack(values) for split, values in draws.items()}
-    columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
+            values.append(accuracy(method.predictor(network), data.splits[split], execution))
+    accuracies = {split: torch.tensor(values, dtype=torch.float64) for split, values in draws.items()}
+    columns = {f"{split}_accuracy": values.mean().item() for split, values in accuracies.items()}
     if data.target is None:
-        columns["converged"] = (columns["validation_accuracy"] > CONVERGED / data.classes).double()
+        columns["converged"] = float(columns["validation_accuracy"] > CONVERGED / data.classes)
     if method.test_draws > 1:
-        columns["test_accuracy_draws_std"] = accuracies["test"].std(0)
+        columns["test_accuracy_draws_std"] = accuracies["test"].std().item()
     for name, predict in method.variants(model).items():
         with torch.no_grad():
-            columns[f"test_accuracy_{name}"] = accuracy(predict, replicas, data.splits["test"], execution)
+            columns[f"test_accuracy_{name}"] = accuracy(predict, data.splits["test"], execution)
     return columns
