@@ -35,7 +35,7 @@ $(STAMP): requirements.lock pyproject.toml
 .PHONY: demo
 demo: $(STAMP) ## first run: every method on synthetic images, two to five minutes
 	@echo "One row of every method, from raw files to the report and MLflow: two to five minutes on two cores."
-	$(BIN)/dvc repro demo/dvc.yaml
+	$(BIN)/dvc --cd demo repro
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 
 .PHONY: test

@@ -18,7 +18,8 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 import dprepro
-from dprepro.pipeline.audits import bounds, membership
+from dprepro.auditing.canaries import gaussian_mu
+from dprepro.auditing.epsilon_bounds import by_gaussian, errors_at
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.files import write_text
 
@@ -114,7 +115,7 @@ def as_published(without: np.ndarray, within: np.ndarray) -> float:
     It is no bound, because the choice of the threshold is not corrected for.
     """
     found = [
-        bounds.by_gaussian(bounds.errors_at(without, within, threshold), ALPHA, DELTA)
+        by_gaussian(errors_at(without, within, threshold), ALPHA, DELTA)
         for threshold in np.concatenate([without, within])
     ]
     return max(found)
@@ -125,7 +126,7 @@ def picture(record: dict[str, Any]) -> str:
     without, within = np.array(record["without"]), np.array(record["within"])
     thresholds = np.sort(np.concatenate([without, within, [np.inf]]))[::-1]
     rates = np.geomspace(1e-3, 1, 200)
-    mu = membership.gaussian_mu(record["epsilon_claimed"], record["delta"])
+    mu = gaussian_mu(record["epsilon_claimed"], record["delta"])
     allowed = np.minimum(1, np.exp(record["epsilon_claimed"]) * rates + record["delta"])
     with plt.rc_context({"svg.hashsalt": "final_model", "svg.fonttype": "none"}):
         figure, panel = plt.subplots(figsize=(5.4, 4), layout="constrained")

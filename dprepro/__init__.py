@@ -23,16 +23,16 @@ Everything else, in `pipeline` and `stages`, may change.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 if TYPE_CHECKING:
     from dprepro.accounting import Composed, Spent, compose, epsilon, noise_multiplier
     from dprepro.auditing import AuditedEpsilon, audit
+    from dprepro.auditing.models import ModelAudit, audit_model, worst_start
+    from dprepro.auditing.replay import Pair, Replay, Violation, replay
+    from dprepro.auditing.training import Claims, Mistake, TrainingAudit, audit_training
     from dprepro.gradients import ClippedSum, clipped_sum, noisy_sum
-    from dprepro.models import ModelAudit, audit_model, worst_start
-    from dprepro.replaying import Pair, Replay, Violation, replay
     from dprepro.samplers import BallsAndBinsSampler, PoissonSampler
-    from dprepro.training import Claims, Mistake, TrainingAudit, audit_training
 
 __all__ = [
     "AuditedEpsilon",
@@ -66,10 +66,10 @@ _MODULES = {
     "accounting": ("Composed", "Spent", "compose", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
     "gradients": ("ClippedSum", "clipped_sum", "noisy_sum"),
-    "models": ("ModelAudit", "audit_model", "worst_start"),
-    "replaying": ("Pair", "Replay", "Violation", "replay"),
+    "auditing.models": ("ModelAudit", "audit_model", "worst_start"),
+    "auditing.replay": ("Pair", "Replay", "Violation", "replay"),
     "samplers": ("BallsAndBinsSampler", "PoissonSampler"),
-    "training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
+    "auditing.training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }
 
 

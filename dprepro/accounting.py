@@ -7,8 +7,8 @@ from typing import Literal
 from dp_accounting import NeighboringRelation
 
 from dprepro.checking import checked, warn
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count
+from dprepro.errors import UserError
+from dprepro.fields import Count
 from dprepro.pipeline.ledgers.accountants.closed_forms import TAN
 from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from dprepro.pipeline.ledgers.composition import composed_epsilon

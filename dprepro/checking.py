@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.params.problems import problem_lines
+from dprepro.errors import UserError
+from dprepro.problems import problem_lines
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dprepro.checking import checked, refuse_sparse, warn
-from dprepro.pipeline.errors import UserError, printable
-from dprepro.pipeline.fields import Count, Positive
-from dprepro.pipeline.models.functional import trial_results
+from dprepro.errors import UserError, printable
+from dprepro.fields import Count, Positive
+from dprepro.functional import trial_results
 from dprepro.privacy.clippers import ClipperFactory, clipper_factory, random_inputs
 from dprepro.privacy.gradients import Bounds, ClippedSum, Loss
 from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings

@@ -9,8 +9,8 @@ from randomgen import AESCounter
 from torch.utils.data import Sampler
 
 from dprepro.checking import checked
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count
+from dprepro.errors import UserError
+from dprepro.fields import Count
 from dprepro.privacy.randomness import allocation, poisson_sample
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper

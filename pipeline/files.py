@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 # Temporary names: '.NAME.HOST-PID.partial' of a file or folder before it is complete, and
 # '.NAME.HOST-PID.replaced' of a folder during its replacement. A database also has a journal.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings

@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared, raw
 from dprepro.pipeline.data.declaration import check_declared
 from dprepro.pipeline.data.own import private
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import Damaged, check_file
 from dprepro.pipeline.identity import entries as identities
 from dprepro.pipeline.identity import provenance

@@ -48,7 +48,7 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
     """Line with all scores, then one for each of the first 20 classes: recall and predicted classes."""
-    from dprepro.pipeline.errors import printable
+    from dprepro.errors import printable
     from dprepro.pipeline.results.schema import Errors
 
     yield scores.words

@@ -4,13 +4,14 @@ import io
 import os
 import re
 import sys
+import warnings
 from importlib import import_module
 from importlib.metadata import requires, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dprepro.pipeline.errors import Stopped, UserError, printable
+from dprepro.errors import Notice, Stopped, UserError, printable
 from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times
@@ -19,6 +20,8 @@ from dprepro.pipeline.files import clear_leftovers
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+_python_shows = warnings.showwarning
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,6 +74,8 @@ def main() -> None:
     # names of files may have characters that the terminal can't show
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    warnings.simplefilter("once", Notice)
+    warnings.showwarning = _show_warning
     try:
         app(prog_name="dprepro")
     except UserError as problem:
@@ -104,6 +109,14 @@ def _lacking(problem: ModuleNotFoundError) -> str:
         if extra := re.fullmatch(rf"{package}\b.*extra == ['\"](\w+)['\"]", needed):
             return f"{module}: not installed; `pip install 'dprepro[{extra[1]}]'` brings it"
     raise problem
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **others: Any) -> None:
+    """Print a `Notice` as one line, and other warnings as Python does."""
+    if issubclass(category, Notice):
+        print(f"dprepro: {printable(str(message))}", file=sys.stderr)
+    else:
+        _python_shows(message, category, *where, **others)
 
 
 def _end(text: str, status: int) -> None:

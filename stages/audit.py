@@ -29,8 +29,8 @@ def audit(
     device: Device = "auto",
 ) -> None:
     """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
+    from dprepro.errors import UserError
     from dprepro.pipeline import params
-    from dprepro.pipeline.errors import UserError
     from dprepro.pipeline.results import records
 
     if level and not model:

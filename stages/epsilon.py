@@ -66,7 +66,7 @@ def epsilon(
 ) -> None:
     """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
     from dprepro.accounting import noise_multiplier
-    from dprepro.pipeline.errors import UserError
+    from dprepro.errors import UserError
     from dprepro.pipeline.ledgers.accountants import fast_accountants
     from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from dprepro.pipeline.ledgers.ledger import make_ledger

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import is_temporary, write_bytes, write_text
 
 TEMPLATE, PRIVATE = Path(__file__).with_name("laboratory"), "private"

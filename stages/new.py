@@ -115,13 +115,13 @@ def data(
 
     The files are added to .gitignore before any is read. No example becomes public without --public.
     """
+    from dprepro.errors import UserError
     from dprepro.pipeline.data.fetch import fetch
     from dprepro.pipeline.data.own.describe import PUBLIC, describe
     from dprepro.pipeline.data.own.private import placing, protected
     from dprepro.pipeline.data.own.schema import read_schema
     from dprepro.pipeline.data.prepare import prepare
     from dprepro.pipeline.data.prepared import PREPARED
-    from dprepro.pipeline.errors import UserError
     from dprepro.pipeline.params import PARAMS, Public
     from dprepro.pipeline.params.adding import Adding
 
@@ -189,7 +189,7 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UserError: an option or the file is missing.
     """
-    from dprepro.pipeline.errors import UserError, reading
+    from dprepro.errors import UserError, reading
     from dprepro.pipeline.files import digest_file
 
     needed = [key for key in OF_NETWORK if key != "network-size"]
@@ -204,8 +204,8 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
 
 def _write_template(name: str, table: Path, label: str, like: Path | None, number: bool) -> None:
     """Write a template of a schema, and print its path."""
+    from dprepro.errors import UserError
     from dprepro.pipeline.data.own.schema import template
-    from dprepro.pipeline.errors import UserError
     from dprepro.pipeline.files import write_text
 
     path = Path(f"{name}.schema.yaml")
@@ -248,8 +248,8 @@ def row(
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
+    from dprepro.errors import UserError
     from dprepro.pipeline.data.declaration import prepared_here
-    from dprepro.pipeline.errors import UserError
     from dprepro.pipeline.methods.rooms import method_settings
     from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
     from dprepro.pipeline.params.adding import Adding
@@ -319,7 +319,7 @@ def level(
     sigma: Annotated[float | None, typer.Option(help="New level of a row with levels of sigma.")] = None,
 ) -> None:
     """Add a level to a row in params.yaml. `dprepro repro ROW` then trains it and keeps valid results."""
-    from dprepro.pipeline.errors import UserError
+    from dprepro.errors import UserError
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 OUTPUT = Path("rows.dprepro.tar.gz")
 

@@ -28,8 +28,8 @@ def predict(
     columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
     scores are printed.
     """
+    from dprepro.errors import UserError, printable
     from dprepro.pipeline import params
-    from dprepro.pipeline.errors import UserError, printable
     from dprepro.pipeline.export.folder import folder_predictor
     from dprepro.pipeline.files import write_bytes
 
@@ -60,8 +60,8 @@ def _predicted(
     Raises:
         UserError: tables have different columns.
     """
+    from dprepro.errors import UserError
     from dprepro.pipeline.data.own.tables import as_texts
-    from dprepro.pipeline.errors import UserError
 
     classes = predictor.architecture.classes
     head: list[str] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dprepro.pipeline.rounding import rounded_up
+from dprepro.rounding import rounded_up
 
 if TYPE_CHECKING:
     from dprepro.pipeline.training.loop import Progress as State

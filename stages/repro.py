@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.stages.train import CheckpointEvery
 
 if TYPE_CHECKING:

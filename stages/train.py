@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 if TYPE_CHECKING:
     from dprepro.pipeline.data.prepared import Prepared

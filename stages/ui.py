@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 
 def ui(

@@ -16,8 +16,8 @@ def verify(
     ] = False,
 ) -> None:
     """Compare records, weights and data with their digests and sources; exit with 1 if something differs."""
+    from dprepro.errors import printable
     from dprepro.pipeline import params
-    from dprepro.pipeline.errors import printable
     from dprepro.pipeline.verification import verify as run
 
     wrong = count = untraced = 0

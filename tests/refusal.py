@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 
 def refusal_of(action: Callable[[], object]) -> str:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Relevances, Task, as_input
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -19,7 +20,6 @@ from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics
 from dprepro.privacy import accounting
 from tests.conftest import dpsgd
 from tests.methods.conftest import build
@@ -62,8 +62,8 @@ def test_dpsgd_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     before, task = single(method.init()["parameters"]), method.task
     sigma = accounting.noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
     expected = page("dpsgd_by_hand").private_step(
-        task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])),
-        clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before))[0],
+        task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1))),
+        clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before)),
     )  # fmt: skip
     assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected)
 
@@ -94,8 +94,8 @@ def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     state |= method.new_bounds(state, 0)
     torch.testing.assert_close(state["bounds"]["limits"][0], bounds, rtol=1e-4, atol=1e-7)
     expected = by_hand.private_step(
-        net, parameters, *examples(task, task.streams.fixed(STEP, N, 12)[0]),
-        bounds=bounds, sigma=0.5, rate=0.3, noise=task.streams.normal(STEP, size(parameters))[0],
+        net, parameters, *examples(task, task.streams.fixed(STEP, N, 12)),
+        bounds=bounds, sigma=0.5, rate=0.3, noise=task.streams.normal(STEP, size(parameters)),
     )  # fmt: skip
     after = method.step(state, STEP)[0]
     assert_alike(after["parameters"], expected, atol=1e-5)
@@ -118,8 +118,8 @@ def test_noisy_weights_are_the_engines(tiny: Prepared, cpu: Execution) -> None:
     noisy = sum(value.numel() for value in means.values() if value.dim() > 1)
     for number in range(2):
         means, moments = by_hand.step(
-            task.net, means, moments, *examples(task, task.streams.shuffled(number, N, BATCH)[0]),
-            sigma=0.5, rate=0.01, number=number, noise=task.streams.normal(number, noisy)[0],
+            task.net, means, moments, *examples(task, task.streams.shuffled(number, N, BATCH)),
+            sigma=0.5, rate=0.01, number=number, noise=task.streams.normal(number, noisy),
         )  # fmt: skip
         state, _ = method.step(state, number)
     # Adam divides by the gradient's size, so that of the smallest it is rounding that shows
@@ -137,7 +137,7 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     method: Any = build(tiny, Model(name="lenet5", normalization="layer"), configured, how=how)
     method.views.scale = None  # the page takes pixels in [0, 1]
     task, before = method.task, single(method.init()["parameters"])
-    chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])
+    chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1))
     images, labels = examples(task, chosen)
     draws = task.streams.uniform(STEP, len(chosen) * copies * 3, "augment").reshape(len(chosen), copies, 3)
     cropped = [
@@ -146,7 +146,7 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     ]
     parameters, average = by_hand.private_step(
         task.net, before, before, torch.stack(cropped), labels, step=STEP, clip=0.4, sigma=1.5,
-        batch=BATCH, rate=0.5, decay=0.9999, noise=task.streams.normal(STEP, size(before))[0],
+        batch=BATCH, rate=0.5, decay=0.9999, noise=task.streams.normal(STEP, size(before)),
     )  # fmt: skip
     after, _ = method.step(method.init(), STEP)
     assert_alike(after["parameters"], parameters)
@@ -179,11 +179,11 @@ def test_adlm_is_the_engines_and_spends_what_the_page_says(tiny: Prepared, cpu: 
     )
     for name, value in released.items():
         torch.testing.assert_close(getattr(method.release, name)[0], value, rtol=1e-4, atol=1e-5)
-    batch = {name: value[streams.shuffled(STEP, N, BATCH)[0]] for name, value in released.items()}
+    batch = {name: value[streams.shuffled(STEP, N, BATCH)] for name, value in released.items()}
     bias = 1 + scales[0] * noise("bias", 1)[0]
     expected = by_hand.step(task.net, single(method.init()["parameters"]), batch, bias, 0.1)
     assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected, atol=1e-5)
-    spent = {part.quantity: part.epsilon for part in method.guarantee(0).spending.laplace}
+    spent = {part.quantity: part.epsilon for part in method.guarantee().spending.laplace}
     assert spent["inputs"] == pytest.approx((beta / scales[0]).sum().item(), rel=1e-4)
     assert spent["labels"] == pytest.approx(2 / scales[1], rel=1e-4)
     assert spent["relevances"] == pytest.approx(500 / 2)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import extensions, params
-from dprepro.pipeline.errors import UserError
 from tests.conftest import forgetting
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.reporting.vocabulary import WORDS, joined, words
 from dprepro.pipeline.results import records
 from dprepro.privacy.statements import Statement, statement

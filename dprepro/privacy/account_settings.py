@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from dprepro.pipeline.fields import Count, Positive, Strict
+from dprepro.fields import Count, Positive, Strict
 from dprepro.privacy.parameters import Delta, Sampling
 from dprepro.privacy.sampled_gaussian import batches_of_epoch
 

@@ -37,7 +37,7 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.privacy.allocation import RandomAllocationDpEvent
 from dprepro.privacy.participation import unamplified_epsilon
 from dprepro.privacy.renyi import sampled_gaussian, sampled_gaussian_whole

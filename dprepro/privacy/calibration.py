@@ -7,11 +7,11 @@ digit of their noise.
 from collections.abc import Callable
 from math import exp, log
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.rounding import rounded_up
+from dprepro.errors import UserError
 from dprepro.privacy.accounting import describe, spent_epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 from dprepro.privacy.subsampling import LEAST_EPSILON, losses
+from dprepro.rounding import rounded_up
 
 LEAST_NOISE, LARGEST_NOISE = 0.2, 1e9  # range of the search; losses of less noise take long
 DIGITS = 5  # of the noise multiplier, rounded up

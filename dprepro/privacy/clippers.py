@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.models.normalization import initial_statistics
+from dprepro.errors import UserError
+from dprepro.normalization import initial_statistics
 from dprepro.privacy.gradients import (
     BookKeeping,
     Bounds,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from dprepro.pipeline.errors import UserError, printable
+from dprepro.errors import UserError, printable
 from dprepro.privacy.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
 from dprepro.privacy.layers import trained_layers, watch_layers
 from dprepro.privacy.network_state import call, fresh_state

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
-from dprepro.pipeline.fields import Count, Positive, Strict
+from dprepro.fields import Count, Positive, Strict
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -9,7 +9,7 @@ vector.
 """
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import vjp
 from torch.nn import functional as F
 
-from dprepro.pipeline.models.normalization import BatchStatistics
+from dprepro.normalization import BatchStatistics
 
 Tensors = dict[str, Tensor]
 # Floats of patches that are written out at once, which fit into a CPU's cache

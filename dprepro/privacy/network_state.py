@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.models.functional import fresh_state, functional_call
+from dprepro.functional import fresh_state, functional_call
 
 # Attributes that hold a layer's tensors and parts; each tensor and part has a name of its own
 _PARTS = ("_parameters", "_buffers", "_modules")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dprepro.pipeline.fields import NotNegative, Strict
+from dprepro.fields import NotNegative, Strict
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

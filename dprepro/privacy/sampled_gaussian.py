@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dprepro.pipeline.fields import Count, Positive, Strict
+from dprepro.fields import Count, Positive, Strict
 from dprepro.privacy.parameters import Sampling
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 from scipy.optimize import brentq
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.privacy.accounting import ORDERS, WHOLE_ORDERS, renyi_divergences
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 

@@ -6,7 +6,7 @@ improved words also reach old records.
 
 from pydantic import Field
 
-from dprepro.pipeline.fields import Strict
+from dprepro.fields import Strict
 
 
 class Statement(Strict):

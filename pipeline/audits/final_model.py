@@ -16,11 +16,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.pipeline.audits import membership, releases
+from dprepro.auditing.canaries import (
+    FEWEST,
+    attainable_bounds,
+    canary_bounds,
+    fair_coins,
+    make_canaries,
+    margins,
+)
+from dprepro.auditing.epsilon_bounds import largest
+from dprepro.errors import UserError
+from dprepro.pipeline.audits import releases
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.audits.rows import ALPHA, noises, recorded_bounds
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.ledgers.ledger import smallest_bound
 from dprepro.pipeline.ledgers.precision import up
@@ -120,11 +129,11 @@ def _attack(
     if data.target is not None:
         raise UserError(f"{key}: its data have a numeric target; allowed with --model: rows of classes")
     count = min(CANARIES, len(train) // 2)
-    if count < membership.FEWEST:
-        raise UserError(f"data/prepared/{data.name}: {len(train)} examples; needed: {2 * membership.FEWEST}")
+    if count < FEWEST:
+        raise UserError(f"data/prepared/{data.name}: {len(train)} examples; needed: {2 * FEWEST}")
     labels = np.array(train.labels)
-    canaries = membership.make_canaries("mislabelled", train.inputs, labels, count, data.classes, SEED)
-    (inside,) = membership.coins(1, count, SEED)
+    canaries = make_canaries("mislabelled", train.inputs, labels, count, data.classes, SEED)
+    (inside,) = fair_coins(1, count, SEED)
     begun = time.process_time()
     noise = noises(row)[-1]
     run = SeedRun(f"{name}/final model", SEED, config)
@@ -137,19 +146,19 @@ def _attack(
     streams.absent = canaries.positions[~inside] if _left_out(method) else canaries.positions[:0]
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
-    could_show = membership.attainable(epsilon_upper, delta, count, False, alpha)
+    could_show = attainable_bounds(epsilon_upper, delta, count, False, alpha)
     of = "no bound" if epsilon_upper is None else f"{up(epsilon_upper):g}"
     takes = "" if seconds is None else f"; one training took {seconds:.0f} s"
-    most = membership.largest(could_show, False)
+    most = largest(could_show)
     say(
         f"{name}: {count:,} of {len(labels):,} examples are canaries: of epsilon {of} a perfect attacker "
         f"shows {most:.2f}{takes}"
     )
     logits = _trained_logits(name, method, task.inputs[torch.from_numpy(canaries.positions)], say)
-    scores = membership.margins(logits, canaries.labels)
+    scores = margins(logits, canaries.labels)
     if not np.isfinite(scores).all():
         raise UserError(f"{name}: training with canaries diverged; nothing is written")
-    found = membership.shown(scores[~inside], scores[inside], False, alpha, delta)
+    found = canary_bounds(scores[~inside], scores[inside], False, alpha, delta)
     return Attack(
         level=row.level(config),
         attack=FINAL_MODEL,

@@ -14,8 +14,8 @@ from math import erfc, exp, log, pi, sqrt
 import numpy as np
 import torch
 
+from dprepro.auditing.epsilon_bounds import ErrorCounts
 from dprepro.pipeline.audits import canaries
-from dprepro.pipeline.audits.bounds import Errors
 from dprepro.pipeline.audits.mechanism import canary_settings, gaussian_of
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
@@ -37,7 +37,7 @@ def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMe
 
 def audit(
     mechanism: GaussianMechanism, clip: float, name: str, noise: Noise = "grid", releases: int = RELEASES
-) -> Errors:
+) -> ErrorCounts:
     """Errors of the attack, counted over the coordinates of releases with and without a record.
 
     The record's clipped gradient has length ``clip`` and equal coordinates.
@@ -58,7 +58,7 @@ def audit(
         return int(alarms.sum())
 
     count = releases * COORDINATES
-    return Errors(seen(0.0, 0), count, count - seen(clip / COORDINATES**0.5, releases), count)
+    return ErrorCounts(seen(0.0, 0), count, count - seen(clip / COORDINATES**0.5, releases), count)
 
 
 def impossible(released: np.ndarray, deviation: np.float32) -> np.ndarray:

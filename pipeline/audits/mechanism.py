@@ -4,13 +4,7 @@ The row's method runs with its own settings: sampling, clipping, sums and noise.
 are made for the attack (`pipeline.audits.canaries`), and images aren't augmented. The attacker knows every
 example but one, the record (a canary). Each step is scored by the log likelihood ratio of the release in the
 record's direction, under the row's sampling. The score is a mean over layers whose gradients alternate in
-sign, so noise that layers share cancels out. For single canaries the attacker has further scores, which prove
-nothing against a correct mechanism:
-
-* Reused noise: difference, in a canary's direction, of each release from the one with the most similar noise.
-* Ordered pass over the data: sum of releases in that direction, over the batches that would have the canary
-  if examples were taken in order.
-* Random allocation with the same batches in every epoch: log likelihood ratio for such batches.
+sign, so noise that layers share cancels out. Single canaries have all scores of `dprepro.auditing.attacks`.
 
 Two kinds of methods are attacked differently:
 
@@ -22,12 +16,11 @@ Two kinds of methods are attacked differently:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import log, log1p
 
 import numpy as np
 import torch
-from scipy.special import logsumexp
 
+from dprepro.auditing.attacks import canary_scores, ratios
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.registry import build_method
@@ -37,11 +30,9 @@ from dprepro.privacy.mechanisms import GaussianMechanism
 from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
 from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.worst_instance import vector_counts
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run
-ROUNDING = 1e-6  # rounding error of a release, in clipping bounds
 RUNS = 120  # runs with the record, and as many without, if means are clipped
 BATCHES, ROUNDS = 8, 64  # largest number of examples of such a run, in batches, and of its steps
 
@@ -158,21 +149,6 @@ def audit_singles(
     return Scores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
 
 
-def canary_scores(moved: np.ndarray, spending: SampledGaussian, examples: int) -> dict[str, np.ndarray]:
-    """(R,) scores of R canaries, the first of ``examples``, for each attacker by name; as in `ratios`."""
-    # batch of each canary in an ordered pass over the data
-    phases = np.arange(moved.shape[1]) // spending.batch
-    turns = (np.arange(len(moved))[:, None] % max(1, examples // spending.batch)) == phases
-    scores = {
-        "ratios": ratios(moved, spending),
-        "repeats": repeats(moved),
-        "order": (moved * turns).sum(0),
-    }
-    if spending.sampling == "allocation":
-        scores["same_batches"] = ratios_of_same_batches(moved, spending)
-    return scores
-
-
 def audit_crowd(
     settings: MethodSettings,
     examples: int,
@@ -199,48 +175,6 @@ def audit_crowd(
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
     return Scores(without, within, spending, sides[0].delta, steps)
-
-
-def repeats(releases: np.ndarray) -> np.ndarray:
-    """(D,) scores of reused noise, one for each direction of ``releases`` (T, D).
-
-    A score is a sum over the T steps: squared difference from the step with the most similar noise.
-    """
-    lengths = np.square(releases).sum(1)
-    distances = lengths[:, None] + lengths - 2 * releases @ releases.T
-    np.fill_diagonal(distances, np.inf)
-    apart = np.abs(releases - releases[distances.argmin(1)])
-    # in units of the step's median, because most canaries are not in the step's batch
-    usual = np.median(apart, axis=1, keepdims=True).clip(ROUNDING)
-    return np.asarray(np.square(apart / usual).sum(0))
-
-
-def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios of R canaries or runs, from the releases ``moved`` (T, R) of T steps.
-
-    ``moved`` is in units of a record's effect on a release.
-    """
-    variance = spending.noise_multiplier**2
-    if spending.sampling in ("shuffled", "allocation"):
-        batches = spending.batches
-        whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
-        of_epoch = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
-        return np.asarray(of_epoch.sum(0))
-    counts, chances = vector_counts(spending)
-    never = log1p(-min(chances.sum(), 1 - 1e-12))
-    terms = [np.full_like(moved, never)]
-    terms += [
-        log(chance) + (2 * count * moved - count**2) / (2 * variance)
-        for count, chance in zip(counts, chances, strict=True)
-    ]
-    return np.asarray(logsumexp(np.stack(terms), axis=0).sum(0))
-
-
-def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
-    """(R,) log likelihood ratios as in `ratios`, if random allocation gives each epoch the same batches."""
-    epochs = len(moved) // spending.batches
-    whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
-    return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:

@@ -13,8 +13,8 @@ from math import isfinite
 import numpy as np
 import torch
 
+from dprepro.auditing.epsilon_bounds import ErrorCounts
 from dprepro.pipeline.audits import made_up
-from dprepro.pipeline.audits.bounds import Errors
 from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
 from dprepro.pipeline.methods.base import Execution, Relevances
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
@@ -88,7 +88,9 @@ def opposites(
     return ReleaseScores(every[~white], every[white], method, (alone[~white], alone[white]))
 
 
-def floating_point(row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise) -> Errors:
+def floating_point(
+    row: Row, config: MethodSettings, settings: Settings, name: str, noise: Noise
+) -> ErrorCounts:
     """Errors of the attack ``floating_point``; it calls an example black if a pixel can't come from white."""
     width = int(np.prod(made_up.examples(row, settings, 1, None).input_shape))
     examples = int(min(LARGEST_RELEASE, NUMBERS / width))
@@ -104,7 +106,7 @@ def floating_point(row: Row, config: MethodSettings, settings: Settings, name: s
     black = np.asarray(unlike.any(1))
     alarms, right = int(black[labels == 1].sum()), int(black[labels == 0].sum())
     whites = examples // 2
-    return Errors(alarms, whites, examples - whites - right, examples - whites)
+    return ErrorCounts(alarms, whites, examples - whites - right, examples - whites)
 
 
 def shared(

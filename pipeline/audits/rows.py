@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from dp_accounting import GaussianDpEvent
 
-from dprepro.pipeline.audits import bounds, floating_point, made_up, mechanism, pair, releases
+from dprepro.auditing.epsilon_bounds import (
+    ASSUMING_NOTHING,
+    by_coordinates,
+    by_errors,
+    epsilon_of_mu,
+    lower_bounds,
+)
+from dprepro.pipeline.audits import floating_point, made_up, mechanism, pair, releases
 from dprepro.pipeline.audits.mechanism import Scores
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.ledgers.ledger import smallest_bound
@@ -33,6 +40,8 @@ SEES = {
     "shared": "what was released",
     FLOATING_POINT: "one release",
 }
+# bounds of canaries in one run, and of independent trials
+ONE_RUN, TRIALS = ("one_run", "one_run_curve", "gaussian"), ("errors", "gaussian")
 BoundFunction = Callable[[float], float]  # from a significance to a lower bound on epsilon
 Fields = dict[str, Any]
 
@@ -66,28 +75,29 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     """Attacks on a method that releases sums with Gaussian noise."""
     examples, noise = settings.split(row.data).train, noises(row)[-1]
     steps = config.total_steps(examples)
-    single = config.attack == "canaries"  # all of them in one run
-    if single:
+    if config.attack == "canaries":  # all of them in one run
+        names: tuple[str, ...] = ONE_RUN
         scores = mechanism.audit_singles(config, examples, steps, name, noise)
     else:
+        names = TRIALS
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
     whole = scores.steps == steps and scores.spending.examples == examples
-    functions = _bound_functions(scores.without, scores.within, single, delta)
-    functions |= {name: _by_gaussian(*paired, delta) for name, paired in scores.others.items()}
+    functions = {name: _bound(scores.without, scores.within, name, delta) for name in names}
+    functions |= {name: _bound(*sides, "gaussian", delta) for name, sides in scores.others.items()}
     yield _by_scores(config.attack, scores, noise, delta, functions, whole)
 
     paired = pair.audit_pair(row, config, settings, name, noise)
-    functions = _bound_functions(paired.scores.without, paired.scores.within, False, delta)
-    functions["computed"] = lambda alpha: bounds.epsilon_of_mu(paired.mu(alpha), delta)
+    functions = {name: _bound(paired.scores.without, paired.scores.within, name, delta) for name in TRIALS}
+    functions["computed"] = lambda alpha: epsilon_of_mu(paired.mu(alpha), delta)
     yield _by_scores("pair", paired.scores, noise, delta, functions)
 
     noised, clip = floating_point.mechanism_of(config, examples, name), config.model_dump()["clip"]
-    multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
-    event, epsilon_upper = describe(GaussianDpEvent(multiplier)), bounds.epsilon_of_mu(1 / multiplier, delta)
+    multiplier, count = noised.spending.noise_multiplier, floating_point.COORDINATES
+    event, epsilon_upper = describe(GaussianDpEvent(multiplier)), epsilon_of_mu(1 / multiplier, delta)
     for kind in noises(row):
         errors = floating_point.audit(noised, clip, name, kind)
-        functions = {"coordinates": partial(bounds.by_coordinates, errors, count, delta=delta)}
+        functions = {"coordinates": partial(by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, delta, epsilon_upper, trials, functions)
 
@@ -98,16 +108,16 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     attack = releases.shared if shared else releases.opposites
     noise = noises(row)[-1]
     scores = attack(row, config, settings, name, noise)
-    functions = _bound_functions(scores.without, scores.within, False, 0.0)
+    functions = {"errors": _bound(scores.without, scores.within, "errors", 0.0)}
     if scores.labels is not None:
-        functions["labels"] = _bound_functions(*scores.labels, False, 0.0)["errors"]
+        functions["labels"] = _bound(*scores.labels, "errors", 0.0)
     event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
     yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, config, settings, name, kind)
-        functions = {"errors": partial(bounds.by_errors, errors, delta=0.0)}
+        functions = {"errors": partial(by_errors, errors, delta=0.0)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, 0.0, epsilon_upper, trials, functions)
 
@@ -163,27 +173,14 @@ def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
 def recorded_bounds(found: dict[str, float]) -> tuple[Bound, ...]:
     """Lower bounds by name, as an audit's record has them."""
     return tuple(
-        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in bounds.ASSUMING_NOTHING)
+        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
         for name, epsilon in found.items()
     )
 
 
-def _bound_functions(
-    without: np.ndarray, within: np.ndarray, one_run: bool, delta: float
-) -> dict[str, BoundFunction]:
-    """Lower bounds on epsilon from scores, by name, as functions of the significance."""
-    if one_run:
-        functions: dict[str, BoundFunction] = {
-            "one_run": lambda alpha: bounds.by_one_run(without, within, alpha, delta),
-            "one_run_curve": lambda alpha: bounds.by_one_run_curve(without, within, alpha, delta),
-        }
-    else:
-        functions = {"errors": lambda alpha: bounds.by_thresholds(without, within, alpha, delta)}
-    return functions | ({"gaussian": _by_gaussian(without, within, delta)} if delta > 0 else {})
-
-
-def _by_gaussian(without: np.ndarray, within: np.ndarray, delta: float) -> BoundFunction:
-    return lambda alpha: bounds.by_gaussian(bounds.split(without, within)[0], alpha, delta)
+def _bound(without: np.ndarray, within: np.ndarray, name: str, delta: float) -> BoundFunction:
+    """Lower bound on epsilon from scores, with a ``name`` of `lower_bounds`."""
+    return lambda alpha: lower_bounds(without, within, [name], alpha, delta)[name]
 
 
 def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:

@@ -12,10 +12,10 @@ from parsl.dataflow.errors import DependencyError
 from parsl.dataflow.futures import AppFuture
 from parsl.executors.errors import ExecutorError
 
+from dprepro.errors import Stopped, UserError, printable, shown
 from dprepro.pipeline.cluster.executors import STATE, Slots
 from dprepro.pipeline.cluster.tasks import Todo, longest_path_first
 from dprepro.pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
-from dprepro.pipeline.errors import Stopped, UserError, printable, shown
 from dprepro.pipeline.files import locked
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data.raw import entry_of
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import write_json
 from dprepro.pipeline.identity.plan import Planned
 from dprepro.pipeline.methods.settings import MethodSettings

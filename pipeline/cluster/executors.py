@@ -22,9 +22,9 @@ from parsl.jobs.error_handlers import windowed_error_handler
 from parsl.providers import SlurmProvider
 
 import dprepro
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.cluster.tied import tied
 from dprepro.pipeline.cluster.worker import Done, Task, work
-from dprepro.pipeline.errors import UserError, shown
 
 STATE = Path(".dprepro/repro")
 HERE, LOCAL, SLURM = "this machine", "local", "slurm"

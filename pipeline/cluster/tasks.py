@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from dprepro.errors import UserError
 from dprepro.pipeline.cluster.costs import seconds
 from dprepro.pipeline.cluster.worker import Task
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.declaration import prepared_here
 from dprepro.pipeline.data.raw import RAW
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity import entries
 from dprepro.pipeline.identity.plan import Planned, plan
 from dprepro.pipeline.identity.status import lacks_measuring

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own.files import digest_of
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.data.raw import asked_edition
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import PARAMS, Settings
 

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
 
+from dprepro.errors import UserError, reading
 from dprepro.pipeline.data import sources, synthetic
 from dprepro.pipeline.data.catalog import SYNTHETIC, catalog
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import private, sets
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW, asked_edition, entry_of, write_source
-from dprepro.pipeline.errors import UserError, reading
 from dprepro.pipeline.files import replacing_folder, writing
 from dprepro.pipeline.params import PARAMS, OwnFiles, Settings, pick
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.catalog import Format
-from dprepro.pipeline.errors import UserError
 
 _IMAGE = (3, 32, 32)  # of CIFAR: all red, then all green, then all blue values, row by row
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.catalog import SYNTHETIC, Entry
 from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
 from dprepro.pipeline.data.raw import RawSet, load
 from dprepro.pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, replacing_folder, write_text, writing
 from dprepro.pipeline.params import PARAMS, Data, Settings, pick
 

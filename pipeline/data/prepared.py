@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt
 
+from dprepro.errors import UserError
+from dprepro.fields import Count
 from dprepro.pipeline.data.catalog import Features
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count
 from dprepro.pipeline.files import Damaged, check_file
 
 PREPARED = Path("data/prepared")
@@ -200,7 +200,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
     """Check that each input has a label, and that labels are classes or, with a target, in [0, 1]."""
     for name, split in splits.items():
         labels, inputs = split.labels, split.inputs
-        enough = len(inputs) == len(labels) >= (0 if name == "public" else 1)
+        enough = len(inputs) == len(labels) >= (name in ("train", "test"))
         fits = labels.ndim == 1 and enough and list(inputs.shape[1:]) == about["input_shape"]
         number = np.float32 if "target" in about else np.int64
         if not (fits and labels.dtype == number and inputs.dtype in (np.uint8, np.int32, np.float32)):
@@ -209,7 +209,7 @@ def _check_shapes(folder: Path, splits: dict[str, Split], about: dict[str, Any])
             )
         # public examples may come from another data set with other classes
         most = 1 if "target" in about else len(about["classes"]) - 1
-        if name != "public" and not 0 <= labels.min() <= labels.max() <= most:
+        if name != "public" and len(labels) and not 0 <= labels.min() <= labels.max() <= most:
             raise UserError(
                 f"{folder / name}.labels.npy: no labels of its classes; {_hint(about, folder.name)}"
             )

@@ -9,12 +9,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import catalog, formats
 from dprepro.pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import sets
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file, write_text
 from dprepro.pipeline.params import PARAMS, Settings
 

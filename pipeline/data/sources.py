@@ -14,8 +14,8 @@ from pathlib import Path
 import pooch
 from requests import RequestException
 
+from dprepro.errors import UserError, reading
 from dprepro.pipeline.data.catalog import OFFICIAL, Archive, Edition, Entry, File
-from dprepro.pipeline.errors import UserError, reading
 from dprepro.pipeline.files import locked, writing
 
 TIMEOUT = 30.0  # seconds without data before a connection counts as dropped

@@ -17,7 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import PARAMS, Data
 
 RULE = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dprepro.pipeline.errors import UserError, reading
+from dprepro.errors import UserError, reading
 from dprepro.pipeline.files import Damaged, check_file
 
 

@@ -11,11 +11,12 @@ import safetensors.torch
 import torch
 from pydantic import ValidationError
 
+from dprepro.errors import UserError, printable, reading
+from dprepro.fields import Key, Strict
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.declaration import check_declared
 from dprepro.pipeline.data.own import tables, trunk
 from dprepro.pipeline.data.own.files import check_regular
-from dprepro.pipeline.errors import UserError, printable, reading
 from dprepro.pipeline.export.inputs import (
     TRUNK,
     VOCABULARY,
@@ -39,7 +40,6 @@ from dprepro.pipeline.export.networks import (
     trained_network,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.fields import Key, Strict
 from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes, write_text
 from dprepro.pipeline.ledgers.data_budget import budget_of
 from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES

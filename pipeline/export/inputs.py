@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from dprepro.errors import UserError, reading
+from dprepro.fields import Strict, omitted
 from dprepro.pipeline.data.own import images, npz, tables, texts, trunk
 from dprepro.pipeline.data.own.files import IMAGES, check_regular
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
-from dprepro.pipeline.errors import UserError, reading
-from dprepro.pipeline.fields import Strict, omitted
 from dprepro.pipeline.files import Damaged, read_checked
 from dprepro.pipeline.limits import OWN_BYTES
 from dprepro.pipeline.params import (

@@ -10,10 +10,10 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
+from dprepro.errors import UserError, shown
+from dprepro.fields import Count, Strict
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.extensions import extensions
-from dprepro.pipeline.fields import Count, Strict
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares

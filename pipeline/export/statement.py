@@ -1,6 +1,6 @@
 """Fields of a privacy statement; `pipeline.export.privacy_statement` fills and renders it."""
 
-from dprepro.pipeline.fields import NotNegative, Strict
+from dprepro.fields import NotNegative, Strict
 from dprepro.pipeline.results.schema import Probability, Versions
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.identity.provenance import committed_text, deleted_files
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.params import Row, Settings

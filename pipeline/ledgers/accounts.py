@@ -6,18 +6,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
 from dprepro.pipeline.ledgers.precision import up
 from dprepro.pipeline.params import Settings, pick
-from dprepro.pipeline.params.problems import problem_lines
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Entry, Ledgers
 from dprepro.privacy.account_settings import AccountSettings
 from dprepro.privacy.accounting import classic_epsilon, renyi_divergence
 from dprepro.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
 from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
+from dprepro.problems import problem_lines
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.raw import entry_of
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes

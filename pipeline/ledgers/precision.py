@@ -1,8 +1,8 @@
 """Rounding of a ledger's epsilons to the stored digits."""
 
 from dprepro.pipeline.results.schema import Ledger
-from dprepro.pipeline.rounding import rounded_down, rounded_up
 from dprepro.privacy.risk import Risk
+from dprepro.rounding import rounded_down, rounded_up
 
 # Machines and numpy versions round a Fourier transform of losses differently. After 600,000 steps, epsilon
 # differs by a relative 1e-5. So the last stored digit may differ by one, at most a relative

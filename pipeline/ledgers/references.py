@@ -12,7 +12,7 @@ from dp_accounting import get_sigma_gaussian
 from pydantic import Field, model_validator
 from ruamel.yaml import YAML
 
-from dprepro.pipeline.fields import Count, Key, Positive, Strict
+from dprepro.fields import Count, Key, Positive, Strict
 from dprepro.pipeline.files import write_text
 from dprepro.privacy.accounting import classic_epsilon, renyi_epsilon
 from dprepro.privacy.clt import clt_mu

@@ -5,7 +5,7 @@ from math import isclose
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dprepro.functional import evaluating, functional_call
 from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
-from dprepro.pipeline.models.functional import evaluating, functional_call
 from dprepro.privacy.gradients import Tensors, channels_last, wants_channels_last
 from dprepro.privacy.mechanisms import GaussianMechanism
 from dprepro.privacy.parameters import Isolation

@@ -1,7 +1,7 @@
 """SGD and Adam as functions from a state to the next one, with the rules of torch.optim.
 
-`torch.optim` would change weights in place, which a method's `State` and its checkpoints don't expect. Its Adam
-and its dampening round in another order, so trainings would not repeat recorded ones to the last bit.
+`torch.optim` changes weights in place, and a `State` of a method is kept in checkpoints. Its Adam and its
+dampening round in another order than here, and trainings shall repeat recorded ones to the last bit.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dprepro.pipeline.errors import Unproven, UserError
+from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.samples import (
     BatchSum,

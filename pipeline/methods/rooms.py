@@ -4,7 +4,7 @@ A settings class names its training class. This class is imported by name, so no
 another method.
 """
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.extensions import cached, extensions
 from dprepro.pipeline.methods.settings import MethodSettings
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.pipeline.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
+from dprepro.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
 from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
 from dprepro.privacy.laplace import Releases
 from dprepro.privacy.parameters import Delta, Sampling

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 
 
 class Adapted(nn.Module):

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
+from dprepro.fields import Count, Positive, Strict, omitted
 from dprepro.pipeline.extensions import cached, extensions
-from dprepro.pipeline.fields import Count, Positive, Strict, omitted
 from dprepro.pipeline.models.public_weights import PublicWeights
 
 
@@ -17,9 +17,9 @@ def architectures() -> dict[str, dict[str, ast.expr | None]]:
     """Available models, each with the names that its file defines. A file with a `build` function is a model.
 
     The files are parsed, not imported, so that params.yaml needs no torch. Constants come with their value,
-    functions with None. `ORDERED` marks a model with normalisation and ReLU before each convolution, in the
-    order of `Model.order`. `FEATURES` marks a model that can be built without its frozen part; its value is
-    the number of inputs of the other part.
+    functions with None. `ORDERED` is a model's second order of normalisation and activation, a value of
+    `Model.order`. `FEATURES` marks a model that can be built without its frozen part; its value is the number
+    of inputs of the other part.
     """
     definitions = {name: _defined(part.path) for name, part in extensions("models").items()}
     return {name: names for name, names in definitions.items() if "build" in names}
@@ -71,8 +71,9 @@ class Model(Strict):
     unnormalized: Annotated[int, Field(ge=0, strict=True)] = 0
     # 'linear': layers before the first linear one keep their public pretrained weights
     trainable: Literal["all", "linear"] = "all"
-    # CONV-GN-ReLU, or CONV-ReLU-GN (Sander et al. 2022, section 4.4)
-    order: Literal["norm_relu", "relu_norm"] = "norm_relu"
+    # The default is each model's own order. 'relu_norm': CONV-ReLU-GN instead of CONV-GN-ReLU (Sander et al.
+    # 2022, section 4.4). 'norm_activation': before the activation instead of after it (Nguyen et al. 2023)
+    order: Literal["norm_relu", "relu_norm", "norm_activation"] = "norm_relu"
     hidden: tuple[Count, ...] = ()  # sizes of the hidden layers, of models with `HIDDEN_SIZES`; (): its own
     # for the model 'pretrained' only: public weights; rank of the adapters, None: trained as a whole
     network: PublicWeights | None = omitted(None)
@@ -83,8 +84,9 @@ class Model(Strict):
         models = architectures()
         if self.name not in models:
             raise ValueError(f"no model {self.name!r}; allowed: {', '.join(models)}")
-        ordered = [name for name, defined in models.items() if "ORDERED" in defined]
-        if self.order != "norm_relu" and self.name not in ordered:
+        orders = {name: getattr(defined.get("ORDERED"), "value", None) for name, defined in models.items()}
+        if self.order not in ("norm_relu", orders[self.name]):
+            ordered = [name for name, order in orders.items() if order == self.order]
             raise ValueError(f"order: {self.order!r} is for {', '.join(ordered)}; allowed: 'norm_relu'")
         sized = [name for name, defined in models.items() if "HIDDEN_SIZES" in defined]
         if self.hidden and self.name not in sized:

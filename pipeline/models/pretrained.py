@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError, reading, shown
+from dprepro.errors import UserError, reading, shown
 from dprepro.pipeline.files import digest
 from dprepro.pipeline.limits import WEIGHTS_BYTES
 from dprepro.pipeline.models.adapters import add_adapters, last_linear

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from dprepro.pipeline.errors import shown
-from dprepro.pipeline.fields import Strict
+from dprepro.errors import shown
+from dprepro.fields import Strict
 
 
 def _inside(path: str) -> str:

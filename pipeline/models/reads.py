@@ -17,7 +17,7 @@ import torch
 import torch.hub
 from torch import Tensor
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.extensions import in_use
 from dprepro.pipeline.models.pretrained import declared_tensors
 

@@ -10,7 +10,7 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.models.normalization import normalization
 
 VERSION = 1  # raise it if the same settings would give other numbers
-ORDERED = True  # the model has an `order`
+ORDERED = "relu_norm"  # its second `order`
 STEM = 16
 STAGES = ((64, 1), (128, 2), (256, 2))  # channels, and the stride of the first of two blocks
 

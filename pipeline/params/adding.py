@@ -6,8 +6,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from dprepro.pipeline.errors import UserError, reading
-from dprepro.pipeline.fields import KEY
+from dprepro.errors import UserError, reading
+from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.reading import parse

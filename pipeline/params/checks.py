@@ -47,6 +47,10 @@ def check_all(settings: Settings) -> None:
         _check_row(settings, key, row)
     for key, search in settings.searches.items():
         _exists(f"searches.{key}.row", search.row, settings.rows)
+        if not settings.split(judged_on := settings.rows[search.row].data).validation:
+            raise ValueError(
+                f"searches.{key}.row: {judged_on!r} has no validation examples; a search needs some"
+            )
         deque(candidates(key, settings), maxlen=0)  # raises if a candidate can't be trained
     for key in settings.accounts:
         if key in settings.rows:

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from dprepro.pipeline.errors import UserError, printable, reading
+from dprepro.errors import UserError, printable, reading
 from dprepro.pipeline.limits import RECORD_BYTES
 
 M = TypeVar("M", bound=BaseModel)

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dprepro.pipeline.errors import UserError, reading, shown
+from dprepro.errors import UserError, reading, shown
 from dprepro.pipeline.extensions import use
 from dprepro.pipeline.params.checks import check_all
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.problems import problem_lines
 from dprepro.pipeline.params.searched import Choices, read_choices, with_choices
 from dprepro.pipeline.params.settings import PARAMS, Packages, Settings
+from dprepro.problems import problem_lines
 
 
 class _Code(BaseModel):

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
-from dprepro.pipeline.errors import shown
-from dprepro.pipeline.fields import Count, Key, Strict
+from dprepro.errors import shown
+from dprepro.fields import Count, Key, Strict
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.params.problems import NestedProblems, problem_lines
 from dprepro.privacy.account_settings import AccountSettings
+from dprepro.problems import NestedProblems, problem_lines
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
 Sentence = Annotated[str, Field(min_length=1)]
@@ -93,7 +93,7 @@ class Data(Strict):
 
     raw: Key
     train: Count
-    validation: Count
+    validation: Annotated[int, Field(ge=0, strict=True)]  # 0: for rows that choose nothing
     public: Public
     # of the permutation that decides the splits; no privacy depends on it
     seed: Annotated[int, Field(ge=0, strict=True)] = 0

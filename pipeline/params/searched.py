@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dprepro.pipeline.errors import shown
+from dprepro.errors import shown
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params.documents import read_record
-from dprepro.pipeline.params.problems import problem_lines
 from dprepro.pipeline.params.schema import Row
 from dprepro.pipeline.params.settings import Settings
+from dprepro.problems import problem_lines
 
 SEARCHES = Path("reports/searches")
 

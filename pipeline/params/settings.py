@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Key, Strict
+from dprepro.errors import UserError
+from dprepro.fields import Key, Strict
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.settings import Circumstances
 from dprepro.pipeline.models.model import Model

@@ -11,8 +11,8 @@ from typing import NamedTuple, get_args
 
 from scipy.optimize import brentq
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Strict
+from dprepro.errors import UserError
+from dprepro.fields import Strict
 from dprepro.pipeline.ledgers.ledger import bounds_of
 from dprepro.privacy.accounting import Accountant, renyi_epsilon
 from dprepro.privacy.parameters import LEAST_DELTA

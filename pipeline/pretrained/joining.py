@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.data.splits import content_keys
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.methods.base import LAST

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.models.normalization import BatchStatistics, LocalResponse
+from dprepro.errors import UserError
+from dprepro.normalization import BatchStatistics
+from dprepro.pipeline.models.normalization import LocalResponse
 
 STABILIZER = 1e-9  # mu, against division by zero
 # Layers with one input per unit: relevance passes unchanged. `LocalResponse` multiplies by a positive

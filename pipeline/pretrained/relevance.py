@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.errors import UserError
+from dprepro.normalization import initial_statistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import Relevances, as_input
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import initial_statistics
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 from dprepro.pipeline.pretrained.joining import TrainedRow

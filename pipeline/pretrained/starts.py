@@ -5,7 +5,6 @@ more file, ``start.npz``. It has the parameters and running statistics of one re
 has `features`, inputs are the outputs of the network's frozen part, and the file has only the other tensors.
 """
 
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -13,16 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.errors import UserError
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.base import as_input
 from dprepro.pipeline.methods.registry import build_net, fresh_net
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
-from dprepro.privacy.gradients import Tensors
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # name of the part of a network before its linear layers

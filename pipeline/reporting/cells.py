@@ -92,11 +92,11 @@ class RecordCells:
 def has_converged(replica: Replica, above: float | None) -> bool:
     """Return True if a training converged.
 
-    If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.
-    Without ``above`` or a validation accuracy, the metric 'converged' decides. Without this metric, the
-    result is True.
+    If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it; test
+    accuracy without validation examples. Without ``above`` or an accuracy, the metric 'converged' decides.
+    Without this metric, the result is True.
     """
-    accuracy = replica.metrics.get("validation_accuracy")
+    accuracy = replica.metrics.get("validation_accuracy", replica.metrics.get("test_accuracy"))
     if above is not None and accuracy is not None:
         return 100 * accuracy > above
     return replica.metrics.get("converged", 1.0) > 0

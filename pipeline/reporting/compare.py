@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 from pydantic import ValidationError
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.cells import RecordCells
 from dprepro.pipeline.reporting.judging.guarantees import SAME, incomparable
@@ -15,7 +15,7 @@ from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.reporting.results import Cell, validation
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Ledger
-from dprepro.pipeline.rounding import rounded_down
+from dprepro.rounding import rounded_down
 
 DIGITS = 4  # significant digits of a suggested setting
 TABLE = Table(name="", title="", axis="", columns=[], own=True)  # of accuracies in percent

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.identity.plan import gpu_hours
 from dprepro.pipeline.params import PAPERS, PARAMS, Account, Row, Settings
 from dprepro.pipeline.reporting import caveats, papers

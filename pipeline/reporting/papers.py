@@ -6,15 +6,15 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from dprepro.pipeline.errors import UserError, reading
-from dprepro.pipeline.fields import Key, Strict
+from dprepro.errors import UserError, reading
+from dprepro.fields import Key, Strict
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.problems import problem_lines
 from dprepro.pipeline.reporting.claims import Test
 from dprepro.pipeline.reporting.judging.claim_test import Bounded
 from dprepro.pipeline.reporting.printed import PrintedTables
 from dprepro.pipeline.reporting.vocabulary import CLAIMS
+from dprepro.problems import problem_lines
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # what a finding may quote of a cell
 

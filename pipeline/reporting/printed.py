@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dprepro.pipeline.errors import shown
+from dprepro.errors import shown
+from dprepro.fields import Finite, Key, NotNegative, Strict
 from dprepro.pipeline.extensions import extensions
-from dprepro.pipeline.fields import Finite, Key, NotNegative, Strict
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # largest margin without a reason: percentage points, or a share of a number
@@ -23,6 +23,8 @@ class Printed(Strict):
     error: NotNegative | None = None  # as the paper defines it, e.g. a standard error
     words: str | None = None  # e.g. `NO_CONVERGENCE`
     decimals: int | None = None  # of this value; None: those of the table
+    # why our number is higher or lower, with the row that supports it, or 'Unexplained.'
+    explanation: Annotated[str, Field(min_length=1)] | None = None
 
     def rounding(self, decimals: int) -> float:
         """Half a unit of the last printed digit; ``decimals`` is the table's number of decimals."""
@@ -92,6 +94,7 @@ class Table(Strict):
     close: bool = False
     # size of the test set, the same for the paper and us; None: no number is a share of such a set
     tested: Annotated[int, Field(ge=1)] | None = None
+    seeds: Annotated[int, Field(ge=1)] = 1  # trainings behind each printed value; 1 if the paper doesn't say
     baseline: Key | None = None  # the line with which the others are compared; None: the first
     argues: tuple[Argued, ...] = ()  # pairs of lines whose difference the paper discusses
     argues_levels: bool = False  # whether the paper also discusses changes between columns

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dprepro.pipeline.reporting.facts import Fact
 from dprepro.pipeline.reporting.judging.contrasts import PrintedContrast
-from dprepro.pipeline.rounding import rounded_up
+from dprepro.rounding import rounded_up
 
 Columns = dict[str, Any]
 

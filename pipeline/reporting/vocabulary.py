@@ -10,8 +10,8 @@ from typing import Literal
 
 from ruamel.yaml import YAML
 
-from dprepro.pipeline.errors import UserError, shown
-from dprepro.pipeline.fields import Strict
+from dprepro.errors import UserError, shown
+from dprepro.fields import Strict
 from dprepro.privacy.statements import Statement
 
 

@@ -12,9 +12,9 @@ from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from dprepro.pipeline.reporting.results import Cell, TableResult
 from dprepro.pipeline.reporting.vocabulary import PRIVACY, WORDS
 from dprepro.pipeline.results.schema import Attack, Composition, Ledger
-from dprepro.pipeline.rounding import rounded_down, rounded_up
 from dprepro.privacy.parameters import is_large_delta
 from dprepro.privacy.risk import Risk
+from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from dprepro.pipeline.ledgers.data_budget import DataBudget

@@ -7,7 +7,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.results.records import HISTORY_COLUMNS
 from dprepro.pipeline.results.schema import Evaluated
 

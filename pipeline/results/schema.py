@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from dprepro.pipeline.errors import shown
-from dprepro.pipeline.fields import Finite, Key, NotNegative, Strict, omitted
+from dprepro.errors import shown
+from dprepro.fields import Finite, Key, NotNegative, Strict, omitted
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params.searched import Choice, Judged
 from dprepro.privacy.laplace import Releases
@@ -128,7 +128,7 @@ FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro a
 class Bound(Strict):
     """Lower bound on epsilon from an attack."""
 
-    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `pipeline.audits.bounds`;
+    # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `dprepro.auditing.epsilon_bounds`;
     # 'computed': see `pipeline.audits.pair`; 'labels': from the labels alone; 'repeats', 'order': see
     # `pipeline.audits.mechanism`
     by: Plain

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dprepro.pipeline.errors import UserError, shown
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.files import Damaged, digest, read_checked, write_bytes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run, ViewType
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import papers

@@ -21,10 +21,10 @@ from dprepro.pipeline.reporting.papers import Paper
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
-from dprepro.pipeline.rounding import rounded_down, rounded_up
 from dprepro.pipeline.tracking import notes
 from dprepro.pipeline.tracking.notes import ACCURACY, NOTE
 from dprepro.privacy.risk import Risk
+from dprepro.rounding import rounded_down, rounded_up
 
 FORMAT = 3  # part of every digest; a higher number replaces all published runs
 LONGEST = 500  # characters of a parameter that every store of MLflow takes

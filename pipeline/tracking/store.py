@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import place, temporary_path, writing
 
 STORE = Path("mlflow.db")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import Damaged, locked, read_sealed, write_sealed
 from dprepro.pipeline.methods.base import State
 

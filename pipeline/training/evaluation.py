@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.identity.standing import Standing, measured_otherwise
 from dprepro.pipeline.methods.base import Execution, Method, shares
@@ -169,7 +169,7 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
 
 def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> dict[str, float]:
     """Accuracies by name; means over the draws if the method has noise at test time."""
-    draws: dict[str, list[float]] = {"validation": [], "test": []}
+    draws: dict[str, list[float]] = {split: [] for split in ("validation", "test") if len(data.splits[split])}
     for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
@@ -178,7 +178,8 @@ def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execu
     accuracies = {split: torch.tensor(values, dtype=torch.float64) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean().item() for split, values in accuracies.items()}
     if data.target is None:
-        columns["converged"] = float(columns["validation_accuracy"] > CONVERGED / data.classes)
+        judged = columns.get("validation_accuracy", columns["test_accuracy"])
+        columns["converged"] = float(judged > CONVERGED / data.classes)
     if method.test_draws > 1:
         columns["test_accuracy_draws_std"] = accuracies["test"].std().item()
     for name, predict in method.variants(model).items():

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.errors import Stopped
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import Stopped
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
 from dprepro.pipeline.methods.registry import build_method
@@ -195,10 +195,11 @@ def train_run(
         if is_logged or current_time - shown_at >= SHOW_EVERY:
             values = {name: value.item() for name, value in metrics.items()}
             if is_logged:
-                with torch.no_grad():
-                    network = method.network(method.model(state), 0)
-                validation_accuracy = accuracy(method.predictor(network), validation, execution)
-                values["validation_accuracy"] = validation_accuracy
+                if len(validation):
+                    with torch.no_grad():
+                        network = method.network(method.model(state), 0)
+                    validation_accuracy = accuracy(method.predictor(network), validation, execution)
+                    values["validation_accuracy"] = validation_accuracy
                 history += [
                     (run.level, run.seed, steps_done, epoch, name, value)
                     for name, value in sorted(values.items())

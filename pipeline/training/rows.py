@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import Unproven, UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.standing import Standing, frozen_here
@@ -63,7 +63,7 @@ def train(
     """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
-    `train_replicas` for ``workers``.
+    `train_runs` for ``workers``.
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, initial weights or
@@ -159,7 +159,7 @@ def _write(
 ) -> None:
     """Add a training to the valid ones, and write first its weights, then the history, then the run.
 
-    The run has the digests of weights and history. If ``finished`` is None, only invalid replicas are removed.
+    The run has the digests of weights and history. If ``finished`` is None, only invalid ones are removed.
     """
     previous = records.read_run(key, root)
     standing = Standing(row, data).of(previous)

@@ -10,8 +10,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from dprepro.errors import Unproven
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.errors import Unproven
 from dprepro.pipeline.files import digest_json, write_json
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.spending import Guarantee

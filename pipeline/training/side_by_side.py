@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from dprepro.pipeline.errors import Stopped, Unproven, UserError
+from dprepro.errors import Stopped, Unproven, UserError
 from dprepro.pipeline.extensions import in_use, use
 from dprepro.pipeline.memory import keep_freed
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun, train_run
@@ -56,7 +56,7 @@ def _worthwhile_processes(runs: Sequence[SeedRun], context: Context, workers: in
     return min(workers, len(runs), examples_seen // WORTH)
 
 
-# From a worker: its progress; the number of a finished training; or text and number of trainings of `Unproven`,
+# From a worker: progress; number of a finished training; or text and number of trainings of `Unproven`,
 # which might not occur again in the calling process, because its samples are new
 Message = Progress | int | tuple[str, int]
 

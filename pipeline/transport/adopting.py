@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file, place, temporary_path, write_bytes, write_text, writing
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.standing import Standing, measured_otherwise

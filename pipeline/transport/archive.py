@@ -11,8 +11,8 @@ from typing import IO, Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from dprepro.pipeline.errors import UserError, reading, shown
-from dprepro.pipeline.fields import Key, Strict
+from dprepro.errors import UserError, reading, shown
+from dprepro.fields import Key, Strict
 from dprepro.pipeline.files import digest_file, replacing
 from dprepro.pipeline.limits import MANIFEST_BYTES, PACK_LEAST, PACK_TIMES
 from dprepro.pipeline.params import Settings

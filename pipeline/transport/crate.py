@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import catalog
 from dprepro.pipeline.data.catalog import Edition, Entry, File
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file, replacing_folder, write_json, writing
 from dprepro.pipeline.identity import provenance
 from dprepro.pipeline.params import PARAMS, Settings

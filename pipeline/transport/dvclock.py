@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import PREPARED
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import entries
 from dprepro.pipeline.params import Settings

@@ -7,13 +7,13 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from dprepro.errors import UserError, shown
+from dprepro.normalization import initial_statistics
 from dprepro.pipeline.data.raw import entry_of
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.ledgers.declared import input_shape
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.models.normalization import initial_statistics
 from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results.schema import Run, Trained
 

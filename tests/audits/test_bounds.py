@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import brentq
 
 import dprepro
-from dprepro.pipeline.audits import bounds, mechanism, rows
-from dprepro.pipeline.audits.bounds import Errors, one_run
+from dprepro.auditing import epsilon_bounds
+from dprepro.auditing.epsilon_bounds import ErrorCounts, one_run
+from dprepro.pipeline.audits import mechanism, rows
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.privacy.gaussian import gaussian_epsilon
 
@@ -40,9 +41,9 @@ def test_what_a_perfect_attacker_shows(
         without, within = scores(mu, canaries, seed)
         shown.append(
             [
-                bounds.by_one_run(without, within, ALPHA, DELTA),
-                bounds.by_one_run_curve(without, within, ALPHA, DELTA),
-                bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, DELTA),
+                epsilon_bounds.by_one_run(without, within, ALPHA, DELTA),
+                epsilon_bounds.by_one_run_curve(without, within, ALPHA, DELTA),
+                epsilon_bounds.by_gaussian(epsilon_bounds.split(without, within)[0], ALPHA, DELTA),
             ]
         )
     # here half of the trials find the threshold, and the surest guesses are tests of their own
@@ -54,11 +55,11 @@ def test_shares_of_the_canaries_share_the_confidence() -> None:
     without, within = scores(mu_of(8), 1000)
     ranked = sorted([(score, False) for score in without] + [(score, True) for score in within])
     shown = []
-    for share in bounds.SHARES:
+    for share in epsilon_bounds.SHARES:
         side = int(share * 500)
         correct = sum(not there for _, there in ranked[:side]) + sum(there for _, there in ranked[-side:])
         shown.append(one_run(correct, 2 * side, 1000, ALPHA / 6, DELTA))
-    assert bounds.by_one_run(without, within, ALPHA, DELTA) == max(shown) > 0
+    assert epsilon_bounds.by_one_run(without, within, ALPHA, DELTA) == max(shown) > 0
 
 
 def test_thresholds_share_the_confidence() -> None:
@@ -66,7 +67,7 @@ def test_thresholds_share_the_confidence() -> None:
     upper = 1 - (ALPHA / 2 / 2) ** (1 / 50)
     shown = log((1 - DELTA - upper) / upper)
     without, within = np.zeros(100), np.ones(100)
-    assert bounds.by_thresholds(without, within, ALPHA, DELTA) == pytest.approx(shown)
+    assert epsilon_bounds.by_thresholds(without, within, ALPHA, DELTA) == pytest.approx(shown)
     assert dprepro.audit(without, within, delta=DELTA).epsilon_lower == pytest.approx(shown)
 
 
@@ -84,28 +85,32 @@ def test_the_bounds_of_an_attack_share_the_confidence() -> None:
 def test_pure_noise_shows_nothing() -> None:
     for seed in range(10):
         without, within = scores(0.0, 1000, seed)
-        for errors in bounds.split(without, within):
-            assert bounds.by_errors(errors, ALPHA, DELTA) <= 0.05
-            assert bounds.by_gaussian(errors, ALPHA, DELTA) <= 0.2
-        assert bounds.by_one_run(without, within, 0.01, DELTA) <= 0.1
+        for errors in epsilon_bounds.split(without, within):
+            assert epsilon_bounds.by_errors(errors, ALPHA, DELTA) <= 0.05
+            assert epsilon_bounds.by_gaussian(errors, ALPHA, DELTA) <= 0.2
+        assert epsilon_bounds.by_one_run(without, within, 0.01, DELTA) <= 0.1
     still = np.zeros(500)
-    assert bounds.by_one_run(still, still, ALPHA, DELTA) <= 0.1
-    assert bounds.by_errors(bounds.split(still, still)[0], ALPHA, DELTA) == 0
+    assert epsilon_bounds.by_one_run(still, still, ALPHA, DELTA) <= 0.1
+    assert epsilon_bounds.by_errors(epsilon_bounds.split(still, still)[0], ALPHA, DELTA) == 0
 
 
 def test_trainings_that_diverge_show_nothing() -> None:
     """NaN was neither a false alarm nor a miss."""
     nothing = np.full(200, np.nan)
-    for errors in bounds.split(nothing, nothing):
-        assert bounds.by_errors(errors, ALPHA, DELTA) == bounds.by_gaussian(errors, ALPHA, DELTA) == 0
-    assert bounds.by_one_run(nothing, nothing, ALPHA, DELTA) <= 0.1
+    for errors in epsilon_bounds.split(nothing, nothing):
+        assert (
+            epsilon_bounds.by_errors(errors, ALPHA, DELTA)
+            == epsilon_bounds.by_gaussian(errors, ALPHA, DELTA)
+            == 0
+        )
+    assert epsilon_bounds.by_one_run(nothing, nothing, ALPHA, DELTA) <= 0.1
 
 
 def test_errors_hold_as_often_as_they_say() -> None:
     # both rates at once, at a significance of 5 %
     generator, outside = np.random.default_rng(1), 0
     for _ in range(2000):
-        errors = Errors(int(generator.binomial(100, 0.1)), 100, int(generator.binomial(80, 0.3)), 80)
+        errors = ErrorCounts(int(generator.binomial(100, 0.1)), 100, int(generator.binomial(80, 0.3)), 80)
         alarms, misses = errors.upper(ALPHA)
         outside += alarms < 0.1 or misses < 0.3
     assert outside <= 2000 * ALPHA + 3 * (2000 * ALPHA) ** 0.5
@@ -116,12 +121,12 @@ def test_no_bound_on_a_gaussian_mechanism_is_above_its_epsilon_too_often() -> No
     true = gaussian_epsilon(mu, DELTA)
     for seed in range(40):
         without, within = scores(mu, 400, seed)
-        errors = bounds.split(without, within)[0]
+        errors = epsilon_bounds.split(without, within)[0]
         above += [
-            bounds.by_errors(errors, ALPHA, DELTA) > true,
-            bounds.by_gaussian(errors, ALPHA, DELTA) > true,
-            bounds.by_one_run(without, within, ALPHA, DELTA) > true,
-            bounds.by_one_run_curve(without, within, ALPHA, DELTA) > true,
+            epsilon_bounds.by_errors(errors, ALPHA, DELTA) > true,
+            epsilon_bounds.by_gaussian(errors, ALPHA, DELTA) > true,
+            epsilon_bounds.by_one_run(without, within, ALPHA, DELTA) > true,
+            epsilon_bounds.by_one_run_curve(without, within, ALPHA, DELTA) > true,
         ]
     assert (above <= 5).all()
 
@@ -148,4 +153,4 @@ def test_right_code_is_not_called_broken() -> None:
         {**SETTINGS, "sampling": "poisson", "mini_set": 1}
     )
     scores = mechanism.audit_singles(config, 64, 16, "right", "grid")
-    assert bounds.by_one_run_curve(scores.without, scores.within, 0.01, scores.delta) < 4.38
+    assert epsilon_bounds.by_one_run_curve(scores.without, scores.within, 0.01, scores.delta) < 4.38

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.auditing import epsilon_bounds
+from dprepro.auditing.epsilon_bounds import ErrorCounts
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import bounds, canaries, floating_point
-from dprepro.pipeline.audits.bounds import Errors
+from dprepro.pipeline.audits import canaries, floating_point
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
@@ -28,11 +29,11 @@ SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 def mechanism_of(multiplier: float) -> GaussianMechanism:
     spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
-    return GaussianMechanism((spending,), 1.0)
+    return GaussianMechanism(spending, 1.0)
 
 
-def shown(errors: Errors) -> float:
-    return bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
+def shown(errors: ErrorCounts) -> float:
+    return epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
 
 
 def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
@@ -60,9 +61,9 @@ def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float
 def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
     mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
-    whole = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(1.0), 1)))
+    whole = Bounds.whole(torch.tensor(1.0), 1)
     spacing = float(mechanism.spacings(whole, size))
-    streams = Streams(["bits"], True, torch.device("cpu"), "grid")
+    streams = Streams("bits", True, torch.device("cpu"), "grid")
     counts: list[list[np.ndarray]] = []
     for added in (0.0, 1 / size**0.5):
         sums = {"sum": torch.full((1, size), added)}
@@ -75,52 +76,52 @@ def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
         counts.append([np.bincount(half.ravel(), minlength=16) for half in (bits[::2], bits[1::2])])
     likelier = counts[1][0] > counts[0][0]
     trials = releases * size // 2
-    errors = Errors(int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials)
+    errors = ErrorCounts(
+        int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials
+    )
     assert shown(errors) == 0
-    assert bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5  # what one coordinate may tell at most
+    assert (
+        epsilon_bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5
+    )  # what one coordinate may tell at most
 
 
-def after_a_step(noise: Noise, replicas: int) -> Errors:
+def after_a_step(noise: Noise, trainings: int) -> ErrorCounts:
     """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
     examples = 1024
     configured = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
-    present = torch.arange(examples) % 2 == 1
-    names = [f"reader/{replica}" for replica in range(replicas)]
-    task = canaries.task(canaries.single_canaries(examples, present), names, 1, noise=noise)
-    method = Tan(task, [configured] * replicas, "none")
-    state = method.init()
-    state["parameters"] = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
-    state, _ = method.step(state, 0)
-    (moved,) = state["parameters"].values()
-    released = (-2 * examples * moved).numpy()  # exactly
-    whole = method.bounds(method.clips)
-    if noise == "grid":
-        spacing = method.mechanism.spacings(whole, moved[0].numel()).numpy()
-        wrong = floating_point.off_grid(released, spacing[..., None])
-    else:
-        wrong = floating_point.impossible(
-            released.ravel(), method.mechanism.deviations(whole).numpy()[0, 0]
-        ).reshape(released.shape)
-    called = wrong.any(1)
-    there = present.numpy()
-    alarms, misses = int(called[:, ~there].sum()), int((~called[:, there]).sum())
-    return Errors(alarms, replicas * int((~there).sum()), misses, replicas * int(there.sum()))
+    there = np.arange(examples) % 2 == 1
+    kinds = canaries.single_canaries(examples, torch.from_numpy(there))
+    alarms = misses = 0
+    for number in range(trainings):
+        method = Tan(canaries.task(kinds, f"reader/{number}", 1, noise=noise), configured, "none")
+        state, _ = method.step(method.init(), 0)
+        (moved,) = state["parameters"].values()
+        released = (-2 * examples * moved).numpy()  # exactly
+        if noise == "grid":
+            spacing = method.mechanism.spacings(method.whole, moved.numel()).numpy()
+            wrong = floating_point.off_grid(released, spacing)
+        else:
+            deviation = method.mechanism.deviations(method.whole).numpy()[0]
+            wrong = floating_point.impossible(released.ravel(), deviation).reshape(released.shape)
+        called = wrong.any(0)
+        alarms, misses = alarms + int(called[~there].sum()), misses + int((~called[there]).sum())
+    return ErrorCounts(alarms, trainings * int((~there).sum()), misses, trainings * int(there.sum()))
 
 
 def test_parameters_after_a_step_tell_of_float32_noise_and_not_of_noise_on_a_grid() -> None:
     errors = after_a_step("float32", 2)
     assert errors.false_alarms == 0
-    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) > gaussian_epsilon(1 / 1.1, DELTA)
+    assert epsilon_bounds.by_coordinates(errors, 1024, ALPHA, DELTA) > gaussian_epsilon(1 / 1.1, DELTA)
     errors = after_a_step("grid", 20)
-    assert bounds.by_coordinates(errors, 1024, ALPHA, DELTA) == 0
+    assert epsilon_bounds.by_coordinates(errors, 1024, ALPHA, DELTA) == 0
 
 
 def test_the_bound_of_coordinates_is_that_of_their_product() -> None:
-    errors = Errors(3, 1000, 800, 1000)
+    errors = ErrorCounts(3, 1000, 800, 1000)
     alarms, misses = errors.upper(ALPHA)
     by_hand = [log(((1 - alarms) ** count - DELTA) / misses**count) for count in range(1, 51)]
-    assert bounds.by_coordinates(errors, 50, ALPHA, DELTA) == pytest.approx(max(by_hand))
-    assert bounds.by_coordinates(Errors(100, 1000, 900, 1000), 50, ALPHA, DELTA) == 0
+    assert epsilon_bounds.by_coordinates(errors, 50, ALPHA, DELTA) == pytest.approx(max(by_hand))
+    assert epsilon_bounds.by_coordinates(ErrorCounts(100, 1000, 900, 1000), 50, ALPHA, DELTA) == 0
 
 
 def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
@@ -128,8 +129,10 @@ def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
     generator, alarms, misses = np.random.default_rng(0), 0.1, 0.4
     above = 0
     for _ in range(200):
-        errors = Errors(int(generator.binomial(500, alarms)), 500, int(generator.binomial(500, misses)), 500)
-        above += bounds.by_coordinates(errors, 10, ALPHA, 0.0) > 10 * log((1 - alarms) / misses)
+        errors = ErrorCounts(
+            int(generator.binomial(500, alarms)), 500, int(generator.binomial(500, misses)), 500
+        )
+        above += epsilon_bounds.by_coordinates(errors, 10, ALPHA, 0.0) > 10 * log((1 - alarms) / misses)
     assert above <= 200 * ALPHA
 
 

@@ -15,8 +15,8 @@ from jax_privacy.batch_selection import CyclicPoissonSampling, pad_to_multiple_o
 from jax_privacy.noise_addition import gaussian_privatizer
 
 import dprepro
-from dprepro.pipeline.audits import bounds
-from dprepro.pipeline.audits.bounds import Errors
+from dprepro.auditing import epsilon_bounds
+from dprepro.auditing.epsilon_bounds import ErrorCounts
 
 ALPHA, DELTA, NOISE = 0.05, 1e-5, 2.0
 
@@ -34,9 +34,9 @@ def auditor(right: int, guesses: int, canaries: int) -> CanaryScoreAuditor:
 def test_guesses_in_one_run_show_what_jax_privacy_says(right: int, guesses: int, canaries: int) -> None:
     theirs = auditor(right, guesses, canaries)
     at_one = {"threshold_strategy": Explicit(0.5)}
-    ours = bounds.one_run(right, guesses, canaries, ALPHA, DELTA)
+    ours = epsilon_bounds.one_run(right, guesses, canaries, ALPHA, DELTA)
     assert ours == pytest.approx(theirs.epsilon_one_run(ALPHA, DELTA, **at_one), abs=2e-4)
-    curve = bounds.epsilon_of_mu(bounds.one_run_mu(right, guesses, canaries, ALPHA), DELTA)
+    curve = epsilon_bounds.epsilon_of_mu(epsilon_bounds.one_run_mu(right, guesses, canaries, ALPHA), DELTA)
     assert curve == pytest.approx(theirs.epsilon_one_run_fdp(ALPHA, DELTA, **at_one), abs=2e-3)
 
 
@@ -47,11 +47,11 @@ def test_errors_show_what_jax_privacy_says(alarms: int, misses: int) -> None:
     within[:misses], without[:alarms] = 0, 1
     theirs = CanaryScoreAuditor(within, without)
     counted = theirs.epsilon_clopper_pearson(ALPHA, DELTA, one_sided=False, threshold_strategy=Explicit(0.5))
-    errors = Errors(alarms, trials, misses, trials)
-    assert bounds.by_errors(errors, ALPHA, DELTA) == pytest.approx(counted)
+    errors = ErrorCounts(alarms, trials, misses, trials)
+    assert epsilon_bounds.by_errors(errors, ALPHA, DELTA) == pytest.approx(counted)
     # its confidence is shared by all thresholds, of which there are three for two scores
     thresholds = len(theirs._thresholds)
-    gaussian = bounds.by_gaussian(errors, ALPHA / thresholds, DELTA)
+    gaussian = epsilon_bounds.by_gaussian(errors, ALPHA / thresholds, DELTA)
     assert gaussian == pytest.approx(theirs.epsilon_from_gdp(ALPHA, DELTA), abs=1e-4)
 
 
@@ -60,7 +60,7 @@ NULL = np.random.default_rng(0).normal(size=(2, 1000))
 
 def test_scores_of_no_attack_show_nothing() -> None:
     within, without = NULL
-    shown = bounds.by_gaussian(bounds.split(without, within)[0], ALPHA, DELTA)
+    shown = epsilon_bounds.by_gaussian(epsilon_bounds.split(without, within)[0], ALPHA, DELTA)
     assert max(shown, dprepro.audit(without, within, delta=DELTA).epsilon_lower) < 0.2
 
 

@@ -14,7 +14,7 @@ from benchmarks.__main__ import picture, table
 from benchmarks.measuring import Measured, compare
 from benchmarks.networks_in_jax import in_jax
 from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
-from dprepro.pipeline.audits import membership
+from dprepro.auditing.canaries import canary_bounds
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,7 +102,7 @@ def test_bounds_in_the_record_of_final_models_follow_from_its_scores() -> None:
     record = json.loads((ROOT / final_model.RECORD).read_text())
     without, within = (np.array(record[side]) for side in ("without", "within"))
     assert len(without) + len(within) == record["models"]
-    found = membership.shown(without, within, True, final_model.ALPHA, record["delta"])
+    found = canary_bounds(without, within, True, final_model.ALPHA, record["delta"])
     assert found == pytest.approx(record["shown"], abs=1e-6)
     assert max(found.values()) <= record["epsilon_claimed"]
     assert final_model.as_published(without, within) == pytest.approx(record["as_published"])

@@ -15,13 +15,13 @@ from filelock import FileLock
 from parsl.config import Config
 from parsl.executors import ThreadPoolExecutor
 
+from dprepro.errors import Stopped, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.cluster import coordinator, executors, tasks, worker
 from dprepro.pipeline.cluster.coordinator import Summary
 from dprepro.pipeline.cluster.executors import Slots
 from dprepro.pipeline.cluster.tasks import Todo
 from dprepro.pipeline.cluster.worker import CommandFailed, Died, Done, NeedsGpu, Task
-from dprepro.pipeline.errors import Stopped, UserError
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from dprepro.stages.repro import repro
@@ -212,8 +212,6 @@ def test_the_pages_file_of_slots_is_one() -> None:
 
 
 SLOTS = """\
-from parsl.config import Config
-from parsl.executors import ThreadPoolExecutor
 
 config = Config(executors=[ThreadPoolExecutor(label="small"), ThreadPoolExecutor(label="large")])
 

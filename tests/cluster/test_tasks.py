@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.cluster import tasks
 from dprepro.pipeline.cluster.costs import OPERATIONS, costs, gpu_hours, operations
 from dprepro.pipeline.cluster.tasks import longest_path_first
 from dprepro.pipeline.cluster.worker import Task
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.identity.entries import entries

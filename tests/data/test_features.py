@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline.audits.rows import audit_row
 from dprepro.pipeline.cluster.costs import costs
 from dprepro.pipeline.data.fetch import fetch
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
 from dprepro.pipeline.methods.base import Execution

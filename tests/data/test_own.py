@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dprepro.errors import Notice
 from dprepro.pipeline.data import raw as raw_sets
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.own import images, npz, private, texts
@@ -123,12 +125,75 @@ def test_images_are_read_as_they_were_saved(tmp_path: Path) -> None:
     assert np.bincount(read.labels).tolist() == [30, 30, 30]
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_transparent_palette_is_no_warning(tmp_path: Path) -> None:
-    image = Image.new("P", (8, 6))
-    image.putpalette([200, 100, 0])
-    image.save(tmp_path / "a.png", transparency=bytes(256))
-    assert images.read_image(tmp_path / "a.png", (3, 6, 8), False)[:, 0, 0].tolist() == [200, 100, 0]
+def test_transparent_images_are_put_on_a_white_ground(tmp_path: Path) -> None:
+    """A drawing in the alpha channel trained as black; an opaque alpha channel changes nothing."""
+    palette = Image.new("P", (8, 6))
+    palette.putpalette([200, 100, 0])
+    palette.save(tmp_path / "palette.png", transparency=bytes(256))
+    half = Image.new("RGBA", (8, 6), (0, 0, 0, 51))
+    half.save(tmp_path / "half.png")
+    half.convert("LA").save(tmp_path / "grey.png")
+    Image.new("RGB", (8, 6), (9, 9, 9)).save(tmp_path / "key.png", transparency=(9, 9, 9))
+    Image.new("RGBA", (8, 6), (200, 100, 0, 255)).save(tmp_path / "opaque.png")
+    seen = {"palette": [255] * 3, "half": [204] * 3, "grey": [204] * 3, "key": [255] * 3}
+    for name, pixel in seen.items():
+        with pytest.warns(Notice, match="transparent images are put on a white ground"):
+            read = images.read_image(tmp_path / f"{name}.png", (3, 6, 8), False)
+        assert read[:, 0, 0].tolist() == pixel
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert images.read_image(tmp_path / "opaque.png", (3, 6, 8), False)[:, 0, 0].tolist() == [200, 100, 0]
+
+
+@pytest.mark.parametrize("names", [("Training", "Testing"), ("train", "TEST"), ("TRAIN", "tests")])
+def test_parts_may_be_spelled_otherwise_and_others_are_said_to_be_left_out(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """The classes were 'Testing' and 'Training', and the images of `val` vanished without a word."""
+    for name in (*names, "val"):
+        write_images(tmp_path / "mine" / name)
+    with pytest.warns(Notice, match=r"mine/val \(90 images\) is left out; the parts are train and test"):
+        declared = declare(tmp_path, "images", "mine")
+    assert declared["own"]["mine"]["classes"] == CLASSES
+    assert len(made(tmp_path, settings_of(declared)).splits["test"]) == COUNT
+    os.rename(tmp_path / "mine" / names[0], tmp_path / "mine" / "train_one")
+    for one, other in (("a", "b"), ("fold1", "fold2")):
+        write_images(tmp_path / "folds" / one)
+        write_images(tmp_path / "folds" / other)
+    told = refusal_of(lambda: declare(tmp_path, "images", "folds"))
+    assert "a and b both have folders 'class-0' and 'class-1', so they are no classes" in told
+
+
+def test_a_class_may_be_named_train_and_each_class_may_hold_a_folder_of_its_images(tmp_path: Path) -> None:
+    write_images(tmp_path / "mine")
+    for label, name in enumerate(("bus", "car", "train")):
+        (tmp_path / f"new/{name}").mkdir(parents=True)
+        (tmp_path / f"mine/class-{label}").rename(tmp_path / f"new/{name}/images")
+    assert declare(tmp_path, "images", "new")["own"]["mine"]["classes"] == ["bus", "car", "train"]
+
+
+def test_hidden_files_are_no_examples_and_other_endings_are_counted(tmp_path: Path) -> None:
+    """A copy of an image in a hidden folder made its person count twice."""
+    folder = tmp_path / write_images(tmp_path / "mine")
+    before = declare(tmp_path, "images", "mine")
+    picture = (folder / "class-0/000.png").read_bytes()
+    hidden = (
+        "class-0/.ipynb_checkpoints/000.png",
+        "class-1/._x.png",
+        "class-1/.trash/sub/2.png",
+        ".cache/a.png",
+    )
+    for name in (*hidden, "__MACOSX/class-0/000.png", "class-2/@eaDir/1.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(picture)
+    for name in ("a.tif", "b.TIF", "c.jfif", "d"):
+        (folder / "class-0" / name).write_bytes(picture)
+    with pytest.warns(Notice) as told:
+        assert declare(tmp_path, "images", "mine") == before
+    words = [str(each.message) for each in told]
+    assert any("6 hidden files are left out" in line for line in words)
+    counts = ".jfif 1, .tif 2, .txt 1, no ending 1"
+    assert any(f"endings are left out: {counts}; images end in" in line for line in words)
 
 
 def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -393,16 +458,24 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
     ("content", "line"),
     [
         (b"", "not a CSV file: 'No columns"),
-        (b"text;label\na;b\n", "no column 'text' in its first line; there are: 'text;label'"),
+        (b"text;label\na;b\n", "no column 'text'; there are: 'text;label'"),
         (b"text,label\nna\xefve,b\n", "not UTF-8 at byte"),
         ("text,label\na,b\n".encode("utf-16"), "not UTF-8 at byte 0"),
-        (b"text,label\na,b\nc\n", "row 2: no text or no label"),
-        (b"text,label\na,b,c\n", "not a CSV file"),
+        (b"text,label\na,b\nc\n", "line 3: no text or no label"),
+        (b"text,label\na,b,c\n", "line 2: 3 values; the first line has 2 names"),
+        (
+            b"# texts of 2023\ntext,label\na,b\n",
+            "line 1: '# texts of 2023'; allowed: the names of the columns",
+        ),
+        (b"sep=,\ntext,label\na,b\n", "line 1: 'sep='; allowed: the names of the columns"),
+        (b"text,,label\na,b,c\n", "line 1: column 2 has no name"),
+        (b'text,label\n\n"a\nb",b\n  \nc,\n', "line 6: no text or no label"),
+        ("te\u0301xt,label\na,b\n".encode(), "no column 'text'; there are"),
         (b"text,label\na,b\nc,d,e\n", "not a CSV file: 'Error tokenizing data"),
         (b'text,label\n"a,b\n', "not a CSV file"),
         (b",".join(b"c%d" % n for n in range(10**6)), "more than 1,000 columns, or their names"),
         (b"text" * 10**6, "or their names have 1,000,000 bytes"),
-        (b"text,label\na,other\n", "row 1: label is 'other'; allowed: 'b'"),
+        (b"text,label\na,other\n", "line 2: label is 'other'; allowed: 'b'"),
     ],
 )
 def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:

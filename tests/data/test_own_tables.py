@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
+from dprepro.errors import Notice
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import schema, tables
 from dprepro.pipeline.data.own.describe import describe
-from dprepro.pipeline.params import Model
+from dprepro.pipeline.params import Model, OwnTable
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Errors
@@ -84,12 +86,15 @@ def test_a_line_moves_its_own_features_alone(tmp_path: Path) -> None:
     [
         (
             {"age": Numeric(range=(0, 1))},
-            "line 2: age is missing; allowed: a value, or `fill` or `indicator`",
+            "line 3: age is missing; allowed: a value, or `fill` or `indicator`",
         ),
-        ({"note": Numeric(range=(0, 1), fill=0)}, "line 1: note is 'x'; allowed: numbers, or `values`"),
+        (
+            {"note": Numeric(range=(0, 1), fill=0)},
+            "line 2: note is 'x'; allowed: numbers, and an empty cell for a missing one, or `values`",
+        ),
         (
             {"city": Categorical(values=["a", "b"], fill="a")},
-            "line 2: city is 'c'; allowed: 'a', 'b', or `other",
+            "line 3: city is 'c'; allowed: 'a', 'b', or `other",
         ),
         ({"weight": Numeric(range=(0, 1))}, "no column 'weight'; there are: 'age', 'income', 'city'"),
     ],
@@ -101,7 +106,7 @@ def test_a_value_that_is_not_declared_is_a_line(tmp_path: Path, columns: Any, li
 
 @pytest.mark.parametrize(
     ("target", "line"),
-    [("age", "line 2: age is missing; allowed: a number"), ("note", "line 1: note is 'x'; allowed: numbers")],
+    [("age", "line 3: age is missing; allowed: a number"), ("note", "line 2: note is 'x'; allowed: numbers")],
 )
 def test_a_target_needs_a_number_in_each_line(tmp_path: Path, target: str, line: str) -> None:
     """A target has neither `fill` nor `values`."""
@@ -114,7 +119,7 @@ def test_a_target_needs_a_number_in_each_line(tmp_path: Path, target: str, line:
 def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(LINES)
     (tmp_path / "t.parquet").write_bytes(b"PAR1" + bytes(100))
-    assert "line 2: sick is 'yes'; allowed: 'no', 'maybe'" in refusal_of(
+    assert "line 3: sick is 'yes'; allowed: 'no', 'maybe'" in refusal_of(
         lambda: tables.read(tmp_path / "t.csv", "sick", ["no", "maybe"], COLUMNS)
     )
     assert "not a Parquet file" in refusal_of(lambda: tables.frame(tmp_path / "t.parquet"))
@@ -138,11 +143,94 @@ def test_a_schemas_numbers_are_values_as_they_are_written(tmp_path: Path) -> Non
     path.write_text(f"classes: [00, 1.0]\ncolumns: {{zip: {values}, age: {{range: [0, 010]}}}}\n")
     read = schema.read_schema(path)
     assert read["classes"] == ["00", "1.0"]
-    assert read["columns"]["zip"]["values"] == ["01", "1.10", "1_0", "0x1F", "True", "no", None]
+    assert read["columns"]["zip"]["values"] == ["01", "1.10", "1_0", "0x1F", "true", "no", "~"]
     assert read["columns"]["zip"]["fill"] == "01"
     assert read["columns"]["age"] == {"range": [0, 10]}
     path.write_text("classes: [a, b]\ncolumns:\n  x: &x {values: [01]}\n  y: {<<: *x, other: true}\n")
     assert "has a merge key <<" in refusal_of(lambda: schema.read_schema(path))
+
+
+def test_booleans_and_strange_names_stay_as_they_are_written(tmp_path: Path) -> None:
+    """Values `true` became 'True', and every line of the table was one of the others without a word."""
+    (tmp_path / "t.csv").write_text("true,01,1e3,y\n" + "true,Yes,null,no\nfalse,No,~,yes\n" * 20)
+    path = tmp_path / "schema.yaml"
+    path.write_text(
+        "classes: [no, yes]\ncolumns:\n  true: {values: [true, false], other: true, fill: true}\n"
+        "  01: {values: [Yes, No], other: true}\n  1e3: {values: [null, ~]}\n"
+    )
+    read = schema.read_schema(path)
+    assert [*read["columns"]] == ["true", "01", "1e3"]
+    options = {"path": "t.csv", "label": "y", **read}
+    declaration, _ = describe("mine", "table", options, tmp_path)
+    assert isinstance(declaration, OwnTable)
+    columns = declaration.columns
+    features = tables.read(tmp_path / "t.csv", "y", ["no", "yes"], columns).inputs
+    assert features[:2].tolist() == [[1, 0, 0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 1, 0, 0, 1]]
+    flags = pandas.DataFrame({"flag": [True, False], "y": ["no", "yes"]})
+    flags.to_parquet(tmp_path / "t.parquet")
+    for spelled in (["true", "false"], ["True", "False"], ["TRUE", "FALSE"]):
+        column = {"flag": Categorical(values=spelled, other=True)}
+        assert tables.read(tmp_path / "t.parquet", "y", ["no", "yes"], column).inputs[:, 0].tolist() == [1, 0]
+    with pytest.warns(Notice, match="flag: no line has one of its declared values 'yes'; there is 'True'"):
+        tables.read(
+            tmp_path / "t.parquet", "y", ["no", "yes"], {"flag": Categorical(values=["yes"], other=True)}
+        )
+
+
+def test_a_parquet_file_of_any_types_gives_its_declared_columns(tmp_path: Path) -> None:
+    """Only declared columns are read, and nothing of pandas' own description."""
+    count, path = 3, tmp_path / "t.parquet"
+    words = pyarrow.array(["a", "b", "a"]).dictionary_encode()
+    columns = {
+        **{"word": words, "y": pyarrow.array(["no", "yes", "no"]), "n": pyarrow.array([1, None, 3])},
+        **{
+            "price": pyarrow.array([Decimal("1.50"), None, Decimal("3")]),
+            "tags": pyarrow.array([["x"]] * count),
+        },
+        "far": pyarrow.array([10**14] * count, pyarrow.timestamp("s")),
+        "time": pyarrow.array([1] * count, pyarrow.time64("ns")),
+        "('a', 'b')": pyarrow.array([1.0] * count),
+    }
+    described = {
+        "columns": [{"name": None, "field_name": "n", "pandas_type": "x", "numpy_type": "list<item: z>"}]
+    }
+    table = pyarrow.table(columns).replace_schema_metadata({"pandas": json.dumps(described)})
+    parquet.write_table(table, path)
+    declared: dict[str, Any] = {
+        **{"word": Categorical(values=["a", "b"]), "n": Numeric(range=(0, 4), fill=0)},
+        **{"price": Numeric(range=(0, 3), indicator=True), "('a', 'b')": Numeric(range=(0, 2))},
+    }
+    inputs = tables.read(path, "y", ["no", "yes"], declared).inputs.tolist()
+    assert inputs == [[1, 0, -0.5, 0, 0, 0], [0, 1, -1, -1, 1, 0], [1, 0, 0.5, 1, 0, 0]]
+    for name, days in (("tags", False), ("far", True), ("time", True)):
+        told = refusal_of(partial(tables.read, path, "y", ["no", "yes"], {name: Numeric(range=(0, 1))}))
+        assert f"{name} is of type" in told
+        assert ("as its days since a public day" in told) == days
+    assert [*tables.frame(path).columns] == [*columns]
+    assert all(len(line) == len(columns) for line in tables.as_texts(tables.frame(path)))
+
+
+def test_messages_on_cells_help(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('age,day,city,y,\n\n1,"a\nb",Zu\u0308rich,no,\n,2023-05-09,,yes,\nNA,x,b,no,\n')
+
+    def told(**columns: Numeric | Categorical) -> str:
+        return refusal_of(lambda: tables.read(path, "y", ["no", "yes"], columns)).removeprefix(f"{path}: ")
+
+    number, city = Numeric(range=(0, 1)), Categorical(values=["Z\u00fcrich", "b"], indicator=True)
+    assert tables.names(path) == ["age", "day", "city", "y"]
+    missing = told(age=number, city=Categorical(values=["b"]))
+    assert missing.startswith("line 5: age is missing; so it is in other lines of 'city'; allowed: a value")
+    filled = Numeric(range=(0, 1), indicator=True)
+    assert told(age=filled).startswith(
+        "line 6: age is 'NA'; allowed: numbers, and an empty cell for a missing one"
+    )
+    assert "line 3: day is 'a b'" in told(day=number).replace("\\n", " ")
+    assert "line 3: city is 'Zu\\u0308rich'; allowed: 'Zürich', 'b', of which 'Z\\xfcrich' looks" in told(
+        city=city
+    )
+    path.write_text("day,y\n2023-05-09,no\n")
+    assert told(day=number).endswith("write a date as a number, such as its days since a public day")
 
 
 @pytest.mark.parametrize(

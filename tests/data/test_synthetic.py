@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data import catalog, formats, synthetic
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_files
 
 COUNTS = {"train": 400, "test": 100}

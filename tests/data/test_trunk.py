@@ -11,11 +11,11 @@ from PIL import Image
 from safetensors.torch import load_file
 from torchvision import models
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.declaration import check_declared
 from dprepro.pipeline.data.own import trunk
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.own import PublicNetwork
 from dprepro.pipeline.results import records

@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
+from dprepro.errors import UserError
 from dprepro.pipeline import extensions, params, verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import tables, texts
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.export import folder as exporting
 from dprepro.pipeline.export.inputs import read_inputs
 from dprepro.pipeline.export.privacy_statement import CRITICAL, OF_RECORDS
@@ -138,7 +138,6 @@ def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
     """Their imports took most of a prediction's time."""
     code = f"""
 import sys
-from pathlib import Path
 from dprepro.pipeline.export.folder import folder_predictor
 folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
 slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn")

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.func import functional_call
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data.catalog import catalog
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.export.inputs import Preparation, read_inputs
 from dprepro.pipeline.export.networks import (
     CPU,
@@ -26,7 +26,7 @@ from dprepro.pipeline.export.networks import (
 from dprepro.pipeline.methods.base import Relevances
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
@@ -53,12 +53,11 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
     """A network of a row, away from where it begins, and what computes it."""
     row = BROAD.rows[key]
     settings = row.resolved[0].changed({"batch": 4})
-    member = Replica(row.level(settings), 0, settings)
-    task = make_task([member], row.model, True, data, CPU)
+    task = make_task(SeedRun(row.level(settings), 0, settings), row.model, True, data, CPU)
     if row.data in BROAD.relevances:
         public = BROAD.relevances[row.data].of == "public"
         task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, public, not public))
-    method = build_method(row.method, task, [settings], row.model.normalization)
+    method = build_method(row.method, task, settings, row.model.normalization)
     with torch.no_grad():
         away = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}
         state = method.init() | {"parameters": away}

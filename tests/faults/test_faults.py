@@ -14,9 +14,9 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from dprepro.errors import UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.export.folder import export
 from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from dprepro.pipeline.ledgers.ledger import make_ledger

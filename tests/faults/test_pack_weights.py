@@ -8,10 +8,10 @@ import pytest
 import safetensors.torch
 import torch
 
+from dprepro.errors import UserError
+from dprepro.normalization import initial_statistics
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.methods.registry import build_net
-from dprepro.pipeline.models.normalization import initial_statistics
 from dprepro.pipeline.transport import networks
 from dprepro.pipeline.transport.networks import check_network
 

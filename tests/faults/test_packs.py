@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import digest
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path

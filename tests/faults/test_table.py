@@ -15,10 +15,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.errors import Unproven, UserError
 from dprepro.pipeline.files import clear_leftovers, digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
 from dprepro.pipeline.ledgers.rows import row_ledgers

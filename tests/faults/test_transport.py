@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import PREPARED
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.documents import parse_yaml

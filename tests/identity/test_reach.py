@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.extensions import Extension
 from dprepro.pipeline.identity import entries, versions
 from dprepro.pipeline.methods.rooms import method_settings

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from tests.params.good import GOOD
 
 ACCOUNT = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.params import Settings, load, parse

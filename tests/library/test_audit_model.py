@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dprepro
-from dprepro.models import _Steps
-from dprepro.pipeline.audits import membership
+from dprepro.auditing.canaries import attainable_bounds, gaussian_mu, make_canaries
+from dprepro.auditing.models import _Steps
 from tests.refusal import refusal_of
 
 WIDTH, CLASSES, DELTA = 32, 4, 1e-5
@@ -79,7 +79,7 @@ def audited(train: Callable[..., Any], examples: int = 1200, **options: Any) -> 
 
 def noise_of(epsilon: float, steps: int = 1) -> float:
     """Noise multiplier of as many steps on all examples."""
-    return float(steps**0.5 / membership.gaussian_mu(epsilon, DELTA))
+    return float(steps**0.5 / gaussian_mu(epsilon, DELTA))
 
 
 def test_training_without_noise_shows_more_than_five() -> None:
@@ -226,7 +226,7 @@ def test_training_sees_the_canaries_that_are_in_and_no_other(replace: bool, as_n
 
 def test_extreme_canaries_have_the_data_s_own_extremes() -> None:
     inputs = np.random.default_rng(0).integers(3, 200, (50, 1, 6, 6), dtype=np.uint8)
-    made = membership.make_canaries("extreme", inputs, np.arange(50) % 3, 20, 3, 0)
+    made = make_canaries("extreme", inputs, np.arange(50) % 3, 20, 3, 0)
     assert made.inputs.dtype == np.uint8
     assert set(np.unique(made.inputs)) == {inputs.min(), inputs.max()}
     assert (made.inputs[0] == inputs.max()).all()
@@ -235,7 +235,7 @@ def test_extreme_canaries_have_the_data_s_own_extremes() -> None:
 
 def test_projections_are_those_of_single_backward_passes() -> None:
     inputs, labels = data(12)
-    canaries = membership.make_canaries("mislabelled", inputs.numpy(), labels.numpy(), 6, CLASSES, 0)
+    canaries = make_canaries("mislabelled", inputs.numpy(), labels.numpy(), 6, CLASSES, 0)
     net = network(8)
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
     released = {name: torch.randn_like(value) for name, value in before.items()}
@@ -327,12 +327,12 @@ def test_a_worst_start_needs_an_output_for_each_class() -> None:
 
 
 def test_a_perfect_attacker_shows_more_of_more_and_never_all_of_it() -> None:
-    shown = [membership.attainable(epsilon, DELTA, 500, False, 0.05) for epsilon in (1.0, 3.0, 8.0)]
+    shown = [attainable_bounds(epsilon, DELTA, 500, False, 0.05) for epsilon in (1.0, 3.0, 8.0)]
     for name in ("one_run", "one_run_curve"):
         values = [each[name] for each in shown]
         assert values == sorted(values)
         assert all(value < epsilon for value, epsilon in zip(values, (1.0, 3.0, 8.0), strict=True))
-    assert membership.attainable(4.0, 0.0, 500, False, 0.05)["one_run"] < 4
+    assert attainable_bounds(4.0, 0.0, 500, False, 0.05)["one_run"] < 4
 
 
 def accumulating(inputs: Tensor, labels: Tensor) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import dprepro
-from dprepro.pipeline.audits.mistakes import Mistake, _dispersion, of_allocation, of_batches, recognise
+from dprepro.auditing.mistakes import Mistake, _dispersion, of_allocation, of_batches, recognise
 from tests.docs.blocks import blocks
 
 NOISE, BATCH, STEPS, DELTA = 2.0, 50, 100, 1e-5

@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
 from dprepro import gradients
+from dprepro.functional import trial_results
 from dprepro.pipeline.data import catalog, synthetic
 from dprepro.pipeline.data.catalog import Edition, File
 from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.models.functional import trial_results
 from dprepro.privacy.clippers import ClipperFactory
 from dprepro.privacy.gaussian import gaussian_epsilon
 from tests.docs.blocks import blocks

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dprepro
-from dprepro import replaying
+from dprepro.auditing.replay import Violation, _line
 from tests.docs.blocks import blocks
 
 CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 16, 20, 3
@@ -283,7 +283,7 @@ def test_a_planted_mistake_is_named_with_its_tensor_and_place(name: str) -> None
 
 
 def test_a_folder_of_the_user_may_have_a_librarys_name() -> None:
-    names: dict[str, Any] = {"line": replaying._line}
+    names: dict[str, Any] = {"line": _line}
     exec(compile("def step():\n    return line()", "/home/user/pipeline/train.py", "exec"), names)
     assert names["step"]() == "/home/user/pipeline/train.py:2"
 
@@ -589,7 +589,7 @@ def test_random_numbers_after_a_replay_are_those_without_it() -> None:
 def test_more_noise_than_declared_is_a_violation_unless_it_covers_rounding() -> None:
     """With `noisy_sum`, whose noise is .5 % larger, 24,000 weights seemed to have another divisor."""
 
-    def found(factor: float) -> tuple[replaying.Violation, ...]:
+    def found(factor: float) -> tuple[Violation, ...]:
         def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
             sums = clipped({"w": inputs[:, 0].sum() * torch.ones(30_000)})
             return mean({"w": sums["w"] + factor * NOISE * torch.randn(30_000)})

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import functional
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.methods.augment import MARGIN, centred, crop_flip
 
 

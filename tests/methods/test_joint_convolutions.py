@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.func import vjp, vmap
 
+from dprepro.functional import functional_call
+from dprepro.normalization import BatchStatistics, measuring
 from dprepro.pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
-from dprepro.pipeline.models.functional import functional_call
-from dprepro.pipeline.models.normalization import BatchStatistics, measuring
 
 
 def network(*channels: int, bias: bool = True) -> nn.Sequential:

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics, LocalResponse
+from dprepro.pipeline.models.normalization import LocalResponse
 
 
 def test_local_response_is_equation_22_of_phan_et_al() -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models import bilstm
 from dprepro.pipeline.models.bilstm import BiLSTM, Direction

@@ -1,6 +1,7 @@
 """Vision models: sizes, where normalisation is, torchvision's numbers, and that torch.func takes them all."""
 
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import measuring, statistics_layers
 from dprepro.privacy.gradients import BookKeeping, Bounds
 from tests.narrow import narrow
 
@@ -188,6 +189,23 @@ def test_wide_resnet_has_both_orders(order: str) -> None:
         torch.testing.assert_close(actual, wide_resnet(net, inputs, order), rtol=1e-9, atol=1e-9)
         other = {"norm_relu": "relu_norm", "relu_norm": "norm_relu"}[order]
         assert (actual - wide_resnet(net, inputs, other)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "unnormalized", "activation"), [("convnet", 1, nn.ReLU), ("lenet5_tanh", 2, nn.Tanh)]
+)
+def test_networks_of_nguyen_have_both_orders(name: str, unnormalized: int, activation: type) -> None:
+    after = make(name, "batch_bn", unnormalized)
+    before = make(name, "batch_bn", unnormalized, order="norm_activation")
+    for mine, other in zip(before.parameters(), after.parameters(), strict=True):
+        assert torch.equal(mine, other)  # the same start
+    norms = len(statistics_layers(after))
+    for net, kinds in (after, (activation, BatchStatistics)), (before, (BatchStatistics, activation)):
+        pairs = list(pairwise(type(layer) for layer in net.children()))
+        assert pairs.count(kinds) == norms
+        assert pairs.count(kinds[::-1]) == 0
+    with pytest.raises(ValueError, match="order: 'relu_norm' is for wrn16_4"):
+        Model(name=name, normalization="batch_bn", order="relu_norm")
 
 
 def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:

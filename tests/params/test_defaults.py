@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from dprepro.fields import Strict
 from dprepro.pipeline import params
-from dprepro.pipeline.fields import Strict
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings

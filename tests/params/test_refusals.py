@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from tests.params.good import GOOD, changed
 from tests.refusal import refusal_of
 
@@ -95,6 +95,12 @@ from tests.refusal import refusal_of
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
         ("source/kind", "mirror", "'mirror' is not allowed: Input should be 'official' or 'synthetic'"),
+        ("data/mnist/validation", -1, "data.mnist.validation: -1 is not allowed: Input should be greater"),
+        (
+            "data/mnist/validation",
+            0,
+            "searches.grid.row: 'mnist' has no validation examples; a search needs some",
+        ),
         ("rows/one/seeds", "x" * 10_000, "xxx...xxx"),
         ("rows/one/seeds", 10**12, "less than or equal to 10000"),
         ("rows/one/paper", "../../evil", "String should match pattern"),

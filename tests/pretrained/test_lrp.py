@@ -8,9 +8,10 @@ from captum.attr import LRP
 from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
+from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.models import resnet18
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.normalization import BatchStatistics, LocalResponse
+from dprepro.pipeline.models.normalization import LocalResponse
 from dprepro.pipeline.pretrained.lrp import propagate_relevance, relevances
 from tests.refusal import refusal_of
 

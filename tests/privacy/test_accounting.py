@@ -8,7 +8,7 @@ from dp_accounting.rdp import RdpAccountant
 from opacus.accountants.analysis import rdp as opacus
 from scipy.optimize import brentq
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.ledgers.composition import composed_epsilon
 from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
 from dprepro.privacy import accounting

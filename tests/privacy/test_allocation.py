@@ -9,7 +9,7 @@ import PLD_accounting as second_library
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.ledgers.accounts import dpsgd_settings
 from dprepro.pipeline.ledgers.composition import composed_epsilon
 from dprepro.pipeline.ledgers.ledger import make_ledger

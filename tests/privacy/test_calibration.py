@@ -2,7 +2,7 @@
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.privacy.accounting import noise_for
 from dprepro.privacy.calibration import NEAR, least_noise, proven_epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian

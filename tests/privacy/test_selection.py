@@ -9,7 +9,7 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.privacy.accounting import ORDERS, renyi_epsilon
 from dprepro.privacy.gaussian import gaussian_epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.reporting.compare import _asked, _rival, compared, proven
 from dprepro.pipeline.reporting.judging.intervals import mean

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.drawing import accuracy_privacy

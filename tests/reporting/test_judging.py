@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.reporting.claims.ledgers import ProvenCurve
 from dprepro.pipeline.reporting.facts import PaperResult
 from dprepro.pipeline.reporting.judging.assess import ClaimResult

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.params import load as load_settings
 from dprepro.pipeline.reporting import papers

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import report
 from dprepro.pipeline.reporting.drawing import levels

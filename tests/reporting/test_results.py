@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.reporting import papers
 from dprepro.pipeline.reporting.caveats import record_caveats
 from dprepro.pipeline.reporting.gather import gather

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.reporting.claims.curves import Slower
 from dprepro.pipeline.reporting.gather import gather
 from dprepro.pipeline.reporting.judging.claim_test import Outcome

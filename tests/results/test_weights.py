@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
 from dprepro.pipeline.params import Settings, load

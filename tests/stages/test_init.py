@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.reporting import papers
 from dprepro.stages.init import init

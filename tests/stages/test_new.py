@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.ledgers.ledger import bounds_of
 from dprepro.pipeline.methods.rooms import method_settings

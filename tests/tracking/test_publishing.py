@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import store

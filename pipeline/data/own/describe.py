@@ -1,17 +1,18 @@
 """Declaration of own files, from the files themselves."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import images, npz, tables, texts
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.params import Data, OwnFiles, Public, Text
 from dprepro.pipeline.params.own import KINDS
-from dprepro.pipeline.params.problems import problem_lines
+from dprepro.problems import problem_lines
 
 UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # a sixth of the examples is for test, a tenth of the rest for validation
@@ -49,17 +50,22 @@ def describe(
     if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
         raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
     parts = {
-        ending: [part for part in declared.PARTS if (place / f"{part}{ending}").exists()]
+        ending: [path for part in declared.PARTS if (path := declared.part_of(place, part, ending)).exists()]
         for ending in _ENDINGS[kind]
     }
     ending, there = max(parts.items(), key=lambda found: len(found[1]))
-    parted = len(there) == len(declared.PARTS)
+    if kind == "images":
+        there = [path for path in there if declared.is_part(path)]
+    if parted := len(there) == len(declared.PARTS):
+        declared.say_other_parts(place, ending)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
     test = options.get("test")
     if parted and test is not None:
         raise UserError(f"--test {test}: not allowed beside the test part of {place}")
-    first = place / f"{there[0]}{ending}" if parted else place
+    first = there[0] if parted else place
+    for folder in there if parted and kind == "images" else [place] * (kind == "images"):
+        declared.say_left_out(folder)
     if kind != "images":
         declared.check_regular(first)
     fields, count = _READ[kind](first, options)
@@ -105,6 +111,11 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     classes = declared.class_folders(path)
     if len(classes) < 2:
         raise UserError(f"{path}: not as --images takes it; allowed: {_LAYOUTS['images']}")
+    inner = {each: {*declared.class_folders(path / each)} for each in classes}
+    for one, another in combinations(classes, 2):
+        if len(shared := sorted(inner[one] & inner[another])) > 1:  # one alone may be such as `images`
+            both = f"{one} and {another} both have folders {shared[0]!r} and {shared[1]!r}"
+            raise UserError(f"{path}: {both}, so they are no classes; allowed: {_LAYOUTS['images']}")
     by_class = {each: declared.images_of(path / each) for each in classes}
     if empty := next((each for each, images_there in by_class.items() if not images_there), None):
         raise UserError(f"{path / empty}: no images of this class; allowed: {', '.join(declared.IMAGES)}")

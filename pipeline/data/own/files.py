@@ -1,15 +1,21 @@
 """Files of a declaration of own data, and their digest."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dprepro.pipeline.errors import UserError, reading
+from dprepro.errors import UserError, notice, reading
 from dprepro.pipeline.files import digest_file, digest_json
 from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
 FOLDER = Path("data/own")  # links to files elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")
+# names of parts as people spell them, in any case
+SPELLINGS = {"train": ("train", "training"), "test": ("test", "testing", "tests")}
+OTHER_PARTS = ("val", "valid", "validation", "dev", "eval", "holdout", "unlabeled", "unlabelled")
+# folders that operating systems and archives add
+SYSTEM = ("__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information")
 # endings of images for Pillow: those of torchvision's ImageFolder, without those that need libtiff
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".webp")
 ENDINGS = (*IMAGES, ".npz", ".csv", ".parquet")
@@ -39,15 +45,16 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     place = root / declaration.path
     linked = place.parent == root / FOLDER and place.is_symlink()
     within = place.resolve() if linked else root
-    parts = PARTS if parted(declaration) else ("",)
     if isinstance(declaration, OwnImages):
+        folders = {f"{part}/": part_of(place, part) for part in PARTS} if parted(declaration) else {"": place}
         files = {
-            path.relative_to(place).as_posix(): path
-            for part in parts
-            for path in _images(name, place / part, declaration)
+            f"{below}{path.relative_to(folder).as_posix()}": path
+            for below, folder in folders.items()
+            for path in _images(name, folder, declaration)
         }
     elif parted(declaration):
-        files = {f"{part}{ending(declaration)}": place / f"{part}{ending(declaration)}" for part in parts}
+        kind = ending(declaration)
+        files = {f"{part}{kind}": part_of(place, part, kind) for part in PARTS}
     else:
         files = {f"all{ending(declaration)}": place}
     if len(files) > OWN_FILES:
@@ -55,6 +62,44 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     for path in files.values():
         _check_file(name, path, declaration, within)
     return files
+
+
+def part_of(place: Path, part: str, ending: str = "") -> Path:
+    """Path of a part in the folder ``place``: its file, or its folder of images if ``ending`` is ''.
+
+    The part's name may be spelled as in `SPELLINGS`, in any case.
+
+    Raises:
+        UserError: two names spell the part.
+    """
+    names = {f"{spelling}{ending}" for spelling in SPELLINGS[part]}
+    found = [path for path in _listed(place) if path.name.lower() in names and path.is_dir() == (not ending)]
+    if not ending:
+        found = [path for path in found if is_part(path)]
+    if len(found) > 1:
+        raise UserError(f"{place}: {found[0].name} and {found[1].name}: allowed: one folder or file a part")
+    return found[0] if found else place / f"{part}{ending}"
+
+
+def is_part(folder: Path) -> bool:
+    """Return whether a folder of images is a part, which holds classes; a class may be named `train`."""
+    return len(class_folders(folder)) > 1
+
+
+def say_other_parts(place: Path, ending: str = "") -> None:
+    """Say which other parts ``place`` has beside its train and test part, because they are left out."""
+    for path in _listed(place):
+        if path.name.lower() in {f"{part}{ending}" for part in OTHER_PARTS}:
+            count = f" ({len(images_of(path)):,} images)" if path.is_dir() else ""
+            notice(f"{path}{count} is left out; the parts are train and test")
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Files and folders in ``folder`` in the order of their names; empty if it is no folder."""
+    if not folder.is_dir():
+        return []
+    with reading(folder):
+        return sorted(folder.iterdir())
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
@@ -85,20 +130,43 @@ def class_folders(folder: Path) -> list[str]:
     Raises:
         UserError: the folder can't be read.
     """
-    with reading(folder):
-        return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
+    return [path.name for path in _listed(folder) if path.is_dir() and not _is_hidden(path.name)]
 
 
 def images_of(folder: Path) -> list[Path]:
-    """Paths of the images in the folder of a class, in the order of their names.
+    """Paths of the images in the folder of a class, in the order of their names; hidden ones are left out.
 
     Raises:
         UserError: an image is no regular file.
     """
-    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in IMAGES]
+    images = [path for path in _files_of(folder)[0] if path.suffix.lower() in IMAGES]
     for path in images:
         check_regular(path)
     return images
+
+
+def say_left_out(folder: Path) -> None:
+    """Say how many files of a folder of classes are no examples: hidden ones, and those of other endings."""
+    listed, hidden = _files_of(folder)
+    if hidden:
+        notice(f"{folder}: {hidden:,} hidden files are left out")
+    others = Counter(path.suffix.lower() or "no ending" for path in listed)
+    for ending in IMAGES:
+        del others[ending]
+    if others:
+        counts = ", ".join(f"{ending} {count:,}" for ending, count in sorted(others.items()))
+        notice(f"{folder}: files of other endings are left out: {counts}; images end in {', '.join(IMAGES)}")
+
+
+def _files_of(folder: Path) -> tuple[list[Path], int]:
+    """Files below ``folder`` in the order of their names, without hidden ones; and how many are hidden."""
+    files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
+    listed = [path for path in files if not any(map(_is_hidden, path.relative_to(folder).parts))]
+    return listed, len(files) - len(listed)
+
+
+def _is_hidden(name: str) -> bool:
+    return name[0] == "." or name.lower() in SYSTEM
 
 
 def _images(name: str, folder: Path, declaration: OwnFiles) -> Iterator[Path]:

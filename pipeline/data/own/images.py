@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from dprepro.errors import UserError, notice, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.files import images_of
-from dprepro.pipeline.errors import UserError, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_PIXELS
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
@@ -78,10 +78,25 @@ def read_image(path: Path, shape: tuple[int, int, int], resize: bool) -> np.ndar
             )
         if channels == 1 and image.mode not in GREY:
             raise UserError(f"{path}: is in colour; allowed: grey, as data of 1 channel are")
-        plain = image.convert("L" if channels == 1 else "RGB")
+        opaque = _opaque(image)
+        was_transparent, plain = opaque is not image, opaque.convert("L" if channels == 1 else "RGB")
         if plain.size != (width, height):
             plain = ImageOps.fit(plain, (width, height), Image.Resampling.BILINEAR)
-        return np.asarray(plain).reshape(height, width, channels).transpose(2, 0, 1)
+        pixels = np.asarray(plain).reshape(height, width, channels).transpose(2, 0, 1)
+    if was_transparent:
+        notice(f"{path.parent}: transparent images are put on a white ground")
+    return pixels
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """``image`` on a white ground, if a part of it is transparent."""
+    if not image.has_transparency_data:
+        return image
+    layers = image.convert("RGBA")
+    if layers.getchannel("A").getextrema() == (255, 255):
+        return image
+    ground = Image.new("RGBA", layers.size, "white")
+    return Image.alpha_composite(ground, layers)
 
 
 @contextmanager

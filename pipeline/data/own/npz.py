@@ -8,8 +8,8 @@ from tokenize import TokenError
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.errors import UserError, listed, shown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_CLASSES
 
 _CORRUPT = (

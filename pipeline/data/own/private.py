@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from dprepro.errors import UserError, reading
 from dprepro.pipeline.data.own.files import ENDINGS, FOLDER
 from dprepro.pipeline.data.own.rows import files_with_rows
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
-from dprepro.pipeline.errors import UserError, reading
 from dprepro.pipeline.files import digest_file, write_bytes, writing
 from dprepro.pipeline.params import PARAMS, OwnFiles, OwnTable, OwnTexts, load
 

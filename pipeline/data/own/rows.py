@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.own import tables
-from dprepro.pipeline.errors import UserError
 
 LENGTH = 12  # smallest number of characters of a normalised row
 FEWEST = 3  # smallest number of different private rows that raises an alarm

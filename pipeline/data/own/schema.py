@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.own import tables
-from dprepro.pipeline.errors import UserError, listed, reading, shown
 from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.params.documents import read_yaml
+from dprepro.pipeline.params.documents import parse_yaml, read_yaml
 
 _HEAD = """\
 # Classes and columns of a table. Everything here is taken as public: don't look at private lines for it.
@@ -58,7 +58,7 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
         UserError: the file is missing, is no YAML or has other keys, or a column has no declaration.
     """
     with reading(path, "`dprepro new data --table` without --schema writes one"):
-        content, written = read_yaml(path), read_yaml(path, typ="base")
+        content = read_yaml(path, typ="base")  # cells of a table are texts, such as 01 and true
     keys = ["columns"] if target else ["classes", "columns"]
     if not isinstance(content, dict) or content.keys() != set(keys):
         raise UserError(f"{path}: allowed: the {'key' if target else 'keys'} {' and '.join(keys)}")
@@ -66,33 +66,29 @@ def read_schema(path: Path, target: str | None = None) -> dict[str, Any]:
         raise UserError(f"{path}: classes: {shown(content['classes'])}; allowed: a list of two or more")
     if not isinstance(content["columns"], dict):
         raise UserError(f"{path}: columns: allowed: a declaration for each column")
-    if empty := [str(name) for name, column in content["columns"].items() if not column]:
+    if empty := [name for name, column in content["columns"].items() if not column]:
         raise UserError(
             f"{path}: columns: {listed(empty, 5)}: not declared; allowed: a "
             "range, values, or no line for a column that is no feature"
         )
-    if any("<<" in part for part in (written, written["columns"], *written["columns"].values())):
+    if any("<<" in part for part in (content, content["columns"], *content["columns"].values())):
         raise UserError(f"{path}: has a merge key <<; allowed: all keys of each column")
-    classes = [target] if target else _texts(content["classes"], written["classes"])
-    both = zip(content["columns"].items(), written["columns"].values(), strict=True)
-    columns = {str(name): _as_text(column, texts) for (name, column), texts in both}
-    return {"classes": classes, "columns": columns}
+    columns = {name: _typed(column, path) for name, column in content["columns"].items()}
+    return {"classes": [target] if target else content["classes"], "columns": columns}
 
 
-def _as_text(column: Any, written: Any) -> Any:
-    """Column with its values as texts, as in a table; YAML reads 1 and true as other types."""
-    if not isinstance(column, dict) or not isinstance(column.get("values"), list):
+def _typed(column: Any, path: Path) -> Any:
+    """Declaration of a column from texts; its values stay texts, and so does what replaces a missing one."""
+    if not isinstance(column, dict):
         return column
-    fill = {} if column.get("fill") is None else {"fill": _texts([column["fill"]], [written["fill"]])[0]}
-    return {**column, "values": _texts(column["values"], written["values"]), **fill}
+    texts = ("values", "fill") if "values" in column else ()
+    return {key: value if key in texts else _parsed(value, path) for key, value in column.items()}
 
 
-def _texts(values: list[Any], written: list[Any]) -> list[Any]:
-    """Values as texts: numbers as they are ``written``, such as 01, and true as True; None stays None."""
-    return [
-        text if type(value) in (int, float) else value if value is None else str(value)
-        for value, text in zip(values, written, strict=True)
-    ]
+def _parsed(value: Any, path: Path) -> Any:
+    if isinstance(value, list):
+        return [_parsed(each, path) for each in value]
+    return parse_yaml(value, path) if isinstance(value, str) else value
 
 
 def _flow(value: Any) -> str:

@@ -9,12 +9,12 @@ from typing import cast
 
 import numpy as np
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.catalog import Edition, Entry, Features, Format
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import npz, tables, texts
 from dprepro.pipeline.data.splits import permutation
-from dprepro.pipeline.errors import UserError
 from dprepro.pipeline.params import (
     OWN,
     PARAMS,
@@ -81,9 +81,13 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     if isinstance(declaration, OwnImages):
         from dprepro.pipeline.data.own import images  # imports Pillow, which training alone doesn't need
 
-        folder = place if part == "all" else place / part
+        folder = place if part == "all" else declared.part_of(place, part)
         return images.read(folder, declaration.classes, declaration.shape, declaration.resize)
-    path = place / f"{part}{declared.ending(declaration)}" if place.is_dir() else place
+    ending = declared.ending(declaration)
+    if not place.is_dir():
+        path = place
+    else:
+        path = place / f"all{ending}" if part == "all" else declared.part_of(place, part, ending)
     if isinstance(declaration, OwnArrays):
         return npz.read(path, declaration.inputs, declaration.labels)
     if isinstance(declaration, OwnTable):

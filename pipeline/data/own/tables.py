@@ -1,24 +1,29 @@
 """Tables (CSV or Parquet) with one example per line. Declared columns become features."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own.texts import csv_frame, refuse_twice
-from dprepro.pipeline.errors import UserError, listed, reading, shown
+from dprepro.pipeline.data.own.texts import csv_frame, csv_line, no_column, refuse_twice
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+    from pyarrow import ChunkedArray, DataType
     from pyarrow.parquet import ParquetFile
 
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
 FILLED = "a value, or `fill` or `indicator` in the column's declaration"
+DATES = "; write a date as a number, such as its days since a public day"
+DATE = r"\d{4}-\d\d?-\d\d?|\d\d?[./-]\d\d?[./-]\d{2,4}"  # as people write one
 FEW = 50  # largest number of values of a public column that counts as categorical
 
 
@@ -34,29 +39,32 @@ def read(
     Raises:
         UserError: the file is no table, lacks a column, or has a value that the declaration doesn't allow.
     """
-    lines = frame(path)
+    lines = frame(path, [*columns, label])
     features = encode(path, lines, columns)
     if target is not None:
         scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target), is_target=True)
         return Examples(features, (scaled[:, 0] + 1) / 2)
     numbers = {name: number for number, name in enumerate(classes)}
-    names = _strings(_column(path, lines, label))
+    names = _in_words(_column(path, lines, label), classes)
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        found_name, known = shown(names.iloc[line]), listed(classes, 10)
-        raise UserError(f"{path}: line {line + 1}: {label} is {found_name}; allowed: {known}")
+        raise UserError(f"{_at(path, line)}: {label} is {_unknown(names.iloc[line], classes)}")
     return Examples(features, found.to_numpy(np.int64))
 
 
-def frame(path: Path) -> "DataFrame":
-    """All columns of a table; columns of a CSV file are text.
+def frame(path: Path, columns: Sequence[str] | None = None) -> "DataFrame":
+    """Columns of a table; columns of a CSV file are text.
+
+    Args:
+        path: the table.
+        columns: declared columns; None: all columns, and those of other types than declared ones as text.
 
     Raises:
-        UserError: the file is no table, or too large.
+        UserError: the file is no table, is too large, or a declared column has another type.
     """
     if path.suffix.lower() != ".parquet":
         return csv_frame(path)
-    import pandas
+    import pyarrow
 
     with _parquet(path) as file:
         about = file.metadata
@@ -65,10 +73,48 @@ def frame(path: Path) -> "DataFrame":
         size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
         if size > OWN_BYTES:
             raise UserError(f"{path}: would take {size:,} bytes; allowed: up to {OWN_BYTES:,}")
-        # integers and booleans stay such beside missing values
-        lines = pandas.read_parquet(path, dtype_backend="numpy_nullable")
-        # the index of pandas, if it has a name, is a column like any other
-        return lines if lines.index.names == [None] else lines.reset_index()
+        wanted = [each for each in _names_of(file) if columns is None or each in columns]
+        table = file.read(columns=wanted)
+        plain = {each: _plain(path, each, table[each], columns is not None) for each in wanted}
+        # without pandas' own description, which may name types that pandas can't read
+        return pyarrow.table(plain).to_pandas(ignore_metadata=True, types_mapper=_nullable)
+
+
+def _plain(path: Path, name: str, column: "ChunkedArray", declared: bool) -> "ChunkedArray":
+    """Column of numbers, booleans or texts; others are texts, and refused if they are ``declared``."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind):
+        return column
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_decimal(kind)):
+        if declared:
+            days = DATES if types.is_temporal(kind) else ""
+            raise UserError(f"{path}: {name} is of type {kind}; allowed: numbers, texts and booleans{days}")
+        if not types.is_temporal(kind):
+            values = [None if each is None else str(each) for each in column.to_pylist()]
+            return pyarrow.chunked_array([pyarrow.array(values, pyarrow.string())])
+    return column.cast(pyarrow.string())
+
+
+def _nullable(kind: "DataType") -> Any:
+    """Type of pandas in which integers and booleans stay such beside missing values; None: the usual one."""
+    import pandas
+    from pyarrow import types
+
+    if types.is_boolean(kind):
+        return pandas.BooleanDtype()
+    if types.is_integer(kind):
+        return pandas.api.types.pandas_dtype(str(kind).replace("int", "Int").replace("uInt", "UInt"))
+    return None
+
+
+def _names_of(file: "ParquetFile") -> list[str]:
+    """Names of a Parquet file's columns; an index of pandas that has a name is a column like any other."""
+    return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
 
 
 def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.ndarray:
@@ -77,9 +123,11 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
     Raises:
         UserError: a column is missing, or a value is not as declared.
     """
+    there = {name: _column(path, lines, name) for name in columns}
+    _refuse_missing(path, there, columns)
     features = []
     for name, column in columns.items():
-        values = _column(path, lines, name)
+        values = there[name]
         if isinstance(column, Numeric):
             features.append(_numbers(path, name, values, column))
         else:
@@ -106,7 +154,7 @@ def names(path: Path) -> list[str]:
     if path.suffix.lower() != ".parquet":
         return [*csv_frame(path, rows=0).columns]
     with _parquet(path) as file:
-        return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        return _names_of(file)
 
 
 @contextmanager
@@ -153,13 +201,24 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
 
 def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
     if name not in lines.columns:
-        raise UserError(f"{path}: no column {name!r}; there are: {listed(lines.columns)}")
+        raise UserError(no_column(path, name, lines.columns))
     return lines[name]
 
 
 def _strings(column: "Series") -> "Series":
     """Values as text; a missing value is empty."""
     return column.astype(object).where(column.notna(), "").map(str)
+
+
+def _in_words(values: "Series", declared: Sequence[str]) -> "Series":
+    """Values as text; those of a boolean column in the declared spelling, such as true or True."""
+    import pandas
+
+    texts = _strings(values)
+    if not pandas.api.types.is_bool_dtype(values):
+        return texts
+    spelled = {value.lower(): value for value in declared}
+    return texts.map(lambda text: spelled.get(text.lower(), text))
 
 
 def _is_nan(texts: "Series") -> "Series":
@@ -180,22 +239,55 @@ def _first(where: "Series") -> int | None:
     return int(places[0]) if len(places) else None
 
 
-def _refuse_missing(path: Path, name: str, missing: "Series", column: Column, remedy: str = FILLED) -> None:
-    if column.fill is None and not column.indicator and (line := _first(missing)) is not None:
-        raise UserError(f"{path}: line {line + 1}: {name} is missing; allowed: {remedy}")
+def _refuse_missing(path: Path, there: Mapping[str, "Series"], columns: Mapping[str, Column]) -> None:
+    """Refuse missing values in columns whose declaration doesn't say what stands for them."""
+    first = {
+        name: line
+        for name, column in columns.items()
+        if column.fill is None and not column.indicator
+        if (line := _first(_missing(there[name], column))) is not None
+    }
+    if first:
+        name, line = min(first.items(), key=lambda found: found[1])
+        others = [other for other in first if other != name]
+        also = f"; so it is in other lines of {listed(others)}" if others else ""
+        raise UserError(f"{_at(path, line)}: {name} is missing{also}; allowed: {FILLED}")
+
+
+def _missing(values: "Series", column: Column) -> "Series":
+    texts = _strings(values)
+    if isinstance(column, Numeric):
+        return texts.eq("") | _is_nan(texts)
+    return texts.eq("") & ("" not in column.values)
+
+
+def _at(path: Path, line: int) -> str:
+    """Place of the example with the number ``line``, from 0, for messages: its line in a CSV file."""
+    return f"{path}: line {csv_line(path, line) if path.suffix.lower() != '.parquet' else line + 1}"
+
+
+def _unknown(text: str, declared: Sequence[str]) -> str:
+    """Text of a value that is not ``declared``, and what is allowed, for messages."""
+    allowed = listed(declared, 10)
+    alike = [each for each in declared if normalize("NFC", each) == normalize("NFC", text)]
+    if alike:
+        return f"{text!a}; allowed: {allowed}, of which {alike[0]!a} looks the same"
+    return f"{shown(text)}; allowed: {allowed}"
 
 
 def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target: bool = False) -> np.ndarray:
     """Scaled numbers of a feature, or of the target, which has no declaration that could allow more."""
     others = "" if is_target else ", or `values` in place of `range` in the column's declaration"
-    texts = _strings(values)
-    missing, numbers = texts.eq("") | _is_nan(texts), as_numbers(texts)
-    wrong = ~missing & np.isnan(numbers)
-    if (line := _first(wrong)) is not None:
+    texts, missing = _strings(values), _missing(values, column)
+    numbers = as_numbers(texts)
+    if (line := _first(~missing & np.isnan(numbers))) is not None:
+        empty = "" if is_target else ", and an empty cell for a missing one"
+        days = DATES if re.match(DATE, texts.iloc[line]) else ""
         raise UserError(
-            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: numbers{others}"
+            f"{_at(path, line)}: {name} is {shown(texts.iloc[line])}; allowed: numbers{empty}{others}{days}"
         )
-    _refuse_missing(path, name, missing, column, "a number" if is_target else FILLED)
+    if is_target and (line := _first(missing)) is not None:
+        raise UserError(f"{_at(path, line)}: {name} is missing; allowed: a number")
     low, high = column.range
     numbers = np.where(missing, low if column.fill is None else column.fill, numbers)
     scaled = 2 * (np.clip(numbers, low, high) - low) / (high - low) - 1
@@ -204,19 +296,22 @@ def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target
 
 
 def _categories(path: Path, name: str, values: "Series", column: Categorical) -> np.ndarray:
-    texts = _strings(values)
-    missing = texts.eq("") & ("" not in column.values)
-    _refuse_missing(path, name, missing, column)
+    texts = _in_words(values, column.values)
+    missing = _missing(values, column)
     if column.fill is not None:
         texts = texts.mask(missing, column.fill)
         missing = missing & False
     known = texts.isin(column.values)
     other = ~known & ~missing
+    if column.other and other.any() and not known.any():
+        notice(
+            f"{path}: {name}: no line has one of its declared values {listed(column.values, 5)}; "
+            f"there is {shown(texts[other].iloc[0])}"
+        )
     if not column.other and (line := _first(other)) is not None:
-        allowed = listed(column.values, 10)
+        unknown = _unknown(texts.iloc[line], column.values)
         raise UserError(
-            f"{path}: line {line + 1}: {name} is {shown(texts.iloc[line])}; allowed: {allowed}, or `other: "
-            "true` in the column's declaration"
+            f"{_at(path, line)}: {name} is {unknown}, or `other: true` in the column's declaration"
         )
     parts = [texts.eq(value) for value in column.values]
     parts += [missing] * column.indicator + [other] * column.other

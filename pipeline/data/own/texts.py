@@ -1,17 +1,19 @@
 """CSV file with a header line; each further line has a text and its class."""
 
 import csv
+import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 import numpy as np
 
+from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.errors import UserError, listed, reading, shown
-from dprepro.pipeline.limits import OWN_COLUMNS
+from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,9 +27,10 @@ def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
     """
     texts, names = values(path, csv_frame(path), text, label)
     numbers = {name: number for number, name in enumerate(classes)}
-    for row, name in enumerate(names, 1):
+    for row, name in enumerate(names):
         if name not in numbers:
-            raise UserError(f"{path}: row {row}: {label} is {shown(name)}; allowed: {listed(classes, 10)}")
+            line = csv_line(path, row)
+            raise UserError(f"{path}: line {line}: {label} is {shown(name)}; allowed: {listed(classes, 10)}")
     return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
 
 
@@ -85,14 +88,57 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
                 encoding="utf-8",
                 quoting=csv.QUOTE_MINIMAL,
             )
-            refuse_twice(path, filter(None, read(header=None, nrows=1).iloc[0]))  # pandas renames them
-            return read(nrows=rows)
+            head = [*read(header=None, nrows=1).iloc[0]]
+            if head[0].startswith("#") or re.fullmatch("sep=.?", head[0]):
+                raise UserError(f"{path}: line 1: {shown(head[0])}; allowed: the names of the columns")
+            refuse_twice(path, filter(None, head))  # pandas renames them
+            try:
+                lines = read(nrows=rows)
+            except pandas.errors.ParserWarning:  # longer lines than the first
+                _refuse_longer(path, len(head))
+                warnings.simplefilter("ignore", pandas.errors.ParserWarning)
+                lines = read(nrows=rows)
+            unnamed = [column for column, name in zip(lines.columns, head, strict=True) if not name]
+            if any(lines[column].ne("").any() for column in unnamed):
+                raise UserError(f"{path}: line 1: column {head.index('') + 1} has no name")
+            return lines.drop(columns=unnamed)  # commas at the ends of lines
     except UnicodeDecodeError as problem:
         raise UserError(
             f"{path}: not UTF-8 at byte {problem.start}; allowed: text saved as UTF-8"
         ) from problem
     except (ValueError, pandas.errors.ParserWarning, OverflowError, MemoryError) as problem:
         raise UserError(f"{path}: not a CSV file: {shown(str(problem))}") from problem
+
+
+def _refuse_longer(path: Path, columns: int) -> None:
+    """Refuse a line with more values than the first line has names; commas at its end are none."""
+    for line, row in _records(path):
+        if any(row[columns:]):
+            raise UserError(f"{path}: line {line}: {len(row)} values; the first line has {columns} names")
+
+
+def csv_line(path: Path, row: int) -> int:
+    """Line in a CSV file, from 1, at which the ``row``-th example begins, from 0; blank lines are none."""
+    return next(line for number, (line, _) in enumerate(_records(path)) if number == row + 1)
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """First line and values of each record, the names of the columns included."""
+    csv.field_size_limit(OWN_BYTES)
+    with reading(path), path.open(encoding="utf-8", newline="") as file:
+        reader, line = csv.reader(file), 1
+        for row in reader:
+            if any(value.strip() for value in row) or len(row) > 1:
+                yield line, row
+            line = reader.line_num + 1
+
+
+def no_column(path: Path, name: str, there: Iterable[str]) -> str:
+    """Message about a column that a file lacks, with the names that it has."""
+    alike = [each for each in there if normalize("NFC", each) == normalize("NFC", name)]
+    if alike:
+        return f"{path}: no column {name!a}; {alike[0]!a} looks the same"
+    return f"{path}: no column {name!r}; there are: {listed(there)}"
 
 
 def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
@@ -103,10 +149,9 @@ def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
     """
     for name in names:
         if name not in rows.columns:
-            raise UserError(
-                f"{path}: no column {name!r} in its first line; there are: {listed(rows.columns)}"
-            )
+            raise UserError(no_column(path, name, rows.columns))
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
-        raise UserError(f"{path}: row {int(short.to_numpy().argmax()) + 1}: no {' or no '.join(names)}")
+        line = csv_line(path, int(short.to_numpy().argmax()))
+        raise UserError(f"{path}: line {line}: no {' or no '.join(names)}")
     return [rows[name].tolist() for name in names]

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dprepro.functional import fresh_state, functional_call
+from dprepro.normalization import measuring
 from dprepro.pipeline.methods.base import gradient as differentiated
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample, independent_sample, padded
-from dprepro.pipeline.models.functional import fresh_state, functional_call
-from dprepro.pipeline.models.normalization import measuring
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.randomness import Streams
 

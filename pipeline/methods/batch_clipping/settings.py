@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from dprepro.pipeline.fields import Count, NotNegative, Positive
+from dprepro.fields import Count, NotNegative, Positive
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
 from dprepro.privacy.parameters import Delta, Sampling

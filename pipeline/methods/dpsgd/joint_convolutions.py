@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from dprepro.pipeline.models.functional import has_shared_tensors
-from dprepro.pipeline.models.normalization import BatchStatistics, moments
+from dprepro.functional import has_shared_tensors
+from dprepro.normalization import BatchStatistics, moments
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.layer_gradients import is_supported, windows
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.pipeline.fields import Count, NotNegative, Positive, omitted
+from dprepro.fields import Count, NotNegative, Positive, omitted
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
 from dprepro.privacy.parameters import Epsilon

@@ -10,17 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import vjp, vmap
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
+from dprepro.functional import functional_call
+from dprepro.normalization import BatchStatistics, measured, measuring, statistics_layers
 from dprepro.pipeline.methods.base import Task, as_input
 from dprepro.pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from dprepro.pipeline.models.functional import functional_call
-from dprepro.pipeline.models.normalization import (
-    BatchStatistics,
-    measured,
-    measuring,
-    statistics_layers,
-)
 from dprepro.privacy.clippers import ClipperFactory, clipper_factory
 from dprepro.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
 from dprepro.privacy.layer_gradients import AtOutputs, Full, Gradients

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dprepro.normalization import measuring
 from dprepro.pipeline.methods.base import Method, State, Task, as_input, gradient
 from dprepro.pipeline.methods.laplace.settings import IlmSettings
 from dprepro.pipeline.methods.laplace.split_network import split_network
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from dprepro.pipeline.methods.spending import NetworkSizes
-from dprepro.pipeline.models.normalization import measuring
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.mechanisms import release_laplace
 

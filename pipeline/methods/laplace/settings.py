@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from dprepro.pipeline.fields import Count, Positive, Share
+from dprepro.fields import Count, Positive, Share
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from dprepro.pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
 from dprepro.privacy.laplace import Laplace, Releases

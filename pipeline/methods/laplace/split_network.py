@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.models.functional import functional_call, has_shared_tensors
+from dprepro.errors import UserError
+from dprepro.functional import functional_call, has_shared_tensors
 from dprepro.privacy.gradients import Tensors
 
 

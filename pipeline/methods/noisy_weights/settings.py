@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dprepro.pipeline.fields import Count, NotNegative, Positive
+from dprepro.fields import Count, NotNegative, Positive
 from dprepro.pipeline.methods.settings import Circumstances, EpochSettings
 from dprepro.privacy.statements import Statement, statement
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.pipeline.fields import Count, NotNegative, Share
+from dprepro.fields import Count, NotNegative, Share
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings
 
 

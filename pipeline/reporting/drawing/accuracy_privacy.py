@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import PAPERS, Settings
 from dprepro.pipeline.reporting import papers, vocabulary

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from dprepro.pipeline.fields import Strict
+from dprepro.fields import Strict
 from dprepro.pipeline.reporting.judging.intervals import Mean
 from dprepro.pipeline.reporting.printed import PrintedTables
 from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.pipeline.fields import Positive, Share
+from dprepro.fields import Positive, Share
 from dprepro.pipeline.methods.settings import EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
 from dprepro.privacy.parameters import Delta

@@ -14,13 +14,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
-from dprepro.auditing import AuditedEpsilon, Confidence
+from dprepro.auditing.attacks import ratios
+from dprepro.auditing.canaries import (
+    Canaries,
+    attainable_bounds,
+    canary_bounds,
+    fair_coins,
+    make_canaries,
+    margins,
+)
+from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
 from dprepro.checking import checked, floats, refuse_sparse
-from dprepro.pipeline.audits import bounds, membership
-from dprepro.pipeline.audits.mechanism import ratios
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Count, Positive
-from dprepro.pipeline.models.functional import evaluating
+from dprepro.errors import UserError
+from dprepro.fields import Count, Positive
+from dprepro.functional import evaluating
 from dprepro.privacy.parameters import Delta, Epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 
@@ -121,17 +128,17 @@ def audit_model(
         raise UserError(f"{counts}; needed: as many of each, at least {canaries} (canaries), 2 classes")
     form = "extreme" if kind == "gradient" else kind
     stored = _stored(inputs)
-    made = membership.make_canaries(form, stored, own_labels, canaries, classes, seed)
+    made = make_canaries(form, stored, own_labels, canaries, classes, seed)
     alpha, trials, independent = 1 - confidence, runs * canaries, canaries == 1
-    could_show = membership.attainable(epsilon_claimed, delta, trials, independent, alpha)
+    could_show = attainable_bounds(epsilon_claimed, delta, trials, independent, alpha)
     of = "a training without noise" if epsilon_claimed is None else f"the claimed {epsilon_claimed:g}"
-    most, if_gaussian = (membership.largest(could_show, nothing) for nothing in (True, False))
+    most, if_gaussian = (largest(could_show, names) for names in (ASSUMING_NOTHING, None))
     say(
         f"{canaries} canaries, {runs} trainings: of {of} a perfect attacker shows epsilon >= {most:.2f}, and "
         f"{if_gaussian:.2f} if it is Gaussian"
     )
     begun = time.monotonic()
-    present, scores, sees = membership.coins(runs, canaries, seed), [], set[str]()
+    present, scores, sees = fair_coins(runs, canaries, seed), [], set[str]()
     seen, expected = 0, 0.0  # numbers of gradient canaries in the batches so far
     for run, inside in enumerate(present):
         data = _with_canaries(inputs, labels, made, inside, replace)
@@ -161,15 +168,11 @@ def audit_model(
         raise UserError(
             f"canaries: {canaries}, runs: {runs}; needed: more, as no coin fell on one of its sides"
         )
-    found = membership.shown(without, within, independent, alpha, delta)
+    found = canary_bounds(without, within, independent, alpha, delta)
     return ModelAudit(
         epsilon_claimed,
         delta,
-        AuditedEpsilon(
-            epsilon_lower=membership.largest(found, True),
-            if_gaussian=max((found[name] for name in found.keys() - bounds.ASSUMING_NOTHING), default=0.0),
-            confidence=confidence,
-        ),
+        AuditedEpsilon.of(found, confidence),
         found,
         could_show,
         sees.pop(),
@@ -251,11 +254,11 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
         raise UserError(f"logits: of shape {logits.shape}; needed: (B, K) of B inputs and all K classes")
     if not np.isfinite(logits).all():
         raise UserError("logits: not finite; needed: a network whose training didn't diverge")
-    return membership.margins(logits, labels)
+    return margins(logits, labels)
 
 
 def _with_canaries(
-    inputs: Any, labels: Any, canaries: membership.Canaries, inside: np.ndarray, replace: bool
+    inputs: Any, labels: Any, canaries: Canaries, inside: np.ndarray, replace: bool
 ) -> tuple[Any, Any]:
     """Copies of the user's inputs and labels, with the canaries for which ``inside`` (m,) is True."""
     kept = np.ones(len(labels), bool)
@@ -287,7 +290,7 @@ def _as_network(inputs: Any, network: nn.Module) -> Tensor:
 class _Steps:
     """Scores of canaries from the releases of all steps of one training."""
 
-    def __init__(self, canaries: membership.Canaries, gradients: bool, examples: int, inputs: Any):
+    def __init__(self, canaries: Canaries, gradients: bool, examples: int, inputs: Any):
         """Take the canaries of one training, and their ``inputs`` as ``train`` gets them.
 
         ``gradients``: True for canaries of kind 'gradient'. ``examples``: number of the user's examples.

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from dprepro.pipeline.errors import listed, printable, shown
+from dprepro.errors import listed, printable, shown
 
 # Keys of other libraries that have no counterpart here, each with the reason
 REFUSED = dict.fromkeys(
@@ -29,11 +29,14 @@ class NestedProblems(ValueError):
 
 
 def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = None) -> list[str]:
-    """Lines 'key: value is not allowed: reason', one per error; long values are cut.
+    """Describe errors of pydantic; long values are cut.
 
     Args:
         problem: errors of pydantic.
         checked: model that raised the errors; the line for an unknown key lists the model's keys.
+
+    Returns:
+        Lines 'key: value is not allowed: reason', one per error.
     """
     lines = []
     for error in problem.errors():

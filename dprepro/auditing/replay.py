@@ -18,9 +18,9 @@ from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
 from dprepro.checking import checked, floats, refuse_sparse
+from dprepro.errors import UserError
+from dprepro.fields import Positive
 from dprepro.gradients import REPEATED, Repeated
-from dprepro.pipeline.errors import UserError
-from dprepro.pipeline.fields import Positive
 from dprepro.privacy.network_state import restored_randomness
 
 DRAWS = 40  # draws of the noise

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 
 
 def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple[Tensor, ...]) -> Any:
-    """Outputs of ``net`` for ``arguments``, with ``tensors``, by name, in place of the network's own.
+    """Call ``net`` on ``arguments``, with ``tensors``, by name, in place of the network's own.
 
     Names are those of `named_parameters` and `named_buffers`; a tensor that several layers share is replaced
     in all of them. Unlike `torch.func.functional_call`, this function restores networks in which one layer
     has two names (torch replaces such a layer's tensors twice, and restores the replacement), and is faster.
+
+    Returns:
+        The network's outputs.
 
     Raises:
         KeyError: a name in ``tensors`` is not in the network.
@@ -62,9 +65,10 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
 
 
 def trial_results(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
-    """Outputs of ``net`` for ``inputs``, and its buffers, by name, after the call.
+    """Call ``net`` on ``inputs``; its state and torch's random state stay unchanged.
 
-    The network's state and torch's random state stay unchanged.
+    Returns:
+        Outputs, and buffers, by name, after the call.
     """
     devices = [inputs.device] if inputs.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):

@@ -14,7 +14,7 @@ import numpy as np
 from dp_accounting import get_sigma_gaussian
 from scipy.special import expit
 
-from dprepro.pipeline.audits import bounds
+from dprepro.auditing.epsilon_bounds import lower_bounds
 
 Kind = Literal["mislabelled", "extreme"]
 REPEATS = 5  # simulations of a perfect attacker
@@ -53,7 +53,7 @@ def make_canaries(
     return Canaries(positions, extremes, generator.integers(0, classes, count).astype(labels.dtype))
 
 
-def coins(runs: int, count: int, seed: int) -> np.ndarray:
+def fair_coins(runs: int, count: int, seed: int) -> np.ndarray:
     """(R, m) fair coins for R ``runs`` and m = ``count`` canaries: True where a run includes the canary."""
     return np.random.default_rng([seed, 1]).random((runs, count)) < 0.5
 
@@ -67,7 +67,7 @@ def margins(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return own - np.logaddexp.reduce(others, axis=1)
 
 
-def shown(
+def canary_bounds(
     without: np.ndarray, within: np.ndarray, independent: bool, alpha: float, delta: float
 ) -> dict[str, float]:
     """Lower bounds on epsilon from scores, by name.
@@ -83,27 +83,19 @@ def shown(
         delta: delta of the guarantee; at 0 no bound assumes a Gaussian.
     """
     trials = independent and min(len(without), len(within)) >= FEWEST
-    share = alpha / 2 if trials else alpha
-    found = {"one_run": bounds.by_one_run(without, within, share, delta, SHARES)}
-    if trials:
-        found["errors"] = bounds.by_thresholds(without, within, share, delta)
-    if delta > 0:
-        found["one_run_curve"] = bounds.by_one_run_curve(without, within, share, delta, SHARES)
-        if trials:
-            best, _ = bounds.split(without, within)
-            found["gaussian"] = bounds.by_gaussian(best, share, delta)
-    return found
+    names = ("one_run", "errors", "one_run_curve", "gaussian") if trials else ("one_run", "one_run_curve")
+    return lower_bounds(without, within, names, alpha / 2 if trials else alpha, delta, SHARES)
 
 
 @lru_cache(maxsize=64)
-def attainable(
+def attainable_bounds(
     epsilon: float | None, delta: float, trials: int, independent: bool, alpha: float
 ) -> dict[str, float]:
     """Lower bounds of a perfect attacker with ``trials`` trials, by name: medians of `REPEATS` simulations.
 
     The attacker sees the release of the Gaussian mechanism with ``epsilon`` at ``delta``, or of randomised
     response if ``delta`` is 0. If ``epsilon`` is None, the release has no noise and no guess is wrong. Names,
-    ``independent`` and ``alpha`` are as in `shown`.
+    ``independent`` and ``alpha`` are as in `canary_bounds`.
     """
     seen = []
     for repeat in range(REPEATS):
@@ -115,7 +107,7 @@ def attainable(
             scores = generator.normal(size=trials) + gaussian_mu(epsilon, delta) * present
         else:
             scores = np.where(generator.random(trials) < expit(epsilon), present, ~present).astype(float)
-        seen.append(shown(scores[~present], scores[present], independent, alpha, delta))
+        seen.append(canary_bounds(scores[~present], scores[present], independent, alpha, delta))
     names = dict.fromkeys(name for found in seen for name in found)
     return {name: float(np.median([found.get(name, 0.0) for found in seen])) for name in names}
 
@@ -123,9 +115,3 @@ def attainable(
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Mu of the Gaussian mechanism with ``epsilon`` at ``delta`` > 0."""
     return 1 / float(get_sigma_gaussian(epsilon, delta))
-
-
-def largest(found: dict[str, float], assuming_nothing: bool) -> float:
-    """Largest of the bounds that assume nothing, or of all bounds if not ``assuming_nothing``."""
-    names = found.keys() & bounds.ASSUMING_NOTHING if assuming_nothing else found.keys()
-    return max(found[name] for name in names)

@@ -12,12 +12,11 @@ import torch
 from pydantic import Field
 
 from dprepro.accounting import epsilon
-from dprepro.auditing import AuditedEpsilon, Confidence
+from dprepro.auditing.attacks import canary_scores
+from dprepro.auditing.epsilon_bounds import AuditedEpsilon, Confidence, lower_bounds
+from dprepro.auditing.mistakes import Mistake, recognise
 from dprepro.checking import checked, floats
-from dprepro.pipeline.audits import bounds
-from dprepro.pipeline.audits.mechanism import canary_scores
-from dprepro.pipeline.audits.mistakes import Mistake, recognise
-from dprepro.pipeline.errors import UserError
+from dprepro.errors import UserError
 from dprepro.privacy.parameters import Delta, Epsilon
 from dprepro.privacy.sampled_gaussian import SampledGaussian
 
@@ -156,8 +155,11 @@ def audit_training(
     projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
     spending = SampledGaussian(sampling=sampling, noise_multiplier=sigma, examples=examples, batch=batch)
     attacks = canary_scores(projections, spending, more)
-    alpha = (1 - confidence) / len(attacks)
-    sides = [(scores[~present], scores[present]) for scores in attacks.values()]
+    found = dict[str, float]()  # the largest of all attacks
+    for scores in attacks.values():
+        sides, names = (scores[~present], scores[present]), ("one_run", "one_run_curve")
+        bounds = lower_bounds(*sides, names, (1 - confidence) / len(attacks), delta)
+        found |= {name: max(bound, found.get(name, 0.0)) for name, bound in bounds.items()}
     empty = ~directions.any(0), np.append(~present, np.ones(BLANKS, dtype=bool))
     mistakes = recognise(
         crowd.steps @ directions.T / noise[0],
@@ -178,11 +180,7 @@ def audit_training(
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
         spent.epsilon_upper,
-        AuditedEpsilon(
-            epsilon_lower=max(bounds.by_one_run(*side, alpha, delta) for side in sides),
-            if_gaussian=max(bounds.by_one_run_curve(*side, alpha, delta) for side in sides) if delta else 0.0,
-            confidence=confidence,
-        ),
+        AuditedEpsilon.of(found, confidence),
         tuple(mistake for mistake in mistakes if mistake.p < FALSE_ALARM_RATE / TESTS),
     )
 

@@ -13,14 +13,19 @@ errors on the other half. The numbers of guesses are fixed.
   (Mahloujifar, Melis and Chaudhuri 2024).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log
+from typing import Annotated, Self
 
 import numpy as np
+from pydantic import Field, SkipValidation
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
+from dprepro.checking import checked, floats
+from dprepro.errors import UserError
+from dprepro.fields import Share
 from dprepro.privacy.gaussian import gaussian_epsilon
 
 LARGEST = 60.0  # largest epsilon or mu, far above any audit that counts trials
@@ -32,10 +37,101 @@ ALPHA = 0.05  # significance at which candidates are compared
 ASSUMING_NOTHING = frozenset({"errors", "one_run", "labels", "coordinates"})
 # shares of the canaries on which the attacker guesses; each share is a separate test
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FEWEST = 4  # scores on each side: half of them choose the threshold, and half are counted
+
+Confidence = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
-class Errors:
+class AuditedEpsilon:
+    """Lower bounds on epsilon at a confidence. They prove no privacy."""
+
+    epsilon_lower: float  # without assumptions on the mechanism
+    if_gaussian: float  # for mechanisms with the trade-off curve of a Gaussian; 0 if delta is 0
+    confidence: float
+
+    @classmethod
+    def of(cls, found: Mapping[str, float], confidence: float) -> Self:
+        """Largest bounds, without assumptions and for Gaussian mechanisms, of those ``found`` by name."""
+        gaussian = [found[name] for name in found.keys() - ASSUMING_NOTHING]
+        return cls(largest(found, ASSUMING_NOTHING), max(gaussian, default=0.0), confidence)
+
+
+@checked
+def audit(
+    without: SkipValidation[Sequence[float] | np.ndarray],
+    within: SkipValidation[Sequence[float] | np.ndarray],
+    *,
+    delta: Share,
+    confidence: Confidence = 0.95,
+) -> AuditedEpsilon:
+    """Lower bound on epsilon at ``delta`` from an attacker's scores, by Clopper and Pearson's intervals.
+
+    The threshold is chosen on every second score and errors are counted on the others, so the choice costs no
+    confidence.
+
+    Args:
+        without: (N,) scores of independent trainings without the record.
+        within: (M,) scores of independent trainings with the record; larger for a good attacker.
+        delta: delta of the audited guarantee.
+        confidence: confidence of each bound.
+
+    Returns:
+        A lower bound without assumptions on the mechanism, and one for Gaussian mechanisms.
+
+    Raises:
+        UserError: there are too few scores, a score isn't a finite number, or ``delta`` or ``confidence``
+            isn't a probability.
+    """
+    scores = {"without": floats("without", without), "within": floats("within", within)}
+    for name, values in scores.items():
+        if values.ndim != 1 or len(values) < FEWEST or not np.isfinite(values).all():
+            raise UserError(
+                f"{name}: of shape {values.shape}; needed: at least {FEWEST} finite numbers in a row"
+            )
+    names = ("errors", "gaussian")
+    found = lower_bounds(scores["without"], scores["within"], names, 1 - confidence, delta)
+    return AuditedEpsilon.of(found, confidence)
+
+
+def lower_bounds(
+    without: np.ndarray,
+    within: np.ndarray,
+    names: Sequence[str],
+    alpha: float,
+    delta: float,
+    shares: Sequence[float] = SHARES,
+) -> dict[str, float]:
+    """Lower bounds on epsilon from scores.
+
+    Args:
+        without: (N,) scores without the record.
+        within: (M,) scores with the record; larger for a good attacker.
+        names: bounds to compute. 'one_run' and 'one_run_curve': for canaries that fair coins included.
+            'errors' and 'gaussian': for independent trials.
+        alpha: significance of each bound.
+        delta: delta of the guarantee.
+        shares: shares of the canaries on which the attacker guesses.
+
+    Returns:
+        Bounds by name. At delta 0 none assumes a Gaussian mechanism.
+    """
+    bounds: dict[str, Callable[[], float]] = {
+        "one_run": lambda: by_one_run(without, within, alpha, delta, shares),
+        "errors": lambda: by_thresholds(without, within, alpha, delta),
+        "one_run_curve": lambda: by_one_run_curve(without, within, alpha, delta, shares),
+        "gaussian": lambda: by_gaussian(split(without, within)[0], alpha, delta),
+    }
+    return {name: bounds[name]() for name in names if delta > 0 or name in ASSUMING_NOTHING}
+
+
+def largest(found: Mapping[str, float], names: Set[str] | None = None) -> float:
+    """Largest of the bounds in ``found``, or of those with ``names``."""
+    return max(bound for name, bound in found.items() if names is None or name in names)
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
     """Errors of an attacker in independent trials."""
 
     false_alarms: int  # trials without the record in which the guess was "with the record"
@@ -56,7 +152,7 @@ def clopper_pearson(count: int, trials: int, alpha: float) -> float:
     return 1.0 if count >= trials else float(beta.ppf(1 - alpha, count + 1, trials - count))
 
 
-def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
+def split(without: np.ndarray, within: np.ndarray) -> tuple[ErrorCounts, ErrorCounts]:
     """Errors of two thresholds: even trials choose the thresholds, and odd trials count the errors.
 
     ``without`` (N,) and ``within`` (M,) are scores, larger with the record. On the even trials, the first
@@ -71,16 +167,16 @@ def split(without: np.ndarray, within: np.ndarray) -> tuple[Errors, Errors]:
     return errors_at(without[1::2], within[1::2], best), errors_at(without[1::2], within[1::2], most)
 
 
-def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> Errors:
+def errors_at(without: np.ndarray, within: np.ndarray, threshold: float) -> ErrorCounts:
     """Errors of an attacker who guesses "with the record" if the score is above ``threshold``.
 
     A score of NaN, as of a training that diverged, counts as the guess "without the record".
     """
     alarms, hits = int((without > threshold).sum()), int((within > threshold).sum())
-    return Errors(alarms, len(without), len(within) - hits, len(within))
+    return ErrorCounts(alarms, len(without), len(within) - hits, len(within))
 
 
-def by_errors(errors: Errors, alpha: float, delta: float) -> float:
+def by_errors(errors: ErrorCounts, alpha: float, delta: float) -> float:
     """Lower bound on epsilon from the upper limits FPR and FNR of both error rates.
 
     The larger of ln((1 - delta - FNR) / FPR) and ln((1 - delta - FPR) / FNR), and at least 0.
@@ -100,7 +196,7 @@ def by_thresholds(without: np.ndarray, within: np.ndarray, alpha: float, delta: 
     return max(by_errors(errors, alpha / len(thresholds), delta) for errors in thresholds)
 
 
-def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float) -> float:
+def by_coordinates(errors: ErrorCounts, coordinates: int, alpha: float, delta: float) -> float:
     """Lower bound on epsilon of a release with independent, equal noise on its ``coordinates`` coordinates.
 
     ``errors`` count single coordinates. The attacker looks at one or more coordinates of a release, and
@@ -113,7 +209,7 @@ def by_coordinates(errors: Errors, coordinates: int, alpha: float, delta: float)
     return float(max(0.0, *shown, 0.0))
 
 
-def by_gaussian(errors: Errors, alpha: float, delta: float) -> float:
+def by_gaussian(errors: ErrorCounts, alpha: float, delta: float) -> float:
     """Lower bound on epsilon at ``delta``, from the smallest mu of Gaussian DP that allows the errors."""
     alarms, misses = errors.upper(alpha)
     mu = float(ndtri(1 - alarms) - ndtri(misses)) if 0 < alarms < 1 and 0 < misses < 1 else 0.0

@@ -1,6 +1,7 @@
 """Exceptions whose text is for the user, and functions that format values in messages."""
 
 import signal
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,15 @@ class Stopped(Exception):
         """``received``: the signal. ``message``: kept work, and how to continue."""
         super().__init__(message)
         self.status = 128 + received  # exit status of a shell for a process ended by a signal
+
+
+class Notice(UserWarning):
+    """Something that a user should know of the given input. The command line prints it as one line."""
+
+
+def notice(text: str) -> None:
+    """Show ``text`` to the user, once."""
+    warnings.warn(text, Notice, stacklevel=2)
 
 
 @contextmanager

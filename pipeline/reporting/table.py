@@ -1,0 +1,183 @@
+"""One table of all results: a line per paper, table, line, metric, level and row.
+
+CSV files, numbers for DVC, MLflow, pages and `dprepro compare` are views of it. Means, percents and intervals
+are computed here alone. A new column is one line here and one in each view that shows it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from dprepro.pipeline.reporting import verdict
+from dprepro.pipeline.reporting.measured import Columns, Measured
+from dprepro.pipeline.reporting.printed import Line, Printed, Table
+from dprepro.pipeline.reporting.sources import Sources
+from dprepro.pipeline.results.schema import ACCOUNTING
+
+CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` with `is_primary` decides it
+COLUMNS = [
+    # the paper's cell, and our row: `variant` says how it differs from the paper's line, '' if it doesn't
+    *CELL, "row", "label", "variant", "is_primary", "method", "data", "unit",
+    # length of the training: 'as printed', 'paper silent' (ours) or 'shorter'; whether all seeds were planned
+    "training", "epochs", "batch", "examples", "planned", "trained_as", "shared_start", "remarks",
+    # the paper's cell, its number, standard error; our seeds, mean, half its 95 % interval, values by seed
+    "printed", "paper_value", "paper_error", "n", "ours", "half_width", "by_seed", "converged",
+    # ours minus the paper's, half its 95 % interval, margin; status by `verdict.value`, None if nothing is
+    # judged
+    "difference", "difference_half_width", "margin", "status", "handicap", "not_judged_reason", "explanation",
+    # claimed epsilon with an upper and a lower bound for the mechanism as it ran; status by `verdict.privacy`
+    "epsilon_paper", "epsilon_upper", "epsilon_lower", "delta", "privacy", "privacy_reason",
+]  # fmt: skip
+OBJECTS = ["printed", "by_seed"]  # columns that a CSV file can't hold
+
+
+def results(sources: Sources) -> pd.DataFrame:
+    """The table, with `COLUMNS`: rows of params.yaml, then printed values that no row decides."""
+    measured = [
+        line | {"declared": place}
+        for place, (key, declared) in enumerate(sources.settings.lines.items())
+        for line in Measured(key, declared, sources).lines()
+    ]
+    primary = _primary(measured)
+    lines = [line | {"is_primary": line is primary[_cell(line)]} for line in measured]
+    most: dict[tuple[str, ...], float] = {}
+    for line in lines:
+        if line["is_primary"]:
+            most[_column(line)] = max(most.get(_column(line), 0.0), line.get("epochs") or 0.0)
+    lines += _printed_only(primary, sources)
+    lines = [line | _judged(line, most.get(_column(line), 0.0), sources) for line in lines]
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def primary(table: pd.DataFrame) -> pd.DataFrame:
+    """Lines of the table that the papers print, with the rows that decide them."""
+    return table[table["is_primary"] & table["printed"].notna()]
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """CSV text of a table; integers stay integers in a column with missing values."""
+    shown = table.drop(columns=OBJECTS, errors="ignore")
+    return str(shown.convert_dtypes().to_csv(index=False, lineterminator="\n"))
+
+
+def _cell(line: Columns) -> tuple[str, ...]:
+    return tuple(line[name] for name in CELL)
+
+
+def _column(line: Columns) -> tuple[str, ...]:
+    return line["paper"], line["table"], line["metric"], line["level"]
+
+
+def _primary(lines: list[Columns]) -> dict[tuple[str, ...], Columns | None]:
+    """The line that decides each cell.
+
+    Among rows that don't differ from the paper's line it is the first by: it ran; it is planned, with the
+    most seeds; its training isn't shorter; it is comparable; the last planned or else the first of
+    params.yaml. Results play no part.
+    """
+
+    def order(line: Columns) -> tuple[Any, ...]:
+        planned = line["planned"]
+        return (
+            "ours" not in line,
+            not planned,
+            -line["n"] if planned else 0,
+            line["training"] == "shorter",
+            line["not_judged_reason"] is not None,
+            -line["declared"] if planned else line["declared"],
+        )
+
+    chosen: dict[tuple[str, ...], Columns | None] = dict.fromkeys(map(_cell, lines))
+    for line in sorted((line for line in lines if not line["variant"]), key=order, reverse=True):
+        chosen[_cell(line)] = line
+    return chosen
+
+
+def _printed_only(primary: Mapping[tuple[str, ...], Columns | None], sources: Sources) -> Iterator[Columns]:
+    """Yield a line for each printed value that no row decides."""
+    for name, paper in sources.papers.items():
+        for key, table in paper.tables.items():
+            for line in () if table.own else table.lines:
+                for metric, values in ((table.metric, line.values), *line.also.items()):
+                    for level in values:
+                        cell = dict(zip(CELL, (name, key, line.key, metric, level), strict=True))
+                        if primary.get(_cell(cell)) is None:
+                            yield cell | {
+                                "label": line.label,
+                                "variant": "",
+                                "unit": table.unit,
+                                "is_primary": True,
+                                "not_judged_reason": line.untried,
+                            }
+
+
+def _judged(line: Columns, most: float, sources: Sources) -> Columns:
+    """Columns of the paper's cell, the difference and the status; ``most``: the table's epochs."""
+    table, printed_line = sources.table(line["paper"], line["table"]), _printed_line(line, sources)
+    values = _values(printed_line, line["metric"], table) if printed_line else {}
+    printed = values.get(line["level"])
+    if printed is None or printed_line is None:
+        return {}
+    judged, reason = verdict.Judged("not run"), line["not_judged_reason"]
+    if "ours" in line and reason is None:
+        judged = _compared(line, printed, table, values)
+    reason = reason or _reason(line)
+    status: str | None = "not run" if reason else judged.status
+    if line["metric"] == table.metric and line["level"] in printed_line.uncounted:
+        status, reason = None, f"not counted: {printed_line.uncounted[line['level']]}"
+    return {
+        "printed": printed,
+        "paper_value": printed.value,
+        "paper_error": printed.error,
+        "margin": table.margin_at(printed),
+        "difference": judged.difference,
+        "difference_half_width": judged.half_width,
+        "status": status if line["is_primary"] else None,
+        "handicap": _handicap(line, most) if status == "lower" else None,
+        "not_judged_reason": reason,
+        "explanation": printed_line.differs,
+    }
+
+
+def _printed_line(line: Columns, sources: Sources) -> Line | None:
+    return sources.line(line["paper"], line["table"], line["line"])
+
+
+def _values(line: Line, metric: str, table: Table) -> dict[str, Printed]:
+    return line.values if metric == table.metric else line.also.get(metric, {})
+
+
+def _reason(line: Columns) -> str | None:
+    """Reason why a result decides no printed value; None if it does."""
+    if "ours" not in line:
+        return "not run"
+    if line["training"] == "shorter":
+        return "shorter training"
+    if line["n"] is not None and line["n"] < verdict.FEWEST_SEEDS:
+        return f"fewer than {verdict.FEWEST_SEEDS} seeds"
+    return None
+
+
+def _compared(line: Columns, printed: Printed, table: Table, values: dict[str, Printed]) -> verdict.Judged:
+    ours = tuple(line["by_seed"].values())
+    partly = line["converged"] < len(ours) and (printed.value or 0.0) > line["failed_most"]
+    return verdict.value(
+        ours,
+        printed,
+        table.margin_at(printed),
+        computed=line["method"] == ACCOUNTING,
+        rounding=printed.rounding(table.decimals),
+        converged=line["converged"] if partly else None,
+        seeds=table.seeds,
+        best=max((each.value for each in values.values() if each.value is not None), default=100.0),
+    )
+
+
+def _handicap(line: Columns, most: float) -> str | None:
+    """What the row had less of than the paper or the table's other lines: data, pretraining, epochs."""
+    against = [f"{100 * line['less_data']:.0f} % of the data"] if line["less_data"] else []
+    against += ["one pretrained network"] if line["shared_start"] else []
+    if line["training"] == "paper silent" and line["epochs"] < most:
+        against.append(f"{line['epochs']:g} epochs where other lines have {most:g}")
+    return ", ".join(against) or None

@@ -1,0 +1,183 @@
+"""The rule: what a difference and its 95 % interval say about a printed value, an effect or a claim.
+
+Everything rests on `where`: does an interval lie within bounds, outside them, or across one? A margin is set
+in advance in the paper's file. `privacy` says whether a claimed epsilon is proven.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import hypot, sqrt
+from statistics import fmean, stdev
+from typing import Literal, NamedTuple
+
+from scipy.special import stdtrit
+
+from dprepro.pipeline.reporting.judging.intervals import LEVEL, NORMAL, Mean
+from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
+
+Value = Literal["reproduced", "higher", "lower", "uncertain", "not run"]
+Effect = Literal[
+    "same direction", "opposite", "none in either", "only in one", "uncertain", "confounded", "not run"
+]
+Privacy = Literal["proven", "exceeded", "not proven", "no claim"]
+Claim = Literal["supported", "contradicted", "mixed", "not tested"]
+Part = Literal["holds", "fails", "uncertain", "not run"]  # of a claim
+
+FEWEST_SEEDS = 3
+# Decimal numbers are inexact in binary. Without this tolerance 7.92 would be further from 8.00 than 0.08.
+BINARY = 1e-12
+
+
+class Judged(NamedTuple):
+    """Status of a printed value, ours minus the paper's, and half the 95 % interval of this difference."""
+
+    status: Value
+    difference: float | None = None  # None: the paper prints no number
+    half_width: float | None = None
+
+
+def where(
+    value: float, half: float, low: float | None, high: float | None
+) -> Literal["within", "outside", "across"]:
+    """Place of the interval ``value`` ± ``half`` relative to the bounds; None is no bound."""
+    tolerance = BINARY * max(abs(low or 0.0), abs(high or 0.0))
+    least, most = value - half, value + half
+    if (low is None or least >= low - tolerance) and (high is None or most <= high + tolerance):
+        return "within"
+    outside = (low is not None and most < low) or (high is not None and least > high)
+    return "outside" if outside else "across"
+
+
+def spread(values: Sequence[float]) -> float:
+    """Half the 95 % interval of a single run around its mean, from our runs ``values``."""
+    return float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * stdev(values) if len(values) > 1 else 0.0
+
+
+def value(
+    values: Sequence[float],
+    printed: Printed,
+    margin: float,
+    *,
+    computed: bool = False,
+    rounding: float = 0.0,
+    converged: int | None = None,
+    seeds: int = 1,
+    best: float = 100.0,
+) -> Judged:
+    """Judge a printed value.
+
+    'reproduced': the interval of our mean, with the paper's standard error if it prints one, lies within the
+    margin around the printed number. 'higher', 'lower': not reproduced, and the interval excludes zero. If
+    the paper prints no error, its number is a single run, and the interval includes the spread of our runs.
+
+    A printed 'No-convergence' is reproduced if our mean is below half of ``best``. If only some of our
+    trainings converged, Fisher's exact test against the paper's ``seeds`` trainings decides.
+
+    Args:
+        values: ours, one per seed, in the table's unit.
+        printed: the paper's cell.
+        margin: in the table's unit.
+        computed: whether ours is one computed number, without seeds.
+        rounding: half a unit of the last printed digit. A computed number this close is equal.
+        converged: number of our trainings that converged; None: all.
+        seeds: number of the paper's trainings.
+        best: best accuracy that the paper prints in the line.
+    """
+    n = len(values)
+    if n < FEWEST_SEEDS and not computed:
+        return Judged("not run")
+    if printed.value is None:
+        if printed.words != NO_CONVERGENCE:
+            return Judged("uncertain")
+        return Judged("reproduced" if fmean(values) < best / 2 else "higher")
+    difference = fmean(values) - printed.value
+    margin += BINARY * abs(printed.value)
+    if computed:
+        inside = abs(difference) <= max(margin, rounding + BINARY * abs(printed.value))
+        return Judged("reproduced" if inside else _side(difference), difference, 0.0)
+    ours = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * stdev(values) / sqrt(n)
+    half = hypot(ours, NORMAL * (printed.error or 0.0))
+    whole = half if printed.error is not None else hypot(half, spread(values))
+    if converged is not None and 0 < converged < n:
+        return Judged("lower" if _fewer(converged, n, seeds) else "uncertain", difference, whole)
+    if where(difference, half, -margin, margin) == "within":
+        return Judged("reproduced", difference, whole)
+    return Judged(_side(difference) if abs(difference) > whole else "uncertain", difference, whole)
+
+
+def _side(difference: float) -> Literal["higher", "lower"]:
+    return "higher" if difference > 0 else "lower"
+
+
+def _fewer(converged: int, n: int, seeds: int) -> bool:
+    """Return True if significantly fewer of ``n`` trainings converge than all of the paper's ``seeds``."""
+    from scipy.stats import fisher_exact  # the import takes a second
+
+    table = [[converged, n - converged], [seeds, 0]]
+    return float(fisher_exact(table, alternative="less").pvalue) < 1 - LEVEL
+
+
+def effect(ours: Mean, theirs: float, noise: float, margin: float) -> Effect:
+    """Judge a difference of two results.
+
+    The paper's effect is clear if it exceeds its ``noise``. Ours is clear if its interval excludes zero; it
+    is none if its interval lies within the margin.
+
+    Args:
+        ours: our difference.
+        theirs: the paper's difference.
+        noise: half the 95 % interval of ``theirs``, by printed errors or else by our spread of single runs.
+        margin: in the table's unit.
+    """
+    if ours.half is None:
+        return "not run"
+    clear = where(ours.value, ours.half, 0.0, None) != "across" and abs(ours.value) > ours.half
+    small = where(ours.value, ours.half, -margin, margin) == "within"
+    if abs(theirs) > noise:
+        if clear:
+            return "same direction" if ours.value * theirs > 0 else "opposite"
+        return "only in one" if small else "uncertain"
+    if small:
+        return "none in either"
+    if clear:
+        return "same direction" if ours.value * theirs > 0 else "only in one"
+    return "uncertain"
+
+
+def part(ours: Mean, above: float | None, below: float | None) -> Part:
+    """Judge a part of a claim: whether our value or difference lies above and below the claimed bounds."""
+    if ours.half is None:
+        return "not run"
+    place = where(ours.value, ours.half, above, below)
+    return {"within": "holds", "outside": "fails", "across": "uncertain"}[place]  # type: ignore[return-value]
+
+
+def claim(parts: Iterable[Part]) -> Claim:
+    """Judge a claim by those of its parts that ran.
+
+    'supported': all hold. 'contradicted': at least one fails and none holds. 'mixed': anything else.
+    """
+    ran = {each for each in parts if each != "not run"}
+    if not ran:
+        return "not tested"
+    if ran == {"holds"}:
+        return "supported"
+    return "contradicted" if "fails" in ran and "holds" not in ran else "mixed"
+
+
+def privacy(
+    claimed: float | None, upper: float | None, lower: float | None, *, rounding: float, claims: bool = True
+) -> Privacy:
+    """Judge a claimed epsilon by an upper and a lower bound for the mechanism as it ran.
+
+    Args:
+        claimed: None: no epsilon is claimed, or one too large for a float.
+        upper: None: nothing is proven.
+        lower: None: no lower bound is known.
+        rounding: largest ratio of a bound to a claim that float32 rounding may cause.
+        claims: whether an epsilon is claimed.
+    """
+    if claimed is None:
+        return "not proven" if claims else "no claim"
+    if lower is not None and lower > rounding * claimed:
+        return "exceeded"
+    return "proven" if upper is not None and upper <= rounding * claimed else "not proven"

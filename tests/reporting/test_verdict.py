@@ -1,0 +1,136 @@
+"""The rule, by cases that were calculated by hand.
+
+Of three runs 98.0, 98.5 and 99.0 the mean is 98.5, the standard deviation .5, and t(2; .975) = 4.3027. So
+half the interval of the mean is 4.3027 x .5 / sqrt(3) = 1.2421, and that of a single run 4.3027 x .5 =
+2.1513. Together they are sqrt(1.2421² + 2.1513²) = 2.4841; 1.2421 with a printed standard error of .1 is
+sqrt(1.2421² + .196²) = 1.2574.
+"""
+
+import pytest
+
+from dprepro.pipeline.reporting import verdict
+from dprepro.pipeline.reporting.judging.intervals import Mean
+from dprepro.pipeline.reporting.printed import Printed
+
+RUNS = (98.0, 98.5, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("printed", "margin", "expected"),
+    [
+        (Printed(value=98.4), 2.0, ("reproduced", 0.1, 2.4841)),  # .1 + 1.2421 is within 2
+        (Printed(value=98.4), 1.0, ("uncertain", 0.1, 2.4841)),  # but not within 1
+        (Printed(value=96.5), 1.0, ("uncertain", 2.0, 2.4841)),  # 2 isn't more than a single run's spread
+        (Printed(value=96.5, error=0.1), 1.0, ("higher", 2.0, 1.2574)),  # with an error no spread is needed
+        (Printed(value=95.0), 1.0, ("higher", 3.5, 2.4841)),
+        (Printed(value=102.0), 1.0, ("lower", -3.5, 2.4841)),
+        # certain, but within the margin
+        (Printed(value=97.0, error=0.01), 3.0, ("reproduced", 1.5, 1.2422)),
+    ],
+)
+def test_a_mean(printed: Printed, margin: float, expected: tuple[str, float, float]) -> None:
+    judged = verdict.value(RUNS, printed, margin)
+    assert judged.status == expected[0]
+    assert (judged.difference, judged.half_width) == pytest.approx(expected[1:], abs=1e-4)
+
+
+def test_two_seeds_are_too_few() -> None:
+    assert verdict.value(RUNS[:2], Printed(value=98.2), 2.0) == ("not run", None, None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "status"),
+    [(7.92, "reproduced"), (7.91, "lower"), (8.09, "higher")],
+)
+def test_a_computed_number_has_no_spread(ours: float, status: str) -> None:
+    assert verdict.value([ours], Printed(value=8.0), 0.08, computed=True).status == status
+
+
+def test_a_computed_number_that_rounds_to_the_printed_one_is_reproduced() -> None:
+    printed = Printed(value=8.0)
+    assert verdict.value([8.004], printed, 0.001, computed=True, rounding=0.005).status == "reproduced"
+    assert verdict.value([8.006], printed, 0.001, computed=True, rounding=0.005).status == "higher"
+
+
+def test_no_convergence_is_a_mean_below_half_of_the_best() -> None:
+    words = Printed(words="No-convergence")
+    assert verdict.value([11.0, 12.0, 20.0], words, 1.0, best=98.2).status == "reproduced"
+    assert verdict.value([11.0, 60.0, 90.0], words, 1.0, best=98.2).status == "higher"
+
+
+def test_a_share_of_converged_trainings_is_judged_by_fishers_exact_test() -> None:
+    # one-sided p: 57 of 60 against 10 of 10 is 1 in 1.6, 3 of 10 against 10 of 10 is 120/77520 = .0015
+    values, printed = [99.0] * 57 + [11.0] * 3, Printed(value=99.21, error=0.05)
+    assert verdict.value(values, printed, 1.0, converged=57, seeds=10).status == "uncertain"
+    values = [99.0] * 3 + [11.0] * 7
+    assert verdict.value(values, printed, 1.0, converged=3, seeds=10).status == "lower"
+
+
+@pytest.mark.parametrize(
+    ("ours", "half", "theirs", "noise", "status"),
+    [
+        (2.0, 0.5, 3.0, 1.0, "same direction"),
+        (-0.5, 0.3, 1.3, 1.0, "opposite"),  # even if it is small
+        (0.1, 0.3, 1.3, 1.0, "only in one"),  # the paper's
+        (0.6, 0.8, 1.3, 1.0, "uncertain"),  # .6 + .8 is more than the margin
+        (0.3, 0.1, 0.4, 1.0, "none in either"),  # certain, but within the margin
+        (1.5, 0.3, 0.4, 1.0, "same direction"),  # the paper's alone isn't clear
+        (1.5, 0.3, -0.4, 1.0, "only in one"),  # ours
+        (3.0, 8.0, 0.0, 1.0, "uncertain"),
+    ],
+)
+def test_an_effect(ours: float, half: float, theirs: float, noise: float, status: str) -> None:
+    assert verdict.effect(Mean(ours, half, 5), theirs, noise, margin=1.0) == status
+
+
+@pytest.mark.parametrize(
+    ("ours", "half", "above", "below", "status"),
+    [
+        (2.0, 0.5, 0.0, None, "holds"),
+        (2.0, 0.5, 3.0, None, "fails"),
+        (2.0, 0.5, 2.2, None, "uncertain"),
+        (2.0, 0.5, 1.0, 3.0, "holds"),
+        (2.0, 0.5, None, 1.0, "fails"),
+        (2.0, None, 0.0, None, "not run"),  # a single seed has no interval
+    ],
+)
+def test_a_part_of_a_claim(
+    ours: float, half: float | None, above: float | None, below: float | None, status: str
+) -> None:
+    assert verdict.part(Mean(ours, half, 5), above, below) == status
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        (["holds", "holds", "not run"], "supported"),
+        (["fails", "uncertain"], "contradicted"),
+        (["holds", "fails"], "mixed"),
+        (["holds", "uncertain"], "mixed"),
+        (["uncertain"], "mixed"),
+        (["not run"], "not tested"),
+        ([], "not tested"),
+    ],
+)
+def test_a_claim(parts: list[verdict.Part], status: str) -> None:
+    assert verdict.claim(parts) == status
+
+
+@pytest.mark.parametrize(
+    ("claimed", "upper", "lower", "status"),
+    [
+        (7.0, 6.3, 6.2, "proven"),
+        (7.0, 7.0000001, None, "proven"),  # by rounding alone
+        (7.0, 7.1, 3.0, "not proven"),
+        (7.0, None, 0.8, "not proven"),
+        (0.25, None, 2.0, "exceeded"),
+        (0.25, 3.0, 2.0, "exceeded"),
+        (None, 3.0, 2.0, "no claim"),
+    ],
+)
+def test_privacy(claimed: float | None, upper: float | None, lower: float | None, status: str) -> None:
+    assert verdict.privacy(claimed, upper, lower, rounding=1 + 1e-6) == (
+        status if claimed is not None else "not proven"
+    )
+    if claimed is None:
+        assert verdict.privacy(claimed, upper, lower, rounding=1 + 1e-6, claims=False) == status
