@@ -69,7 +69,7 @@ pull-report: $(STAMP) ## data, models and results from the DVC remote, then the 
 
 # Missing weights of valid rows stay missing, a failing row stops no other, and rows that wait for a GPU are left out.
 .PHONY: repro
-repro: $(STAMP) ## list the missing training runs, ask before hours, train them and render the report; ROWS="a b" JOBS=2
+repro: $(STAMP) ## list the missing training runs, train them and render the report; ROWS="a b" JOBS=2
 	$(BIN)/dprepro plan $(ROWS)
 	-$(BIN)/dprepro repro $(ROWS) --jobs $(or $(JOBS),1)
 	$(BIN)/dvc repro --single-item publish report
@@ -99,7 +99,7 @@ hooks: $(STAMP) ## check every commit, by pre-commit
 .PHONY: lock
 lock: $(STAMP) ## write requirements.lock anew; fitting versions stay
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		$(addprefix --extra ,dev lab cluster text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
+		$(addprefix --extra ,dev lab text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
 
 .PHONY: upgrade
 upgrade: ## the same with the newest versions; run `make test` afterwards

@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.ledgers.references import PAGE, PEERS, page, read_references
 from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
 from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
-RECORD, TRAINING = Path("reports/benchmarks/peers.json"), Path(__file__).with_name("peer_training.py")
+RECORD, PEERS = Path("reports/benchmarks/peers.json"), Path("reports/benchmarks/peers.md")
+TRAINING = Path(__file__).with_name("peer_training.py")
 LEVEL = "epsilon=1"
 ROWS = {"lenet5": "davody-t5-lenet5-equal-planned", "ln-lenet5": "davody-t5-ln-lenet5-equal-planned"}
 NAMES = {"lenet5": "LeNet-5", "ln-lenet5": "LN-LeNet-5", "opacus": "Opacus", "jax_privacy": "JAX-Privacy"}
@@ -77,7 +77,7 @@ def ours(network: str, root: Path = Path()) -> Accuracy:
 
 
 def train() -> None:
-    """Train all missing runs and write reports/benchmarks and docs/references.md."""
+    """Train all missing runs and write reports/benchmarks."""
     wanted = {network: settings(network) for network in ROWS}
     record: dict[str, Any] = {"settings": wanted, "runs": []}
     if RECORD.exists() and (recorded := json.loads(RECORD.read_text()))["settings"] == wanted:
@@ -90,8 +90,7 @@ def train() -> None:
                 record["runs"].append(run)
                 write_text(RECORD, json.dumps(record, indent=1) + "\n")
     write_text(PEERS, table(record))
-    write_text(PAGE, page(read_references()))
-    print(f"benchmarks: {RECORD}, {PEERS}, {PAGE}")
+    print(f"benchmarks: {RECORD}, {PEERS}")
 
 
 def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -126,7 +125,7 @@ def trained(peer: str, network: str, seeds: Sequence[int]) -> Iterator[dict[str,
 
 
 def table(record: dict[str, Any], root: Path = Path()) -> str:
-    """Section of docs/references.md about the runs in ``record``."""
+    """Markdown page about the runs in ``record``."""
     lines = []
     for network in ROWS:
         for peer in SEEDS:

@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import ceil
+from typing import Any, Literal
 
 from dp_accounting import NeighboringRelation
+from pydantic import ValidationError
 
-from dprepro.checking import checked, warn
+from dprepro.accountants.attack_risk import gaussian_risk, stated_risk
+from dprepro.accountants.bounds import Drawn, bounds_of, composed_epsilon, selection_epsilon
+from dprepro.accountants.calibration import least_noise
+from dprepro.accountants.opacus import epsilons as epsilons_by_opacus
+from dprepro.accountants.rdp import TAN
+from dprepro.accountants.rdp import epsilons as epsilons_by_formulas
+from dprepro.accountants.records import AccountSettings, Risk, SampledGaussian, relation_of, sensitivity
+from dprepro.accountants.worst_instance import worst_epsilon
+from dprepro.checking import checked, problem_lines, warn
 from dprepro.errors import UserError
-from dprepro.fields import Count
-from dprepro.pipeline.ledgers.accountants.closed_forms import TAN
-from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
-from dprepro.pipeline.ledgers.composition import composed_epsilon
-from dprepro.pipeline.ledgers.ledger import make_ledger
-from dprepro.pipeline.ledgers.precision import up
-from dprepro.privacy.account_settings import AccountSettings
-from dprepro.privacy.calibration import least_noise
-from dprepro.privacy.parameters import Epsilon
-from dprepro.privacy.risk import Risk
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.selection import Drawn, selection_epsilon
+from dprepro.fields import Count, Epsilon
+from dprepro.rounding import down, up
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 
@@ -109,24 +109,27 @@ def epsilon(
         noise_multiplier, examples=examples, batch=batch, epochs=epochs, steps=steps, delta=delta,
         sampling=sampling, participations=participations,
     )  # fmt: skip
-    spending, total_steps = spending_of(settings), settings.total_steps
-    ledger = make_ledger(spending, total_steps, delta, None)
-    bounds, approximations = dict[str, float](), dict[str, float]()
-    for each in ledger.accountants:
-        if each.epsilon is not None:
-            (approximations if each.note == TAN else bounds)[each.accountant] = each.epsilon
+    spending, total_steps = settings.spending, settings.total_steps
+    bounds, _ = bounds_of(spending, total_steps, delta)
+    epsilons = {each.accountant: each.epsilon for each in bounds.values() if each.epsilon is not None}
+    proven_by = min(epsilons, key=lambda name: epsilons[name])
+    least, approximations = epsilons[proven_by], dict[str, float]()
+    for accountant in (epsilons_by_formulas, epsilons_by_opacus):
+        for each in accountant(spending, total_steps, delta, least):
+            if each.epsilon is not None:
+                (approximations if each.note == TAN else epsilons)[each.accountant] = each.epsilon
     _warn_of_large(delta, examples)
     best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
-        epsilon_upper=ledger.epsilon_upper,
-        proven_by=ledger.accountant,
-        epsilon_lower=ledger.epsilon_lower,
-        by=bounds,
-        approximations=approximations,
-        neighbouring=NeighboringRelation[ledger.neighbouring.name],
+        epsilon_upper=up(least),
+        proven_by=proven_by,
+        epsilon_lower=down(worst_epsilon(spending, total_steps, delta, least)),
+        by={name: up(value) for name, value in epsilons.items()},
+        approximations={name: up(value) for name, value in approximations.items()},
+        neighbouring=NeighboringRelation[spending.neighbouring.name],
         delta=delta,
         steps=total_steps,
-        risk=ledger.risk,
+        risk=stated_risk(gaussian_risk(spending, total_steps, delta, least)),
         mechanism=spending,
         best=best,
     )
@@ -204,9 +207,37 @@ def noise_multiplier(
         )  # fmt: skip
 
     def spending_at(noise: float) -> SampledGaussian:
-        return spending_of(settings_at(noise))
+        return settings_at(noise).spending
 
     return least_noise(epsilon, delta, settings_at(1.0).total_steps, spending_at)
+
+
+def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
+    """Settings of DP-SGD; the unit of the noise multiplier is the clipping bound, as in Opacus.
+
+    The unit of `AccountSettings.noise_multiplier` is the distance of neighbouring sums. If neighbours replace
+    an example, this distance is twice the clipping bound, so the noise multiplier is halved. Epochs become a
+    whole number of steps, rounded up.
+
+    Args:
+        noise_multiplier: standard deviation of the noise divided by the clipping bound.
+        **options: further fields of `AccountSettings`.
+
+    Returns:
+        The settings.
+
+    Raises:
+        UserError: a value is not allowed; the message names it and the allowed values.
+    """
+    try:
+        settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **options)
+    except ValidationError as problem:
+        raise UserError("\n".join(problem_lines(problem))) from problem
+    # a data loader takes one more step for an incomplete last batch
+    steps = ceil(settings.length)
+    distance = sensitivity(relation_of(settings.sampling))
+    changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
+    return settings.model_copy(update=changes)
 
 
 def _warn_of_large(delta: float, examples: int) -> None:

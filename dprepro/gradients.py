@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
@@ -18,7 +19,6 @@ from dprepro.privacy.clippers import ClipperFactory, clipper_factory, random_inp
 from dprepro.privacy.gradients import Bounds, ClippedSum, Loss
 from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # By shape and type of inputs: clipper, number of classes
 _Tested = dict[Any, tuple[ClipperFactory, int]]

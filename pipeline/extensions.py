@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
-    "accountants": "dprepro.pipeline.ledgers.accountants",
     "claims": "dprepro.pipeline.reporting.claims",
     "figures": "dprepro.pipeline.reporting.figures",
     "methods": "dprepro.pipeline.methods",

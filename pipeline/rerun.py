@@ -5,22 +5,27 @@ Records, weights and `dvc.lock` stay unchanged. Row and rerun have equal seeds, 
 equal. Samples and noise are drawn anew unless the row is `reproducible`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
+
+from scipy.special import stdtrit
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.judging.intervals import Mean, contrast, mean
+from dprepro.pipeline.reporting.judging.intervals import LEVEL, Mean, mean
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Evaluation
+from dprepro.pipeline.results.weights import duration
 from dprepro.pipeline.training.evaluation import evaluate
 from dprepro.pipeline.training.loop import Show
-from dprepro.pipeline.training.rows import train
+from dprepro.pipeline.training.rows import missing, train
 
 RERUNS = Path(".dprepro/reruns")
 Verdict = Literal["same", "no difference found", "differs", "undecided"]
@@ -40,7 +45,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Difference:
-    """Test accuracies of one level in two trainings, in percent, for the seeds that both have."""
+    """Test accuracies of one level in percent: as recorded, and of trainings with the same settings since."""
 
     level: str
     before: Accuracy
@@ -48,13 +53,23 @@ class Difference:
 
     @property
     def mean(self) -> Mean:
-        """Mean over seeds of the accuracy after minus the accuracy before, with its 95 % interval."""
-        return contrast([(1.0, "", self.after), (-1.0, "", self.before)])
+        """Mean after minus mean before, with a 95 % interval.
+
+        Both are accuracies of the same training, so their spreads are pooled (Student's two-sample interval).
+        For a single new training it is the prediction interval of one more training, around the old mean.
+        """
+        samples = [tuple(each.by_seed.values()) for each in (self.before, self.after)]
+        value, freedom = fmean(samples[1]) - fmean(samples[0]), sum(map(len, samples)) - 2
+        if freedom == 0:
+            return Mean(value, None, 1)
+        squares = sum((each - fmean(sample)) ** 2 for sample in samples for each in sample)
+        error = sqrt(squares / freedom * sum(1 / len(sample) for sample in samples))
+        return Mean(value, float(stdtrit(freedom, (1 + LEVEL) / 2)) * error, min(map(len, samples)))
 
     @property
     def verdict(self) -> Verdict:
-        """'same' if each seed's accuracies are equal; otherwise by whether 0 is in the interval of `mean`."""
-        if self.before.by_seed == self.after.by_seed:
+        """'same' if each new accuracy is its seed's recorded one; else by whether 0 is in the interval."""
+        if self.after.by_seed.items() <= self.before.by_seed.items():
             return "same"
         if self.mean.half is None:
             return "undecided"
@@ -67,6 +82,7 @@ def rerun(
     data: Prepared,
     execution: Execution,
     show: Show,
+    say: Callable[[str], None],
     *,
     level: str | None = None,
     seeds: int | None = None,
@@ -75,9 +91,10 @@ def rerun(
 ) -> list[Difference]:
     """Train replicas of a recorded row again and compare their test accuracies with the record's.
 
-    A killed rerun continues; valid replicas of an earlier rerun are not trained again. ``level``: name of the
-    only level to train, such as 'epsilon=3'. ``seeds``: number of the first seeds of each level to train;
-    None: all in the record. The other arguments are those of `train`.
+    A killed rerun continues; valid replicas of an earlier rerun are not trained again. ``say`` prints a line
+    before the training. ``level``: the only level to train, by name or value: 'epsilon=3' or '3'. ``seeds``:
+    number of the first seeds of each level to train; None: all in the record. The other arguments are those
+    of `train`.
 
     Return a difference for each level, in the row's order.
 
@@ -101,6 +118,8 @@ def rerun(
     asked = _asked(key, row, measured, level, seeds)
     scratch = RERUNS / key
     declared = settings.model_copy(update={"rows": {**settings.rows, key: asked}})
+    if wanted := missing(asked, records.read_run(key, scratch), data, scratch):
+        say(f"{key}: {len(wanted)} trainings, {duration(run, [each.level for each in wanted])}")
     train(key, declared, data, execution, show, checkpoint_every, scratch, workers)
     evaluate(key, declared, data, execution, scratch)
     again = records.read_evaluation(key, scratch)
@@ -111,6 +130,9 @@ def rerun(
 def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
     """Copy of ``row`` with only the levels and seeds to train again."""
     wanted = []
+    named = {row.level(each) for each in row.resolved}
+    if level is not None and level not in named:
+        level = next((each for each in named if _value(each) == _value(level) is not None), level)
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)
         known = {replica.seed for replica in measured.replicas if replica.level == name}
@@ -133,23 +155,31 @@ def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: i
     return Row.model_validate(row.model_dump() | {"levels": wanted})
 
 
+def _value(level: str) -> float | None:
+    """Number of a level: 3.0 for 'epsilon=3' or '3'; None: it has none."""
+    try:
+        return float(level.rpartition("=")[2])
+    except ValueError:
+        return None
+
+
 def replaced(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Differences between an evaluation and its replacement by level, for seeds that were trained anew."""
+    """Differences by level between an evaluation and those of its replacement that were trained anew."""
     weights = {replica.key: replica.weights for replica in before.replicas}
     anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
     return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
 
 
 def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
-    """Differences in test accuracy between two evaluations of a row by level, for common seeds."""
-    known = {replica.key: replica for replica in before.replicas}
-    pairs = [(known[replica.key], replica) for replica in after.replicas if replica.key in known]
-    for level in dict.fromkeys(replica.level for _, replica in pairs):
-        both = [pair for pair in pairs if pair[0].level == level]
-        yield Difference(
-            level,
-            *(
-                Accuracy({pair[side].seed: 100 * pair[side].metrics["test_accuracy"] for pair in both})
-                for side in (0, 1)
-            ),
-        )
+    """Differences in test accuracy between two evaluations of a row, for each level that both have."""
+    recorded, again = _by_level(before), _by_level(after)
+    for level in again:
+        if level in recorded:
+            yield Difference(level, recorded[level], again[level])
+
+
+def _by_level(evaluation: Evaluation) -> dict[str, Accuracy]:
+    values: dict[str, dict[int, float]] = {}
+    for replica in evaluation.replicas:
+        values.setdefault(replica.level, {})[replica.seed] = 100 * replica.metrics["test_accuracy"]
+    return {level: Accuracy(by_seed) for level, by_seed in values.items()}

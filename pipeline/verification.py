@@ -27,17 +27,17 @@ from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.accountants import fast_accountants
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
-from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
 from dprepro.pipeline.ledgers.rows import entries
 from dprepro.pipeline.methods.spending import TRIED
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
-from dprepro.pipeline.params.searched import candidates, read_choices, with_choices
+from dprepro.pipeline.params.searched import candidates, differing, with_chosen
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference, read_history
 from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.transport import dvclock
+from dprepro.rounding import MACHINE_TOLERANCE
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
@@ -77,7 +77,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
             yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
     asked = {settings.rows[key].search for key in lines if key in settings.rows}
     searches = [path for path in sorted(records.SEARCHES.glob("*.json")) if not lines or path.stem in asked]
-    ledgers: dict[str, str] = identities.entries(settings)["ledger"] if searches else {}
+    ledgers = cache(lambda: identities.entries(settings)["ledger"])
     for path in searches:
         yield _finding(f"{path}", partial(_search, path.stem, settings, lock, ledgers))
     for key in settings.accounts:
@@ -140,10 +140,12 @@ def _account(key: str, settings: Settings) -> str | None:
     return None
 
 
-def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str, str]) -> str | None:
+def _search(
+    name: str, settings: Settings, lock: dvclock.Lock, ledgers: Callable[[], dict[str, str]]
+) -> str | None:
     """Compare a search's record with params.yaml and `dvc.lock`: candidates, accuracies, spending, digest.
 
-    ``ledgers``: present digests of ledger stages by row, which cover the records of the rows' searches.
+    ``ledgers`` returns the present digests of ledger stages by row; they cover the rows' searches.
     """
     from dprepro.pipeline.training.search import candidate_spent, definitions
 
@@ -153,6 +155,8 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
     definition, row = settings.searches[name], settings.row(settings.searches[name].row)
     if record.row != definition.row or record.provenance.reproducible != row.reproducible:
         raise UserError(f"row or reproducible: not what {PARAMS} has")
+    if wrong := differing(name, record.chosen, settings):
+        raise UserError(f"{PARAMS}: {wrong}; `dprepro search {name}` writes its choice")
     choices = list(candidates(name, settings))
     declared_candidates = [
         (row.level(configured), values, definition.seeds) for values, configured in choices
@@ -187,7 +191,7 @@ def _search(name: str, settings: Settings, lock: dvclock.Lock, ledgers: dict[str
             raise UserError(f"{where}: spent: not what its settings come to")
     rows = [key for key, each in settings.rows.items() if each.search == name or key == record.row]
     signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}
-    if wrong := next((key for key, digest in signed.items() if digest != ledgers[key]), None):
+    if wrong := next((key for key, digest in signed.items() if digest != ledgers()[key]), None):
         raise UserError(
             f"not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
             f"`dvc repro ledger@{wrong}`"
@@ -263,8 +267,7 @@ def _params_at(revision: str) -> dict[str, Any] | None:
 def _differing(key: str, revision: str, settings: Settings) -> str | None:
     """First key of params.yaml that decides a planned row's trainings and had another value at a commit.
 
-    None: none had. If today's code can't read the commit's row, only the plan is compared. Values that the
-    row's search chose are in the search's record, and are not compared.
+    None: none had. If today's code can't read the commit's row, only the plan is compared.
     """
     then, row = _params_at(revision) or {}, settings.rows[key]
     if (then.get("plans") or {}).get(row.plan) != settings.plans[str(row.plan)].model_dump(mode="json"):
@@ -275,9 +278,12 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
     if entry.get("plan") != row.plan:
         return f"rows.{key}.plan"
     try:
-        before = with_choices(
-            settings.model_copy(update={"rows": {key: Row.model_validate(entry)}}), read_choices(Path())
-        ).rows[key]
+        before = Row.model_validate(entry)
+        if before.search and (searched := records.read_search(before.search)):
+            # commits of former versions have what the search chose in its record alone
+            chosen = with_chosen({before.search: searched.chosen}, before)
+            levels = [found | typed for found, typed in zip(chosen, before.levels, strict=True)]
+            before = Row.model_validate({**entry, "levels": levels})
     except ValueError:
         return None
     for name in ("data", "model", "method", "reproducible", "trainings"):

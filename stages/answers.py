@@ -64,22 +64,27 @@ def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[s
         yield f"and {len(scores.recall) - 20} more classes"
 
 
-def compared(difference: "Difference") -> str:
-    """Line with a level's mean accuracies before and after a new training, the difference and the verdict."""
+def compared(difference: "Difference", again: str) -> str:
+    """Line on a level's recorded test accuracies and those of its new trainings, called ``again``.
+
+    A single new accuracy is compared with the recorded ones and the prediction interval of one more training.
+    """
     from dprepro.pipeline.reporting.wording import with_interval
 
-    before, after, apart = (
-        with_interval(each, 2, sign)
-        for each, sign in (
-            (difference.before.mean, False),
-            (difference.after.mean, False),
-            (difference.mean, True),
-        )
-    )
+    before, after, apart = difference.before, difference.after, difference.mean
     level = difference.level.replace("=", " = ")
+    recorded = f"{level}: test accuracy {with_interval(before.mean, 2)} percent recorded"
+    if len(after.by_seed) > 1 or apart.half is None:
+        more = f"{with_interval(after.mean, 2)} {again}; difference {with_interval(apart, 2, True)}"
+        return f"{recorded}, {more}: {difference.verdict}"
+    value, values = after.mean.value, before.by_seed.values()
+    inside = "inside" if min(values) <= value <= max(values) else "outside"
+    low, high = before.mean.value - apart.half, before.mean.value + apart.half
+    expected = "inside" if low <= value <= high else "outside"
     return (
-        f"{level}: test accuracy {before} percent recorded, {after} trained again; difference {apart}: "
-        f"{difference.verdict}"
+        f"{recorded}, {value:.2f} {again}: {inside} the range of the recorded seeds ({min(values):.2f} to "
+        f"{max(values):.2f}) and {expected} the 95 % prediction interval of one more training ({low:.2f} to "
+        f"{high:.2f}): {difference.verdict}"
     )
 
 

@@ -65,15 +65,14 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,
 ) -> None:
     """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
-    from dprepro.accounting import noise_multiplier
+    from dprepro.accountants.bounds import selection_epsilon
+    from dprepro.accountants.records import AccountantEpsilon
+    from dprepro.accounting import dpsgd_settings, noise_multiplier
     from dprepro.errors import UserError
     from dprepro.pipeline.ledgers.accountants import fast_accountants
-    from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
     from dprepro.pipeline.ledgers.ledger import make_ledger
-    from dprepro.pipeline.ledgers.precision import up
     from dprepro.pipeline.reporting.wording import delta_remark
-    from dprepro.pipeline.results.schema import AccountantEpsilon
-    from dprepro.privacy.selection import selection_epsilon
+    from dprepro.rounding import up
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -96,7 +95,7 @@ def epsilon(
             sigma = noise_multiplier(for_epsilon, **options)
             settings = dpsgd_settings(sigma, **options)
         assert sigma is not None, "one of the two is there"
-        spending = spending_of(settings)
+        spending = settings.spending
         ledger = make_ledger(spending, settings.total_steps, delta, None, others=fast_accountants())
         if best_of is not None:
             best = up(selection_epsilon(spending, settings.total_steps, delta, best_of, "geometric"))

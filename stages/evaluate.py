@@ -15,6 +15,8 @@ def evaluate(
 ) -> None:
     """Measure the missing accuracies of a trained row's runs, on validation and test data.
 
+    Accuracies of trainings that replace recorded ones are compared with the record.
+
     A row on own data also gets AUC, F1, log loss, calibration error, recalls and a confusion matrix. With a
     numeric target, it gets RMSE, MAE and R2 instead.
     """
@@ -37,4 +39,4 @@ def evaluate(
     after = records.read_evaluation(row)
     if before and after:
         for difference in replaced(before, after):
-            print(f"  {compared(difference)}")
+            print(f"  {compared(difference, 'rebuilt')}")

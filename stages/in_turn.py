@@ -1,23 +1,27 @@
-"""`python -m dprepro.stages.in_turn COMMAND / COMMAND`: several `dprepro` commands in one process.
+"""`python -m dprepro.stages.in_turn COMMANDS`: several `dprepro` commands in one process.
 
-Workers train, evaluate and account for a row in this way, because starting Python and torch for each command
-takes longer than training a small row.
+`dprepro repro` trains, evaluates and accounts for a row in this way, because starting Python and torch for
+each command takes longer than training a small row. The process ends when its standard input does: the
+coordinator holds the other end, here and through `srun`, so a killed coordinator leaves no trainer.
 """
 
+import json
+import os
+import signal
 import sys
-from itertools import groupby
+from collections.abc import Sequence
+from platform import node
+from threading import Thread
 
-from dprepro.pipeline.cluster.worker import BETWEEN
+from dprepro.pipeline.cluster.coordinator import ENDED, STARTED
 from dprepro.stages.app import main
 
 
-def in_turn(arguments: list[str]) -> None:
-    """Run the commands until one fails. This process ends with the status of the failed command."""
-    for is_command, words in groupby(arguments, lambda word: word != BETWEEN):
-        if not is_command:
-            continue
+def in_turn(commands: Sequence[Sequence[str]]) -> int:
+    """Run the commands until one fails, and return the status of the last one."""
+    for words in commands:
         sys.argv = ["dprepro", *words]  # the command that records name
-        if sys.argv[1] == "train":  # a trainer whose worker was killed may still write its checkpoint
+        if sys.argv[1] == "train":  # a trainer whose launcher was killed may still write its checkpoint
             from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 
             with checkpoint_lock(CHECKPOINTS / sys.argv[2], wait=True):
@@ -26,8 +30,21 @@ def in_turn(arguments: list[str]) -> None:
             main()
         except SystemExit as ended:
             if ended.code:
-                raise
+                return int(ended.code)
+    return 0
+
+
+def _end_with_input() -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)  # a training writes its checkpoint
 
 
 if __name__ == "__main__":
-    in_turn(sys.argv[1:])
+    print(f"{STARTED} {node()}", flush=True)
+    Thread(target=_end_with_input, daemon=True).start()
+    if cores := os.environ.get("SLURM_CPUS_ON_NODE"):
+        os.environ.setdefault("OMP_NUM_THREADS", cores)
+    status = in_turn(json.loads(sys.argv[1]))
+    print(f"{ENDED} {status}", flush=True)
+    sys.exit(status)

@@ -1,5 +1,6 @@
 """`dprepro init`: a new laboratory."""
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,8 @@ NAMES = {
     "dvcignore": ".dvcignore",
     "github": ".github",
     "gitignore": ".gitignore",
-    "dprepro.stages.yaml": "dvc.yaml",
+    "gitattributes": ".gitattributes",
+    "stages.yaml": "dvc.yaml",
 }
 
 
@@ -76,13 +78,11 @@ def _guard(hook: Path) -> None:
 
 
 def _files(private: bool) -> dict[str, bytes]:
-    """Contents of a new laboratory's files, by name. requirements.txt has the present version of dprepro.
+    """Contents of a new laboratory's files, by name. requirements.txt has the present dprepro.
 
     A private laboratory has no `PUBLIC` files. Files in `PRIVATE` replace files of the same name.
     """
-    from importlib.metadata import version
-
-    files = {"requirements.txt": f"dprepro[lab]=={version('dprepro')}\n".encode()}
+    files = {"requirements.txt": f"{_requirement()}\n".encode()}
     for path in TEMPLATE.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             parts = path.relative_to(TEMPLATE).parts
@@ -92,6 +92,19 @@ def _files(private: bool) -> dict[str, bytes]:
     if private:
         files |= {path.name: path.read_bytes() for path in (TEMPLATE / PRIVATE).iterdir()}
     return files
+
+
+def _requirement() -> str:
+    """Line for pip with the present dprepro: its wheel, folder or commit, or its version on an index."""
+    from importlib.metadata import distribution
+
+    present = distribution("dprepro")
+    origin = json.loads(present.read_text("direct_url.json") or "{}")  # PEP 610
+    if "url" not in origin:
+        return f"dprepro[lab]=={present.version}"
+    info = origin.get("vcs_info")
+    address = f"{info['vcs']}+{origin['url']}@{info['commit_id']}" if info else origin["url"]
+    return f"dprepro[lab] @ {address}"
 
 
 def _begun(folder: Path, files: dict[str, bytes]) -> bool:

@@ -1,7 +1,5 @@
 """`dprepro new data`, `row` and `level`: an entry for params.yaml, checked before it is written."""
 
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -253,6 +251,7 @@ def row(
     from dprepro.pipeline.methods.rooms import method_settings
     from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
     from dprepro.pipeline.params.adding import Adding
+    from dprepro.pipeline.params.documents import flow
     from dprepro.pipeline.params.suggested import settings_for
 
     settings: Settings = load()
@@ -277,7 +276,7 @@ def row(
     level = {axis: values.pop(axis)}
     place = "paper: mine  # any key; rows of one key share a page\ntable: t1"
     if purpose is not None or not PAPERS.is_dir():
-        place = f"purpose: {_yaml(purpose or '')}  # for the model card"
+        place = f"purpose: {flow(purpose or '')}  # for the model card"
     about: dict[str, Any] = {"name": model}
     about |= {} if normalization == "none" else {"normalization": normalization}
     about |= {} if rank is None else {"rank": rank}
@@ -290,15 +289,15 @@ def row(
         name,
         f"""\
 {place}
-label: {_yaml(f"{model}, {method}")}
-data: {data}
-model: {_yaml(about)}
+label: {flow(f"{model}, {method}")}
+data: {flow(data)}
+model: {flow(about)}
 method: {method}
 seeds: {seeds}
 reproducible: false  # true seeds the noise: numbers repeat, and nothing is private
 # where a search may begin; docs/own-data.md says how to choose them on validation data
-settings: {_yaml(values)}
-levels: [{_yaml(level)}]  # one entry for each value to compare
+settings: {flow(values)}
+levels: [{flow(level)}]  # one entry for each value to compare
 """,
     )
     checked = adding.checked()
@@ -322,6 +321,7 @@ def level(
     from dprepro.errors import UserError
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
+    from dprepro.pipeline.params.documents import flow
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis
@@ -338,7 +338,7 @@ def level(
             f"rows.{row}: has plan {declared.plan!r}; a change would end it; allowed: another row"
         )
     adding = Adding()
-    adding.level(row, _yaml(given))
+    adding.level(row, flow(given))
     adding.checked()
     adding.write()
     print(f"{row}: has the level {axis}={given[axis]:g}; train it with `dprepro repro {row}`")
@@ -346,22 +346,13 @@ def level(
 
 def _entry(declared: "OwnFiles | Data") -> str:
     """Lines of YAML with the declaration's fields that differ from their defaults."""
+    from dprepro.pipeline.params.documents import flow
+
     fields = declared.model_dump(mode="json", exclude_defaults=True)
     lines = []
     for key, value in fields.items():
         if key == "columns":  # of a table
-            lines += [f"{key}:", *(f"  {_yaml(name)}: {_yaml(column)}" for name, column in value.items())]
+            lines += [f"{key}:", *(f"  {flow(name)}: {flow(column)}" for name, column in value.items())]
         else:
-            lines.append(f"{key}: {_yaml(value)}")
+            lines.append(f"{key}: {flow(value)}")
     return "\n".join(lines)
-
-
-def _yaml(value: Any) -> str:
-    """A value in one line of YAML: JSON, but ``.inf`` for infinity."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
-    if value == math.inf:
-        return ".inf"
-    text = json.dumps(value, ensure_ascii=False)
-    # YAML reads some unprintable characters as line breaks
-    return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in text)

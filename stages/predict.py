@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +19,9 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="A folder written by `dprepro export`.")],
     files: Annotated[
         list[Path],
-        typer.Argument(help="Images, npz with images or features, CSV with texts, CSV or Parquet tables."),
+        typer.Argument(
+            help="Images or folders of them, npz of images or features, CSV of texts, CSV or Parquet tables."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,
 ) -> None:
@@ -26,10 +29,11 @@ def predict(
 
     The result is a CSV with the class of each input and its probability. For a table, the CSV has the table's
     columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
-    scores are printed.
+    scores are printed; a folder of images for each class has labels. Git ignores the file of --out.
     """
     from dprepro.errors import UserError, printable
     from dprepro.pipeline import params
+    from dprepro.pipeline.data.own.private import ignore_output
     from dprepro.pipeline.export.folder import folder_predictor
     from dprepro.pipeline.files import write_bytes
 
@@ -40,6 +44,8 @@ def predict(
     if params.PARAMS.exists():
         params.use_code()
     predictor = folder_predictor(folder)
+    if out is not None:
+        ignore_output(out)
     head, lines, found = _predicted(predictor, files)
     content = io.StringIO()
     csv.writer(content, lineterminator="\n").writerows([head, *lines])
@@ -60,15 +66,22 @@ def _predicted(
     Raises:
         UserError: tables have different columns.
     """
-    from dprepro.errors import UserError
+    import numpy as np
+
+    from dprepro.errors import UserError, notice
     from dprepro.pipeline.data.own.tables import as_texts
 
     classes = predictor.architecture.classes
     head: list[str] = []
     lines: list[list[str]] = []
     found: list[Predicted] = []
-    for path in files:
-        found.append(one := predictor.predict(path))
+    for path, label in _inputs(files):
+        one = predictor.predict(path)
+        if label in classes:
+            one = one._replace(labels=np.array([classes.index(label)]))
+        found.append(one)
+        for message in one.problems.values():
+            notice(f"{message}; this line has no prediction")
         numeric = one.outputs.ndim == 1
         names = [] if numeric else [classes[number] for number in one.outputs.argmax(1)]
         if one.lines is None:
@@ -92,14 +105,33 @@ def _predicted(
                 [name, *(f"{share:.4f}" for share in shares)]
                 for name, shares in zip(names, one.outputs, strict=True)
             ]
+        for number in one.problems:
+            found_here[number] = [""] * len(added)
         lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), found_here, strict=True)]
     return head, lines, found
+
+
+def _inputs(files: Sequence[Path]) -> Iterator[tuple[Path, str | None]]:
+    """Files to classify; for images of a folder also the name of the folder in it, which may be a class."""
+    from dprepro.pipeline.data.own.files import images_of, say_left_out
+
+    for path in files:
+        images = images_of(path) if path.is_dir() else []
+        if images:
+            say_left_out(path)
+        for image in images or [path]:
+            yield image, image.relative_to(path).parts[0] if images else None
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:
     """Lines with scores, for the inputs whose class or numeric target is in their file."""
     import numpy as np
 
+    from dprepro.errors import shown
+
+    if unknown := sum((Counter(one.unknown) for one in found), Counter()):
+        counts = ", ".join(f"{shown(name)} {count:,}" for name, count in unknown.most_common(10))
+        yield f"{unknown.total():,} inputs are left out of the scores: their labels are no classes: {counts}"
     if not (labelled := [one for one in found if len(one.labels)]):
         return
     outputs = np.concatenate([one.outputs for one in labelled])

@@ -13,8 +13,9 @@ def search(
     physical: Physical = 0,
     workers: Workers = 0,
 ) -> None:
-    """Train a row with each setting of a grid and record the validation accuracies."""
+    """Train a row with each setting of a grid, and write the best by validation accuracy into params.yaml."""
     from dprepro.pipeline import params
+    from dprepro.pipeline.params.adding import write_chosen
     from dprepro.pipeline.results import records
     from dprepro.pipeline.training import search as library
     from dprepro.stages.progress import showing
@@ -26,9 +27,12 @@ def search(
         path = library.search(name, loaded, data, how, show, workers=side_by_side(workers, how))
     print(f"search {name}: {path}")
     record = records.read_search(name)
-    for level, chosen in record.chosen.items() if record else ():
+    assert record is not None, "it was just written"
+    for level, chosen in record.chosen.items():
         values = (
             f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
             for key, value in chosen.items()
         )
         print(f"  {level.replace('=', ' = ')}: {', '.join(values)}")
+    for row in write_chosen({name: record.chosen}):
+        print(f"{params.PARAMS}: rows.{row}: levels now have these values")

@@ -91,17 +91,21 @@ def train(
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
-    """Train the missing runs of a row, one for each level and seed. A killed command keeps finished runs."""
+    """Train a row's levels and seeds whose weights are missing. A killed command keeps finished runs."""
     from dprepro.pipeline import params
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.weights import duration
     from dprepro.pipeline.training import rows as training
     from dprepro.stages.progress import showing
 
     loaded = params.load()
     data, how = ready(row, loaded, device, physical)
-    print(
-        f"{row}: {len(loaded.row(row).trainings)} replicas, on {training.describe_device(how.device)}",
-        flush=True,
-    )
+    run = records.read_run(row)
+    missing = training.missing(declared := loaded.row(row), run, data)
+    if missing:
+        time = duration(run, [each.level for each in missing])
+        count = f"{len(missing)} of {len(declared.trainings)} trainings"
+        print(f"{row}: {count}, {time}, on {training.describe_device(how.device)}", flush=True)
     with showing(row) as show:
         done = training.train(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)

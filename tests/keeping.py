@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import PAPERS
-from dprepro.pipeline.params.searched import best
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import (
     Candidate,
@@ -25,8 +25,8 @@ from dprepro.pipeline.results.schema import (
     Run,
     SearchRecord,
     Trained,
+    best,
 )
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 

@@ -61,18 +61,18 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     assert {attack["attack"] for attack in attacks} == {"canaries", "pair", "floating_point"}
     for attack in (attack for attack in attacks if attack["attack"] != "floating_point"):
         assert all(bound["epsilon"] <= attack["epsilon_upper"] for bound in attack["bounds"])
-    # a search, a new row, the cost and the figure's key
+    # a search, a new row and the figure's key
     searched = PARAMS + "searches:\n  rates: {row: my-perceptron, grid: {learning_rate: [0.001, 0.003]}}\n"
     (laboratory / "params.yaml").write_text(searched)
     assert "learning_rate" in run("dprepro search rates")
     row = "dprepro new row begun --data mnist --model perceptron --method private_signs"
     assert "declared" in run(row)
     script = (
-        "from dprepro.pipeline import params; from dprepro.pipeline.cluster.costs import costs; "
-        "from dprepro.pipeline.methods.rooms import method_settings; settings = params.load(); "
-        "print(len(costs(settings.rows['begun'], settings)), method_settings()['private_signs'].title)"
+        "from dprepro.pipeline import params; settings = params.load(); "
+        "from dprepro.pipeline.methods.rooms import method_settings; "
+        "print(method_settings()['private_signs'].title)"
     )
-    assert "1 private SignSGD\n" in run(f'python -c "{script}"')
+    assert "private SignSGD\n" in run(f'python -c "{script}"')
     # the same model by another private method, at the page's settings but for their length and number
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1

@@ -25,6 +25,20 @@ def test_the_rooms_stand_in_the_order_that_the_linter_holds() -> None:
     assert [set(re.findall(r"`([^`]*)`", row)) for row in TABLE] == [*below, {"dprepro"}]
 
 
+def test_the_library_imports_nothing_of_pipeline_or_stages() -> None:
+    """The linter's contract names every module of the library; here their text is searched, too."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = (contract for contract in contracts if contract["name"] == "the library lies below")
+    files = [path.relative_to(ROOT) for path in ROOT.glob("dprepro/**/*.py")]
+    library = [path for path in files if not {"pipeline", "stages"} & {*path.parts}]
+    modules = {path.parts[1].removesuffix(".py") for path in library} - {"__init__"}
+    assert {f"dprepro.{module}" for module in modules} == {*contract["source_modules"]}
+    for path in library:
+        assert not re.search(
+            r"import.*\b(pipeline|stages)\b|dprepro\.(pipeline|stages)", (ROOT / path).read_text()
+        )
+
+
 def test_every_room_is_on_the_map() -> None:
     named = set(re.findall(r"`([^`]*)`", " ".join(TABLE)))
     rooms = {path.parent.name for path in ROOT.glob("pipeline/*/__init__.py")}

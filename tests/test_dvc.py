@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +22,7 @@ from ruamel.yaml import YAML
 from dprepro.pipeline import params
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.results import records
+from dprepro.pipeline.transport.dvclock import EMPTY
 from tests.checkout import copy_code
 from tests.docs.blocks import edit
 from tests.there import there
@@ -68,8 +69,8 @@ rows:
     data: toy
     model: {name: lenet_300_100}
     method: noisy_weights
-    seeds: 1
-    reproducible: true
+    seeds: 2
+    reproducible: false
     settings: {batch: 10, epochs: 0.5, learning_rate: 0.01, draws: 1}
     levels: [{sigma: 0.1}]
 """
@@ -242,23 +243,138 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     assert "other" not in said
 
 
-def test_a_new_seed_trains_that_replica_alone(bare: Checkout) -> None:
-    """Also where the other's weights are nowhere."""
-    other = (bare.folder / "reports/runs/other.json").read_bytes()
-    before = json.loads((bare.folder / "reports/runs/toy.json").read_text())
-    edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
-    bare.allow_training()
-    bare.run("dvc", "repro", "prepare@toy")
-    said = bare.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
-    assert "toy: 1 replicas trained, 1 stand" in said
+@pytest.mark.parametrize("pulled", [True, False])
+def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: bool) -> None:
+    """The new seed alone where a remote has the weights of the other."""
+    if pulled:
+        clone.run("dvc", "pull", "train@toy")
+    other = (clone.folder / "reports/runs/other.json").read_bytes()
+    before = json.loads((clone.folder / "reports/runs/toy.json").read_text())
+    edit(clone.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
+    clone.allow_training()
+    clone.run("dvc", "repro", "prepare@toy")
+    said = clone.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
+    assert ("toy: 1 replicas trained, 1 stand" if pulled else "toy: 2 replicas trained, 0 stand") in said
     assert "Running stage 'train@other'" not in said
-    assert (bare.folder / "reports/runs/other.json").read_bytes() == other
-    run = json.loads((bare.folder / "reports/runs/toy.json").read_text())
+    assert (clone.folder / "reports/runs/other.json").read_bytes() == other
+    run = json.loads((clone.folder / "reports/runs/toy.json").read_text())
     assert [replica["seed"] for replica in run["replicas"]] == [0, 1]
-    assert run["replicas"][0] == before["replicas"][0]
-    assert [path.stem for path in (bare.folder / "runs/toy").iterdir()] == ["epsilon=inf,seed=1"]
-    record = there(records.read("toy", params.load(bare.folder / "params.yaml").rows["toy"], bare.folder))
+    assert (run["replicas"][0] == before["replicas"][0]) == pulled
+    assert pointers(clone)["toy"] == len(list((clone.folder / "runs/toy").iterdir())) == 2
+    record = there(records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder))
     assert [replica.seed for replica in record.replicas] == [0, 1]
+
+
+# -- rebuilding --------------------------------------------------------------------------------------
+
+
+def pointers(checkout: Checkout) -> dict[str, int]:
+    """Number of files of weights that the lock points to, by row."""
+    stages = YAML(typ="safe").load(checkout.folder / "dvc.lock")["stages"]
+    outs = [out for stage in stages.values() for out in stage["outs"] if out["path"].startswith("runs/")]
+    return {out["path"].removeprefix("runs/"): out["nfiles"] for out in outs}
+
+
+def refused(checkout: Checkout, *command: str) -> str:
+    """What a command says that fails; records and lock stay as they are."""
+    before = checkout.run("git", "status", "--porcelain")
+    done = subprocess.run(
+        command, cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True
+    )
+    assert done.returncode != 0, done.stdout
+    assert checkout.run("git", "status", "--porcelain") == before
+    return done.stdout + done.stderr
+
+
+KILLING = """\
+#!/bin/sh
+if [ "$1" = evaluate ]; then kill -KILL $PPID; exit 1; fi
+exec "{dprepro}" "$@"
+"""
+
+
+def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, warm: Path) -> None:
+    whole = {"toy": 1, "other": 2}
+    before = there(records.read_run("other", bare.folder))
+    # whoever trusts the records: nothing runs, and nothing changes
+    assert would_run(bare) == set()
+    bare.run("dvc", "repro", "--allow-missing")
+    assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports/runs", "reports/evaluations") == ""
+    assert not (bare.folder / "runs").exists()
+    assert not (bare.folder / "data").exists()
+    # no recorded number is printed as measured
+    bare.run("dvc", "repro", "prepare@toy")
+    for command in ("evaluate other", "export other model --seed 0"):
+        said = refused(bare, "dprepro", *command.split())
+        assert "runs/other: weights of" in said
+        assert "`dvc repro evaluate@other` trains and measures them again, about 0:00:0" in said
+        assert "accuracy" not in said
+    assert pointers(bare) == whole
+    # killed between training and measuring: the trainings stand, and the lock has their weights
+    (killing := bare.folder.parent / "killing/dprepro").parent.mkdir()
+    killing.write_text(KILLING.format(dprepro=warm / "dprepro"))
+    killing.chmod(0o755)
+    able, bare.environment = (
+        environment(bare.folder, warm),
+        environment(bare.folder, killing.parent, warm),
+    )
+    done = subprocess.run(
+        ("dvc", "repro", "evaluate@other"),
+        cwd=bare.folder,
+        env=bare.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "weights of 3 trainings of 2 rows are not here" in done.stdout
+    assert "other: 2 of 2 trainings, about 0:00:0" in done.stdout
+    assert pointers(bare) == whole
+    bare.environment = able
+    # measured, and compared with what the record had
+    said = bare.run("dvc", "repro", "evaluate@other")
+    assert "train@other' didn't change" in said
+    assert "percent recorded, " in said
+    assert " rebuilt; difference " in said
+    assert pointers(bare) == whole
+    after = there(records.read_run("other", bare.folder))
+    assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
+    assert min(each.started for each in after.replicas) > max(each.ended for each in before.replicas)
+    assert after.replaced == ()  # public data have no budget
+    assert bare.run("git", "diff", "--stat", "--", "reports/ledgers", "reports/runs/toy.json") == ""
+    # a row whose noise is seeded comes out as before
+    bare.run("dvc", "repro", "train@toy")
+    assert records.run_path("toy", bare.folder).read_text() != ""
+    first = json.loads(bare.run("git", "show", "HEAD:reports/runs/toy.json"))["replicas"][0]["weights"]
+    assert there(records.read_run("toy", bare.folder)).replicas[0].weights == first
+    # weights and cache gone again: trained again, whatever the lock says
+    shutil.rmtree(bare.folder / "runs/other")
+    shutil.rmtree(bare.folder / ".dvc/cache")
+    assert "other: 2 replicas trained, 0 stand" in bare.run("dvc", "repro", "evaluate@other")
+    assert pointers(bare) == whole
+
+
+def test_weights_from_a_remote_train_nothing(clone: Checkout) -> None:
+    clone.run("dvc", "pull", "train@other")
+    clone.run("dvc", "repro", "prepare@toy")
+    assert "didn't change" in clone.run("dvc", "repro", "evaluate@other")
+    (clone.folder / "reports/evaluations/other.json").unlink()
+    assert "other: evaluated" in clone.run("dvc", "repro", "evaluate@other")
+    assert clone.run("git", "status", "--porcelain", "dvc.lock", "reports/evaluations") == ""
+    assert pointers(clone) == {"toy": 1, "other": 2}
+
+
+def test_signing_without_weights_keeps_the_pointer(bare: Checkout) -> None:
+    """As `adopt` and `dprepro repro` sign; also where some of the weights are here."""
+    sign = "from dprepro.pipeline import params; from dprepro.pipeline.transport import dvclock; "
+    sign += "dvclock.sign(params.load(), dvclock.stages_of('other'))"
+    before = (bare.folder / "dvc.lock").read_text()
+    bare.run(sys.executable, "-c", sign)
+    assert (bare.folder / "dvc.lock").read_text() == before
+    path = bare.folder / "runs/other/sigma=0.1,seed=0.safetensors"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"one of two")
+    bare.run(sys.executable, "-c", sign)
+    assert (bare.folder / "dvc.lock").read_text() == before
 
 
 def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
@@ -322,15 +438,40 @@ def test_demo_has_the_stages_of_the_real_thing() -> None:
 def test_every_committed_stage_read_what_another_wrote() -> None:
     """Or `dvc repro --allow-missing` would run it again, in a clone that has none of what it reads."""
     stages = YAML(typ="safe").load(ROOT / "dvc.lock")["stages"]
-    written = {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
+    written = {out["path"]: out.get("md5") for stage in stages.values() for out in stage.get("outs", [])}
     other = [
         (name, dependency["path"])
         for name, stage in stages.items()
         for dependency in stage.get("deps", [])
-        if written.get(dependency["path"], dependency["md5"]) != dependency["md5"]
+        if written.get(dependency["path"], dependency.get("md5")) != dependency.get("md5")
     ]
     assert len(written) > len(stages) > 100
     assert other == []
+
+
+def test_no_committed_pointer_to_weights_is_an_empty_folder() -> None:
+    """Weights that were never kept have no hash: `dvc repro --allow-missing` lets them be missing."""
+    stages = YAML(typ="safe").load(ROOT / "dvc.lock")["stages"]
+    parts = [part for stage in stages.values() for kind in ("deps", "outs") for part in stage.get(kind, ())]
+    weights = [part for part in parts if part["path"].startswith("runs/")]
+    assert len(weights) > 100
+    assert [part["path"] for part in weights if part.get("nfiles") == 0 or part.get("md5") == EMPTY] == []
+
+
+def test_every_committed_stage_is_in_the_lock() -> None:
+    """Or `dvc repro --allow-missing` would run it: `python -m dprepro.pipeline.transport.dvclock`."""
+    stages = YAML(typ="safe").load(ROOT / "dvc.lock")["stages"]
+    with chdir(ROOT):
+        tables = entries(params.load())
+    declared = {
+        f"{kind}@{key}": digest
+        for kind, keys in tables.items()
+        if isinstance(keys, dict)
+        for key, digest in keys.items()
+    }
+    assert [name for name in declared if name not in stages] == []
+    signed = {name: [*stages[name]["params"]["reports/identity.json"].values()] for name in declared}
+    assert [name for name, digest in declared.items() if signed[name] != [digest]] == []
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])

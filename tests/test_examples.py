@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprepro.accountants.calibration import noise_for, poisson_gaussian
+from dprepro.accountants.pld import pld_epsilon
 from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Relevances, Task, as_input
@@ -20,7 +22,6 @@ from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy import accounting
 from tests.conftest import dpsgd
 from tests.methods.conftest import build
 from tests.there import there
@@ -60,7 +61,7 @@ def test_dpsgd_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     configured = dpsgd(clip=0.4, learning_rate=0.3)
     method = build(tiny, Model(name="lenet5"), configured, how=cpu)
     before, task = single(method.init()["parameters"]), method.task
-    sigma = accounting.noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
+    sigma = noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
     expected = page("dpsgd_by_hand").private_step(
         task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1))),
         clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before)),
@@ -213,8 +214,8 @@ def test_a_page_trains_and_prints(
     printed = capsys.readouterr().out
     assert "test accuracy" in printed
     if name == "dpsgd_by_hand":
-        event = accounting.poisson_gaussian(0.1, 0.9, 10)
-        assert f"epsilon <= {accounting.pld_epsilon(event, 1e-5):.2f}" in printed
+        event = poisson_gaussian(0.1, 0.9, 10)
+        assert f"epsilon <= {pld_epsilon(event, 1e-5):.2f}" in printed
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

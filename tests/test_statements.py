@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dprepro.errors import UserError
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.reporting.vocabulary import WORDS, joined, words
 from dprepro.pipeline.results import records
-from dprepro.privacy.statements import Statement, statement
 
 ROOT = Path(__file__).parents[1]
 

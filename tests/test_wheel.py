@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -36,7 +37,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
-OF_OTHER_EXTRAS = {"parsl", "torchtext", "psycopg2"}
+OF_OTHER_EXTRAS = {"torchtext", "psycopg2"}
+# modules of one's own, which nothing of dprepro may take for its own
+OWN_MODULES = dict.fromkeys(("pipeline/__init__.py", "stages.py"), "raise ImportError('not of dprepro')\n")
 PARAMS = """\
 source: {kind: synthetic}
 raw: {ag-news: {train: 200, test: 20}}
@@ -132,9 +135,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
     """An environment with all extras of a laboratory, whose commands start at once."""
-    environment = Installed(
-        tmp_path_factory.mktemp("environment"), wheel, ["lab", "cluster", "text", "vision"]
-    )
+    environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "text", "vision"])
     with environment.warm(tmp_path_factory.mktemp("warm")):
         yield environment
 
@@ -165,6 +166,14 @@ def test_import_is_quick_and_brings_what_it_promises(bare: Installed, tmp_path: 
     assert others == "[]"
 
 
+def test_the_library_works_beside_modules_of_ones_own(bare: Installed, tmp_path: Path) -> None:
+    """All that its page shows, without a laboratory's packages."""
+    lay(tmp_path, OWN_MODULES)
+    for place, block in enumerate(block for block in blocks("docs/library.md") if block.language == "python"):
+        (tmp_path / f"block_{place}.py").write_text(block.text)
+        bare.type(f"python block_{place}.py", tmp_path)
+
+
 def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     bare: Installed, laboratory: Installed, tmp_path: Path
 ) -> None:
@@ -174,7 +183,6 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
     assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("mlflow", "lab")
-    assert bare.type("dprepro repro", tmp_path, fails=True) == lacking.format("parsl", "cluster")
     laboratory.type("dprepro fetch ag-news", tmp_path)
     assert "train 150, validation 20" in laboratory.type("dprepro prepare ag-news", tmp_path)
     # which starts processes that end with it
@@ -225,8 +233,11 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
             environment.type(step["run"], tmp_path / "clone")
     rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
-    version = there(re.fullmatch(r"dprepro\[lab\]==(\S+)\n", (folder / "requirements.txt").read_text()))
-    assert environment.type("dprepro --version", folder) == f"dprepro {version[1]}\n"
+    # pip can install what requirements.txt names
+    line = (folder / "requirements.txt").read_text()
+    named = there(re.fullmatch(r"dprepro\[lab\](?:==(\S+)| @ (file://\S+))\n", line))
+    assert named[1] in (None, environment.type("dprepro --version", folder).split()[1])
+    assert not named[2] or Path(unquote(urlsplit(named[2]).path)).exists()
 
 
 NETWORK = (
@@ -260,11 +271,12 @@ def _own_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, kind: str) -> None:
-    """From an empty folder to a ledger, an audit, a statement and predictions."""
+    """From an empty folder to a ledger, an audit, predictions and a commit, beside modules of one's own."""
     options, model, file = KINDS[kind]
     _own_files(tmp_path)
     folder = tmp_path / "lab"
     laboratory.type("dprepro init --private lab", tmp_path)
+    lay(folder, OWN_MODULES)
     torch.save(models.resnet18().state_dict(), folder / "resnet18.pth")
     for line in (
         f"dprepro new data mine {options}",
@@ -279,3 +291,8 @@ def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, k
     for record in ("evaluations", "ledgers", "audits"):
         assert (folder / f"reports/{record}/first.json").exists(), record
     assert "ε ≤ " in (folder / "out/privacy-statement.html").read_text()
+    laboratory.type("git add params.yaml stages.py pipeline", folder)
+    laboratory.type("git commit --quiet --message first", folder)
+    (folder / "rows.csv").write_text((tmp_path / "mine.csv").read_text())
+    laboratory.type("git add --force rows.csv", folder)
+    assert "rows.csv" in laboratory.type("git commit --quiet --message rows", folder, fails=True)

@@ -14,8 +14,8 @@ from math import log, log1p
 import numpy as np
 from scipy.special import logsumexp
 
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.worst_instance import vector_counts
+from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.worst_instance import vector_counts
 
 ROUNDING = 1e-6  # rounding error of a release, in clipping bounds
 

@@ -23,10 +23,10 @@ from pydantic import Field, SkipValidation
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
+from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.checking import checked, floats
 from dprepro.errors import UserError
 from dprepro.fields import Share
-from dprepro.privacy.gaussian import gaussian_epsilon
 
 LARGEST = 60.0  # largest epsilon or mu, far above any audit that counts trials
 LARGEST_MU = 1e6  # mu of a mechanism with almost no noise

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import ratios
 from dprepro.auditing.canaries import (
     Canaries,
@@ -26,10 +27,8 @@ from dprepro.auditing.canaries import (
 from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
 from dprepro.checking import checked, floats, refuse_sparse
 from dprepro.errors import UserError
-from dprepro.fields import Count, Positive
+from dprepro.fields import Count, Delta, Epsilon, Positive
 from dprepro.functional import evaluating
-from dprepro.privacy.parameters import Delta, Epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 LONG = 1e6  # length of a gradient canary, above any clipping bound
 WRAPPED = "_module."  # prefix of parameter names in a module wrapped by Opacus

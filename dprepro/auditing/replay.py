@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import hypot, inf, sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 from torch.overrides import TorchFunctionMode
 
+from dprepro.auditing.mistakes import MistakeName
 from dprepro.checking import checked, floats, refuse_sparse
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -71,9 +72,7 @@ class Pair:
 class Violation:
     """Violation of an assumption of a step's privacy proof."""
 
-    # clipping, layers, sum, mixing, noise, uneven, shared, reused, distribution, divisor, scale,
-    # exact, shape or dtype
-    name: str
+    name: MistakeName
     tensor: str  # name of the released tensor, or 'all'
     message: str
     measured: float
@@ -411,7 +410,7 @@ class _Comparison:
 
     def _note(
         self,
-        name: str,
+        name: MistakeName,
         tensor: str,
         message: str,
         measured: float,
@@ -532,8 +531,9 @@ class _Comparison:
         of_size = "a divisor that follows the batch size, which is private"
         all_rows = self.noisy_rows
         half = all_rows[: len(all_rows) // 2]
-        scales = [("scale", all_rows, factor) for factor in self.factors[1:]]
-        for kind, rows, factor in [("divisor", half, 1.0), *scales]:
+        runs_of: list[tuple[MistakeName, tuple[int, ...], float]] = [("divisor", half, 1.0)]
+        runs_of += [("scale", all_rows, factor) for factor in self.factors[1:]]
+        for kind, rows, factor in runs_of:
             runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
             for name in names:
                 if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
@@ -559,7 +559,7 @@ class _Comparison:
             if was != now:
                 tensor, _, kind = name.partition(": ")
                 text = f"is {was} with an example and {now} without it: no noise hides this"
-                self._note(kind or "exact", tensor, text, 1.0, pair=pair)
+                self._note(cast(MistakeName, kind or "exact"), tensor, text, 1.0, pair=pair)
         apart = {
             name: value - theirs.arrays[name]
             for name, value in ours.arrays.items()
@@ -631,6 +631,7 @@ class _Comparison:
             return  # the divisor already changes all contributions
         tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
         text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
+        name: MistakeName
         place, shown = self.places.clips, pair
         apart, company = (0.0, pair) if self.replaced else self._depends(pair.batch[index], pair.factor)
         if module := self._mixing_module(pair):

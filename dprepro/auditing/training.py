@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.accounting import epsilon
 from dprepro.auditing.attacks import canary_scores
 from dprepro.auditing.epsilon_bounds import AuditedEpsilon, Confidence, lower_bounds
 from dprepro.auditing.mistakes import Mistake, recognise
 from dprepro.checking import checked, floats
 from dprepro.errors import UserError
-from dprepro.privacy.parameters import Delta, Epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.fields import Delta, Epsilon
 
 SHORT, LONG = 1e3, 1e4  # lengths of examples' gradients, above any clipping bound
 BLANKS = 500  # directions without examples

@@ -19,6 +19,7 @@ from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
 from dprepro.errors import UserError
+from dprepro.fields import Isolation
 from dprepro.normalization import initial_statistics
 from dprepro.privacy.gradients import (
     BookKeeping,
@@ -39,7 +40,6 @@ from dprepro.privacy.network_state import (
     prints_inside,
     prints_outside,
 )
-from dprepro.privacy.parameters import Isolation
 
 SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
 FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Noise
 from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10

@@ -26,7 +26,7 @@ import torch
 from randomgen import AESCounter
 from torch import Tensor
 
-from dprepro.privacy.parameters import Noise
+from dprepro.fields import Noise
 from dprepro.privacy.rounded_noise import rounded_laplace, rounded_normal
 
 BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache

@@ -56,7 +56,7 @@ class Cells(NamedTuple):
     tickets: np.ndarray  # index of the cell of each ticket; the index after the last cell is for the tails
 
 
-class Table(NamedTuple):
+class NormalTable(NamedTuple):
     """Table of normal numbers. A word of random bits gives an entry's index, then a position in its cell."""
 
     # (2^INDEX_BITS,) start of each entry's cell in units of the fraction's last bit, plus half an integer
@@ -79,7 +79,7 @@ def cells() -> Cells:
 
 
 @cache
-def table(bits: int) -> Table:
+def table(bits: int) -> NormalTable:
     """Table for integers at a scale of 2^bits.
 
     Args:
@@ -100,7 +100,7 @@ def table(bits: int) -> Table:
     numbers = np.zeros(2**INDEX_BITS, word)
     used = np.repeat(np.arange(len(heights)) - len(heights) // 2, heights // ENTRY)
     numbers[: len(used)] = (used << fraction_bits) + (1 << shift - 1)
-    return Table(numbers, len(used), fraction_bits, shift)
+    return NormalTable(numbers, len(used), fraction_bits, shift)
 
 
 def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.ndarray:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dprepro.fields import Noise
 from dprepro.pipeline.methods.base import Execution, Task
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
 
 RATE = 1e-30  # learning rate

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.accountants.bounds import describe, smallest_bound
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.auditing.canaries import (
     FEWEST,
     attainable_bounds,
@@ -31,19 +33,16 @@ from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.audits.rows import ALPHA, noises, recorded_bounds
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity import provenance, versions
-from dprepro.pipeline.ledgers.ledger import smallest_bound
-from dprepro.pipeline.ledgers.precision import up
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Audit
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.accounting import describe
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.statements import statement
+from dprepro.rounding import up
 
 CANARIES = 1000
 SEED = 0

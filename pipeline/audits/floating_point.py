@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.audits.mechanism import canary_settings, gaussian_of
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.privacy.gradients import Bounds
 from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
 
 COORDINATES, RELEASES = 10_000, 2  # coordinates of a release; releases with the record, and as many without

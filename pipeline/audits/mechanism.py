@@ -20,16 +20,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run

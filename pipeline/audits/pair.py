@@ -27,6 +27,8 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
 from dprepro.pipeline.methods.base import Execution, Method
@@ -36,9 +38,7 @@ from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 BATCH, STEPS = 8, 1
 # Runs with the record, and as many without: `RUNS`; for large networks `NUMBERS` divided by their size, but

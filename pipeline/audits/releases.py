@@ -13,7 +13,9 @@ from math import isfinite
 import numpy as np
 import torch
 
+from dprepro.accountants.laplace import Releases
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
 from dprepro.pipeline.methods.base import Execution, Relevances
@@ -22,9 +24,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.laplace import Releases
 from dprepro.privacy.mechanisms import laplace_spacings
-from dprepro.privacy.parameters import Noise
 
 EXAMPLES = 6000  # of one release
 LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # largest numbers of examples and of pixels of ``floating_point``

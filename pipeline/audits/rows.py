@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import GaussianDpEvent
 
+from dprepro.accountants.bounds import describe, smallest_bound
 from dprepro.auditing.epsilon_bounds import (
     ASSUMING_NOTHING,
     by_coordinates,
@@ -16,20 +17,18 @@ from dprepro.auditing.epsilon_bounds import (
     epsilon_of_mu,
     lower_bounds,
 )
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import floating_point, made_up, mechanism, pair, releases
 from dprepro.pipeline.audits.mechanism import Scores
 from dprepro.pipeline.identity import provenance, versions
-from dprepro.pipeline.ledgers.ledger import smallest_bound
-from dprepro.pipeline.ledgers.precision import down, up
 from dprepro.pipeline.methods.registry import network_sizes
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Sizes
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
-from dprepro.privacy.accounting import describe
-from dprepro.privacy.parameters import Noise
-from dprepro.privacy.statements import statement
+from dprepro.rounding import down, up
 
 ALPHA = 0.05  # significance of all bounds of an attack together
 SEES = {

@@ -1,6 +1,6 @@
-"""Training of many rows at once, on one machine or on many: `dprepro repro --jobs N --on PLACE`.
+"""Training of many rows at once: `dprepro repro --jobs N --on 'srun --gpus=1'`.
 
-Parsl manages the graph of tasks, the retries and the workers. A task runs the project's own commands for one
-row; only the coordinator writes dvc.lock. The coordinator finds the missing work from records, checkpoints
-and the lock. After a kill, run the same command again.
+A task runs the project's own commands for one row, in a process of its own, here or by a launcher such as
+Slurm's `srun`. Only the coordinator writes dvc.lock. It finds the missing work from records, checkpoints and
+the lock, so after a kill the same command goes on.
 """

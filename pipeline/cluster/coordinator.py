@@ -1,153 +1,159 @@
-"""Coordinator: submits tasks to Parsl, signs results (adds them to dvc.lock), and reports on each task."""
+"""Coordinator: runs tasks at once, adds their results to dvc.lock, and prints a line per task."""
 
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from threading import Event
 
-from parsl.dataflow.errors import DependencyError
-from parsl.dataflow.futures import AppFuture
-from parsl.executors.errors import ExecutorError
-
-from dprepro.errors import Stopped, UserError, printable, shown
-from dprepro.pipeline.cluster.executors import STATE, Slots
-from dprepro.pipeline.cluster.tasks import Todo, longest_path_first
-from dprepro.pipeline.cluster.worker import CommandFailed, Done, NeedsGpu, Task, last_line
+from dprepro.errors import Stopped, UserError, printable
+from dprepro.pipeline.cluster.tasks import Task
 from dprepro.pipeline.files import locked
+from dprepro.pipeline.identity.plan import gpu_here
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.training.stopping import recording_signals
 from dprepro.pipeline.transport import dvclock
 
-# Further tries of a row whose worker died; a try that left a newer checkpoint doesn't count
-RETRIES = 2
+LOCK = Path(".dprepro/repro/lock")
 SIGN_EVERY = 60.0  # seconds between signatures; DVC takes a few seconds for any number of stages
-LOOK_EVERY = 1.0  # seconds between looks at the logs
+LOOK_EVERY = 0.1  # seconds between looks for a signal, or for the end of a process
+STARTED, ENDED = "started on", "ended with status"  # first and last line of `stages.in_turn` begin so
+RETRIES = 2  # further tries of a task that died; one that left a newer checkpoint doesn't count
 
 
-@dataclass
-class Summary:
-    """Outcome of every task, by name."""
+def run(
+    settings: Settings, tasks: Sequence[Task], words: Sequence[str], jobs: int
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Run ``tasks``, ``jobs`` at once and the longest first, and enter the results into dvc.lock.
 
-    done: dict[str, Done] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # reasons
-    waits_for_gpu: list[str] = field(default_factory=list)
-
-
-def run(settings: Settings, work: Todo, slots: Slots, show: Callable[[list[str]], None]) -> Summary:
-    """Run all tasks, enter their results into dvc.lock, and print a line per task.
-
-    If a task fails, the tasks that need it don't run. ``show`` is called with lines about the running tasks,
-    about once a second.
+    ``words`` stand before a task's command line: those of a launcher; none on this machine. Return the
+    seconds of each task that is done, and the reasons of those that failed.
 
     Raises:
-        UserError: another coordinator works here, or no slot works.
+        UserError: another coordinator works here, or DVC doesn't take the results.
         Stopped: a signal arrived; running tasks leave a checkpoint.
     """
-    busy = "another `dprepro repro` works here; wait for it or stop it"
-    with locked(STATE / "lock", busy), recording_signals() as asked:
-        grid = _Grid(settings, work)
+    done, failed = dict[str, float](), dict[str, str]()
+    free, ending, unsigned = SimpleQueue[dict[str, str]](), Event(), list[str]()
+    for environment in [{}] * jobs if words else environments(jobs):
+        free.put(environment)
+
+    def work_on_a_slot(task: Task) -> float:
+        environment = free.get()
         try:
-            with slots.started(_cost_of_a_try, RETRIES) as submit:
-                for task in grid.waiting.values():
-                    after = [grid.futures[name] for name in task.after if name in grid.futures]
-                    grid.futures[task.name] = submit(task, after)
-                while grid.waiting:
-                    grid.collect()
-                    show(list(grid.lines()))
-                    if (signal := asked()) is not None:
-                        how = "stopped, what ran has a checkpoint; the same command goes on from there"
-                        raise Stopped(signal, how)
+            return work(task, words, environment, ending)
         finally:
-            grid.sign()
-    if grid.unsigned:
-        grid.summary.failed["dvc.lock"] = "not signed; the same command tries again"
-    return grid.summary
+            free.put(environment)
 
+    def sign() -> None:
+        dvclock.sign(settings, unsigned)
+        unsigned.clear()
 
-def _cost_of_a_try(problem: Exception, record: dict[str, Any]) -> float:
-    """Cost of a failed try for Parsl's retries: 0 if it left a newer checkpoint, 1 if not.
-
-    If another try would fail too, the cost is more than `RETRIES`.
-    """
-    if isinstance(problem, (CommandFailed, NeedsGpu, ExecutorError, DependencyError)):
-        return RETRIES + 1  # another try would fail too
-    task: Task = record["args"][0]
-    checkpoints = (CHECKPOINTS / task.name).rglob("*.pt")
-    cost = int(max(map(_modified, checkpoints), default=0.0) < record["try_time_launched"].timestamp())
-    if record["fail_cost"] + cost <= RETRIES:
-        print(f"{task.name}: its worker died, tried again: {problem}", flush=True)
-    return cost
-
-
-class _Grid:
-    """Submitted tasks, and the results of those that ended."""
-
-    def __init__(self, settings: Settings, work: Todo):
-        self.settings, self.summary = settings, Summary()
-        self.waiting = {task.name: task for task in longest_path_first(work.tasks)}
-        self.futures: dict[str, AppFuture] = {}
-        self.unsigned = [stage for row in work.unsigned for stage in dvclock.stages_of(row)]
-        self._since: dict[str, float] = {}  # time at which a task was first seen running
-        self._begun, self._signed, self._count = time.time(), time.monotonic(), len(work.tasks)
-
-    def collect(self) -> None:
-        """Wait up to a second for tasks that end, and sign results every `SIGN_EVERY` seconds."""
-        wait([self.futures[name] for name in self.waiting], LOOK_EVERY, FIRST_COMPLETED)
-        for task in [task for task in self.waiting.values() if self.futures[task.name].done()]:
-            del self.waiting[task.name]
-            became = self._became(task, self.futures[task.name].exception())
-            print(f"{task.name}: {printable(became)} ({len(self.waiting)} left)", flush=True)
-        if time.monotonic() - self._signed >= SIGN_EVERY:
-            self.sign()
-
-    def _became(self, task: Task, problem: BaseException | None) -> str:
-        if problem is None:
-            done = self.summary.done[task.name] = self.futures[task.name].result()
-            self.unsigned += task.stages
-            return f"done, {timedelta(seconds=round(done.seconds))} on {done.machine}"
-        cause = problem.__cause__ if isinstance(problem, DependencyError) else problem
-        if isinstance(cause, NeedsGpu):
-            self.summary.waits_for_gpu.append(task.name)
-            return "waits for a GPU"
-        if isinstance(cause, ExecutorError):
-            raise UserError(f"{cause.executor.label}: no slot works: {shown(cause.reason)}")
-        if isinstance(problem, DependencyError):
-            why = f"needs {min(task.after & self.summary.failed.keys())}"
-        elif isinstance(problem, CommandFailed):
-            why = f"{problem} ({task.log})"
-        else:
-            why = f"its worker died {RETRIES + 1} times with nothing done between: {problem} ({task.log})"
-        self.summary.failed[task.name] = why
-        return f"failed, {why}"
-
-    def lines(self) -> Iterator[str]:
-        """Running tasks with their duration and the last line of their log."""
-        for name, task in self.waiting.items():
-            if _modified(task.log) >= self._begun:
-                spent = time.monotonic() - self._since.setdefault(name, time.monotonic())
-                line = printable(last_line(task.log)).removeprefix(f"{name}: ")
-                yield f"{name} {timedelta(seconds=int(spent))} {line}"
-        yield f"{self._count - len(self.waiting)} of {self._count} done"
-
-    def sign(self) -> None:
-        """Have DVC add finished results to dvc.lock, many at once; after a refusal, the next call retries."""
+    busy = "another `dprepro repro` works here; wait for it or stop it"
+    with locked(LOCK, busy), recording_signals() as asked, ThreadPoolExecutor(jobs) as pool:
+        ordered = sorted(tasks, key=lambda task: -task.seconds)  # a long row that starts last delays the end
+        running, signed = {pool.submit(work_on_a_slot, task): task for task in ordered}, time.monotonic()
         try:
-            if self.unsigned and (signed := dvclock.sign(self.settings, self.unsigned)):
-                names = dict.fromkeys(stage.partition("@")[2] for stage in self.unsigned if stage in signed)
-                print(f"signed: {', '.join(names)}", flush=True)
-            self.unsigned = []
-        except UserError as problem:  # usually another DVC process
-            print(f"not signed yet: {problem}", flush=True)
-        self._signed = time.monotonic()
+            while running and not asked():
+                for future in wait(running, LOOK_EVERY, FIRST_COMPLETED).done:
+                    task = running.pop(future)
+                    if (problem := future.exception()) is not None:
+                        became = failed[task.name] = f"failed, {problem} ({task.log})"
+                    else:
+                        seconds = done[task.name] = future.result()
+                        became = f"done, {timedelta(seconds=round(seconds))}"
+                        unsigned += dvclock.stages_of(task.name)
+                    print(f"{task.name}: {printable(became)} ({len(running)} left)", flush=True)
+                if time.monotonic() - signed >= SIGN_EVERY:
+                    signed = time.monotonic()
+                    with suppress(UserError):  # usually another DVC process; tried again
+                        sign()
+        finally:
+            ending.set()
+            pool.shutdown(cancel_futures=True)
+            sign()
+        if (signal := asked()) is not None:
+            raise Stopped(signal, "stopped, what ran has a checkpoint; the same command goes on from there")
+    return done, failed
 
 
-def _modified(path: Path) -> float:
-    """Time of a file's last change, in Unix time; 0 without the file."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+def environments(jobs: int) -> list[dict[str, str]]:
+    """Variables of each of ``jobs`` processes on this machine: its share of the cores, and one GPU."""
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // jobs)))
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if gpus == [""] and gpu_here():
+        import torch
+
+        gpus = [str(number) for number in range(torch.cuda.device_count())]
+    devices = [{"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} for slot in range(jobs)]
+    return [{"OMP_NUM_THREADS": threads, **(device if gpus != [""] else {})} for device in devices]
+
+
+def work(task: Task, words: Sequence[str], environment: Mapping[str, str], ending: Event) -> float:
+    """Run a task's commands in one process until they are done, and return the seconds.
+
+    ``words`` stand before the command line, ``environment`` adds to that of this process. After ``ending``, a
+    training writes its checkpoint and ends.
+
+    Raises:
+        UserError: a command failed, or the process was ended from outside `RETRIES` + 1 times without a newer
+            checkpoint between.
+    """
+    begun, tries = time.monotonic(), 0
+    while not ending.is_set():
+        launched = time.time()
+        status, lines = _run(task, words, environment, ending)
+        if status == 0:
+            return time.monotonic() - begun
+        own = [number for number, line in enumerate(lines) if line.startswith(ENDED)]
+        if own and status < 128:  # a command's own error: another try would fail too
+            raise UserError(lines[own[0] - 1].removeprefix("dprepro: "))
+        why = f"died with status {status} after: {printable(lines[-1] if lines else 'nothing')}"
+        tries += _last_checkpoint(task) < launched
+        if tries > RETRIES:
+            raise UserError(f"{why}; {tries} times with nothing done between")
+        print(f"{task.name}: {why}", flush=True)
+    raise UserError("stopped")
+
+
+def _run(
+    task: Task, words: Sequence[str], environment: Mapping[str, str], ending: Event
+) -> tuple[int, list[str]]:
+    """Run a task's process once; return its status and the lines that it wrote."""
+    task.log.parent.mkdir(parents=True, exist_ok=True)
+    with task.log.open("ab") as log:
+        start = log.tell()
+        process = subprocess.Popen(
+            [*words, sys.executable, "-P", "-m", "dprepro.stages.in_turn", json.dumps(task.commands)],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,  # however the coordinator ends, the pipe closes, and `stages.in_turn` ends
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            process_group=0,  # Ctrl-C reaches the coordinator alone
+        )
+
+    def lines() -> list[str]:
+        text = task.log.read_bytes()[start:].decode(errors="replace")
+        return [line.strip() for line in text.split("\n") if line.strip()]
+
+    assert process.stdin is not None
+    while process.poll() is None and not ending.wait(LOOK_EVERY):
+        pass
+    process.stdin.close()
+    if process.poll() is None and not any(line.startswith(STARTED) for line in lines()):
+        process.terminate()  # a launcher that still waits for a machine
+    return process.wait(), lines()
+
+
+def _last_checkpoint(task: Task) -> float:
+    """Time of a task's newest checkpoint, in Unix time; 0 without one."""
+    from dprepro.pipeline.training.checkpoints import CHECKPOINTS  # imports torch
+
+    return max((path.stat().st_mtime for path in (CHECKPOINTS / task.name).rglob("*.pt")), default=0.0)

@@ -12,7 +12,10 @@ from dprepro.pipeline.params.documents import read_yaml
 
 Format = Literal["idx", "cifar10", "cifar100", "ag-news"]
 OFFICIAL = "official"
+# editions that stand in for official files, without a download
+DIGITS = "digits"
 SYNTHETIC = "synthetic"
+STAND_INS = (DIGITS, SYNTHETIC)
 
 
 @dataclass(frozen=True)

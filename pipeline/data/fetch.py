@@ -5,8 +5,8 @@ from pathlib import Path
 from shutil import copyfile
 
 from dprepro.errors import UserError, reading
-from dprepro.pipeline.data import sources, synthetic
-from dprepro.pipeline.data.catalog import SYNTHETIC, catalog
+from dprepro.pipeline.data import digits, sources, synthetic
+from dprepro.pipeline.data.catalog import DIGITS, SYNTHETIC, catalog
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import private, sets
 from dprepro.pipeline.data.prepared import PREPARED
@@ -40,10 +40,12 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
     with replacing_folder(target) as building:
         if isinstance(wanted, OwnFiles):
             _copy_own(name, wanted, root, building)
+        elif edition == DIGITS:
+            digits.write(entry_of(name, settings), building)
         elif edition == SYNTHETIC:
             if wanted.train is None or wanted.test is None:
                 lacking = "train" if wanted.train is None else "test"
-                raise UserError(f"{PARAMS}: raw.{name}.{lacking}: missing; source 'synthetic' needs a count")
+                raise UserError(f"{PARAMS}: raw.{name}.{lacking}: missing; synthetic examples need a count")
             synthetic.write(entry_of(name, settings), wanted.train, wanted.test, building)
         else:
             entry = entry_of(name, settings)

@@ -6,6 +6,8 @@ the CSV of Zhang et al. 2015 (class, title, description; every field quoted, no 
 
 import csv
 import gzip
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,21 @@ def _read_idx(path: Path) -> np.ndarray:
     dimensions = content[3]
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
+
+def write_idx(array: np.ndarray) -> bytes:
+    """Content of the gzipped idx file of a uint8 array, with equal bytes on every machine.
+
+    Its blocks are stored, because compressed bytes differ between zlib versions (RFC 1951, 3.2.4; RFC 1952).
+    """
+    content = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+    blocks = [content[start : start + 65535] for start in range(0, len(content), 65535)]
+    body = b"".join(
+        struct.pack("<BHH", number == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block
+        for number, block in enumerate(blocks)
+    )
+    head = b"\x1f\x8b\x08" + bytes(5) + b"\0\xff"
+    return head + body + struct.pack("<II", zlib.crc32(content), len(content))
 
 
 def _read_cifar(path: Path, label_bytes: int) -> Examples:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data.catalog import SYNTHETIC, Entry
+from dprepro.pipeline.data import digits
+from dprepro.pipeline.data.catalog import DIGITS, STAND_INS, SYNTHETIC, Entry
 from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
 from dprepro.pipeline.data.raw import RawSet, load
 from dprepro.pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
@@ -146,12 +147,15 @@ def _origin(each: RawSet, settings: Settings) -> dict[str, Any]:
     """Manifest entry of a raw data set."""
     declaration = settings.own.get(each.entry.key)
     encoding = declaration.encoding if declaration else None
-    synthetic = each.edition == SYNTHETIC
+    title, licence = {
+        DIGITS: (digits.TITLE, digits.LICENCE),
+        SYNTHETIC: (f"synthetic stand-in for {each.entry.title}", "made by this project, Apache-2.0"),
+    }.get(each.edition, (each.entry.title, each.entry.licence))
     return {
-        "title": f"synthetic stand-in for {each.entry.title}" if synthetic else each.entry.title,
+        "title": title,
         "edition": each.edition,
-        "note": None if synthetic else each.entry.edition(each.edition).note,
-        "licence": "made by this project, Apache-2.0" if synthetic else each.entry.licence,
+        "note": None if each.edition in STAND_INS else each.entry.edition(each.edition).note,
+        "licence": licence,
         "files": each.files,
         **({"encoding": digest_json(encoding)} if encoding else {}),
         **({"declared": settings.own_digest(each.entry.key)} if declaration else {}),

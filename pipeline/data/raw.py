@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data import catalog, formats
-from dprepro.pipeline.data.catalog import OFFICIAL, SYNTHETIC, Entry
+from dprepro.pipeline.data import catalog, digits, formats
+from dprepro.pipeline.data.catalog import DIGITS, OFFICIAL, STAND_INS, SYNTHETIC, Entry
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import sets
@@ -34,8 +34,10 @@ class RawSet:
 
 def asked_edition(name: str, settings: Settings) -> str:
     """Edition that params.yaml declares for the raw data set ``name``."""
-    made_up = settings.source.kind == SYNTHETIC and name not in settings.own
-    return SYNTHETIC if made_up else settings.raw[name].edition
+    kind = settings.source.kind
+    if name in settings.own or kind == OFFICIAL:
+        return settings.raw[name].edition
+    return DIGITS if kind == DIGITS and settings.raw_set(name) == digits.SET else SYNTHETIC
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
@@ -76,7 +78,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         raise UserError(
             f"{folder}: holds edition {edition!r}, but {PARAMS} asks for {asked!r}; {again} again"
         )
-    layout, declaration = entry.edition(OFFICIAL if edition == SYNTHETIC else edition), settings.own.get(name)
+    layout, declaration = entry.edition(OFFICIAL if edition in STAND_INS else edition), settings.own.get(name)
     if declaration is not None and declared.digest_of(files) != declaration.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
     # official files must have the catalogue's checksums, other files the checksums of source.json
@@ -85,7 +87,7 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         path = folder / below
         if not path.is_file():
             raise UserError(f"{path}: missing; {again} again")
-        if digest_file(path) != (files.get(below) if edition == SYNTHETIC else checksum):
+        if digest_file(path) != (files.get(below) if edition in STAND_INS else checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
     if declaration is not None:
         return RawSet(entry, edition, files, sets.parts(name, declaration, folder, root))

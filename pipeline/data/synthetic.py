@@ -6,17 +6,16 @@ covered with noise. A news text draws most words from a vocabulary of all classe
 class's vocabulary. Patterns of the public sets, KMNIST and CIFAR-100, have a finer grain.
 
 Files have equal bytes everywhere. They come from integer arithmetic on raw PCG64 output, which NumPy
-guarantees. Gzip files are not compressed, because compressed bytes differ between zlib versions.
+guarantees.
 """
 
 import hashlib
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from dprepro.pipeline.data.catalog import OFFICIAL, Entry
+from dprepro.pipeline.data.formats import write_idx
 from dprepro.pipeline.files import writing
 
 GRAIN = 4  # side of a cell of a class's pattern, in pixels
@@ -45,7 +44,7 @@ def write(entry: Entry, train: int, test: int, folder: Path) -> None:
         else:
             images = _images(_patterns(entry, entry.shape), labels, draws)
             if entry.format == "idx":
-                contents = [_gzip(_idx(images[:, 0])), _gzip(_idx(labels.astype(np.uint8)))]
+                contents = [write_idx(images[:, 0]), write_idx(labels.astype(np.uint8))]
             else:
                 contents = _cifar(images, labels, len(files), coarse=entry.format == "cifar100")
         for file, content in zip(files, contents, strict=True):
@@ -93,22 +92,6 @@ def _images(patterns: np.ndarray, labels: np.ndarray, draws: np.random.PCG64) ->
         noise = _integers(draws, 96, *shape)
         images[index] = np.minimum(np.roll(mixed, tuple(shifts[index]), (1, 2)) + noise, 255)
     return images
-
-
-def _idx(array: np.ndarray) -> bytes:
-    """Content of an idx file of unsigned bytes."""
-    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
-
-
-def _gzip(content: bytes) -> bytes:
-    """Content of a gzip file of stored blocks, without time and name (RFC 1951, 3.2.4 and RFC 1952)."""
-    blocks = [content[start : start + 65535] for start in range(0, len(content), 65535)]
-    body = b"".join(
-        struct.pack("<BHH", number == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block
-        for number, block in enumerate(blocks)
-    )
-    head = b"\x1f\x8b\x08" + bytes(5) + b"\0\xff"
-    return head + body + struct.pack("<II", zlib.crc32(content), len(content))
 
 
 def _cifar(images: np.ndarray, labels: np.ndarray, files: int, *, coarse: bool) -> list[bytes]:

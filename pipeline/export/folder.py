@@ -1,6 +1,8 @@
 """Folder of an exported network: written atomically, and compared with its digests on reading."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -76,6 +78,8 @@ class Predicted(NamedTuple):
     outputs: np.ndarray  # (N, K) probabilities, or (N,) numbers in the units of the target
     labels: np.ndarray  # (N,) classes, `UNKNOWN` for others; or numbers, NaN for others; (0,): no labels
     lines: "DataFrame | None"  # rows of a table
+    unknown: Mapping[str, int]  # number of inputs by label, for labels that are no classes of the network
+    problems: Mapping[int, str]  # messages about lines of a table without a prediction, by their number
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,16 @@ class Predictor:
         if self.preparation.target is not None:
             low, high = self.preparation.target
             numbers_given = tables.as_numbers(given.labels).clip(low, high)  # as in training and evaluation
-            return Predicted(low + (high - low) * outputs[:, 0], numbers_given, given.lines)
+            numbers_given[list(given.problems) if len(numbers_given) else []] = np.nan
+            found = low + (high - low) * outputs[:, 0]
+            return Predicted(found, numbers_given, given.lines, {}, given.problems)
         numbers = {name: number for number, name in enumerate(takes.classes)}
         known = {*range(len(numbers))}
         labels = [numbers.get(each, each) for each in given.labels]
         right = np.array([each if each in known else UNKNOWN for each in labels], np.int64)
-        return Predicted(outputs, right, given.lines)
+        right[list(given.problems) if len(right) else []] = UNKNOWN
+        unknown = Counter(str(each) for each in labels if each not in known and each != "")
+        return Predicted(outputs, right, given.lines, unknown, given.problems)
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:

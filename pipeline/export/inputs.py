@@ -41,6 +41,8 @@ class Given(NamedTuple):
     inputs: np.ndarray  # (N, ...) as stored in prepared data
     labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no labels
     lines: "DataFrame | None" = None  # rows of a table
+    # messages about lines of a table that are not as declared, by the number of the line, from 0
+    problems: Mapping[int, str] = {}
 
 
 class Preparation(Strict):
@@ -157,8 +159,8 @@ def read_inputs(
         return Given(Encoder.read(parts[VOCABULARY], preparation.tokens)(sentences), labels)
     if preparation.columns is not None:
         lines = tables.frame(path)
-        inputs = tables.encode(path, lines, preparation.columns)
-        return Given(inputs, tables.labels(lines, preparation.label), lines)
+        inputs, problems = tables.encode_lines(path, lines, preparation.columns)
+        return Given(inputs, tables.labels(lines, preparation.label), lines, problems)
     numbers: list[int] = []
     if ending != ".npz":
         channels, height, width = shape

@@ -26,7 +26,7 @@ from dprepro.pipeline.params import Row
 from dprepro.pipeline.params.schema import KnownMethod
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Trained
-from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from dprepro.privacy.gradients import Tensors
 from dprepro.privacy.randomness import Streams
@@ -111,6 +111,8 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
     Raises:
         UserError: the weights are missing or damaged.
     """
+    if run := records.read_run(key):
+        require(run, [trained])
     weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
     settings = method_settings()[row.method].recorded(trained.settings)
     task = make_task(SeedRun(trained.level, trained.seed, settings), row.model, row.reproducible, data, CPU)

@@ -1,7 +1,7 @@
 """Fields of a privacy statement; `pipeline.export.privacy_statement` fills and renders it."""
 
-from dprepro.fields import NotNegative, Strict
-from dprepro.pipeline.results.schema import Probability, Versions
+from dprepro.fields import NotNegative, Probability, Strict
+from dprepro.pipeline.results.schema import Versions
 
 
 class PrivacyStatement(Strict):

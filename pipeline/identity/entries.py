@@ -29,8 +29,12 @@ def entries(settings: Settings) -> dict[str, Any]:
     rows = settings.rows
     searches = {path.stem: digest_file(path) for path in sorted(records.SEARCHES.glob("*.json"))}
     trained_by = {key: versions.training(row.method, row.model.name) for key, row in rows.items()}
-    # the generator of synthetic data has a version
-    made_up = [versions.SYNTHETIC] if settings.source.kind == "synthetic" else []
+    # writers of raw files have versions
+    made_up = {
+        "official": [],
+        "digits": [versions.DIGITS, versions.SYNTHETIC],
+        "synthetic": [versions.SYNTHETIC],
+    }[settings.source.kind]
     own = {name: settings.own_of(name) for name in settings.data}
     unlinked = {
         key: [searches[name] for name in names if name != rows[key].search]

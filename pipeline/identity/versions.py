@@ -9,6 +9,7 @@ numbers.
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.models.model import version
 
+DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py
 SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
 PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py
 PREPARING_OWN = 2  # splits of the user's own files: pipeline/data/own/

@@ -1,23 +1,23 @@
 """Ledgers of trainings that are only described, under `accounts` in params.yaml."""
 
-from math import ceil, isfinite, sqrt
+from math import isfinite
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from dprepro.errors import UserError
+from dprepro.accountants.bounds import bounds_of
+from dprepro.accountants.rdp import (
+    classic_epsilon,
+    renyi_divergence,
+    signal_to_noise,
+    tan_divergence,
+    tan_epsilon,
+)
+from dprepro.accountants.records import AccountSettings
 from dprepro.pipeline.identity.provenance import versions
-from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
-from dprepro.pipeline.ledgers.precision import up
+from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Entry, Ledgers
-from dprepro.privacy.account_settings import AccountSettings
-from dprepro.privacy.accounting import classic_epsilon, renyi_divergence
-from dprepro.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
-from dprepro.problems import problem_lines
+from dprepro.rounding import up
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -46,59 +46,9 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     )
 
 
-def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
-    """Settings of DP-SGD; the unit of the noise multiplier is the clipping bound, as in Opacus.
-
-    The unit of `AccountSettings.noise_multiplier` is the distance of neighbouring sums. If neighbours replace
-    an example, this distance is twice the clipping bound, so the noise multiplier is halved. Epochs become a
-    whole number of steps, rounded up.
-
-    Args:
-        noise_multiplier: standard deviation of the noise divided by the clipping bound.
-        **options: further fields of `AccountSettings`.
-
-    Returns:
-        The settings.
-
-    Raises:
-        UserError: a value is not allowed; the message names it and the allowed values.
-    """
-    try:
-        settings = AccountSettings(noise_multiplier=noise_multiplier, claimed_by="rdp", **options)
-    except ValidationError as problem:
-        raise UserError("\n".join(problem_lines(problem))) from problem
-    # a data loader takes one more step for an incomplete last batch
-    steps = ceil(settings.length)
-    distance = sensitivity(relation_of(settings.sampling))
-    changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
-    return settings.model_copy(update=changes)
-
-
-def spending_of(settings: AccountSettings) -> SampledGaussian:
-    """Spending of a step.
-
-    The L `parts` of a gradient, each with noise multiplier z, count as one part with noise multiplier
-    z / sqrt(L) (Nguyen et al. 2023, section 3.2).
-
-    Args:
-        settings: settings of the account.
-
-    Returns:
-        The spending.
-    """
-    return SampledGaussian(
-        sampling=settings.sampling,
-        noise_multiplier=settings.noise_multiplier / sqrt(settings.parts),
-        examples=settings.examples,
-        batch=settings.batch,
-        sets=settings.sets or 1,
-        participations=settings.participations,
-    )
-
-
 def entry(level: str, settings: AccountSettings) -> Entry:
     """Ledger and metrics of one level."""
-    ledger = make_ledger(spending_of(settings), settings.total_steps, settings.delta, settings.claimed_by)
+    ledger = make_ledger(settings.spending, settings.total_steps, settings.delta, settings.claimed_by)
     metrics = {} if ledger.mu is None else {"mu": ledger.mu}
     if settings.claimed_by == "rdp":
         metrics = renyi_metrics(settings)
@@ -118,7 +68,7 @@ def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
         settings have an `order`, also the Renyi divergence of all steps at this order: `renyi`, and its
         approximation by TAN, `renyi_tan`.
     """
-    spending, steps = spending_of(settings), settings.total_steps
+    spending, steps = settings.spending, settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)
     metrics = {
         "epsilon": bounds["rdp"].epsilon,

@@ -5,36 +5,23 @@ results of replaced trainings, so their privacy loss still counts. `pipeline.led
 trainings of all rows and searches on a data set.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from math import fsum
 from pathlib import Path
 from typing import NamedTuple
 
-from dprepro.pipeline.ledgers.accountants import library
-from dprepro.pipeline.ledgers.ledger import smallest_bound
-from dprepro.pipeline.ledgers.precision import up
+from dprepro.accountants.bounds import Spending, composed_epsilon
 from dprepro.pipeline.results.records import read_search, row_searches
 from dprepro.pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.subsampling import composed_losses
-
-BASIC = "the sum of each one's bound at its share of delta"
-# largest epsilon of a training whose losses are composed on a grid
-LARGEST_GRID = 50.0
-INTERVAL = 1e-3
-
-# spending of a training: mechanism, steps and delta, or the pure epsilon of a single release
-Spent = tuple[SampledGaussian, int, float] | float
+from dprepro.rounding import up
 
 
 class Trainings(NamedTuple):
     """Spending of trainings on the same private examples; None stands for a training without a bound."""
 
-    replicas: list[Spent | None]
-    searched: list[Spent | None]  # candidates of searches
-    replaced: list[Spent | None]  # replicas and candidates with replaced results
+    replicas: list[Spending | None]
+    searched: list[Spending | None]  # candidates of searches
+    replaced: list[Spending | None]  # replicas and candidates with replaced results
 
 
 def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
@@ -119,57 +106,7 @@ def composed(trainings: Trainings) -> Composition | None:
     )
 
 
-def composed_epsilon(trainings: Sequence[Spent]) -> tuple[float, float, NeighboringRelation, str]:
-    """Upper bound on epsilon of several trainings together.
-
-    Delta is the smallest delta of a training. If neighbours replace an example in the accounting of one
-    training, they do so for all (`SampledGaussian.replacing`). For trainings on noisy data they always do.
-
-    Args:
-        trainings: spending of each training.
-
-    Returns:
-        Epsilon, delta, the neighbouring relation, and the method of the bound.
-    """
-    pure = [training for training in trainings if isinstance(training, float)]
-    noisy = [training for training in trainings if isinstance(training, tuple)]
-    relation = NeighboringRelation.ADD_OR_REMOVE_ONE
-    if pure or any(spending.neighbouring is not relation for spending, *_ in noisy):
-        relation = NeighboringRelation.REPLACE_ONE
-        noisy = [(spending.replacing(), steps, delta) for spending, steps, delta in noisy]
-    delta = min((training[2] for training in noisy), default=0.0)
-    epsilon, accountant = _bound(Counter((spending, steps) for spending, steps, _ in noisy), delta)
-    return epsilon + fsum(pure), delta, relation, accountant
-
-
-def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tuple[float, str]:
-    """Upper bound on the composed epsilon at ``delta``, and the method of the bound."""
-    if not trainings:
-        return 0.0, BASIC
-    epsilons = {training: smallest_bound(*training, delta) for training in trainings}
-    if max(epsilons.values()) > LARGEST_GRID or any(
-        training.sampling in ("shuffled", "allocation") for training, _ in trainings
-    ):
-        return _basic(trainings, delta), BASIC
-    (first, number), *remaining = trainings.items()
-    losses = composed_losses(first[0].repeated(number), number * first[1], INTERVAL)
-    for training, number in remaining:
-        losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
-    grid_epsilon, accountant = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
-    # The basic bound takes long to compute. It is at least the sum of epsilons at the whole delta.
-    if grid_epsilon < fsum(number * epsilons[training] for training, number in trainings.items()):
-        return grid_epsilon, accountant
-    basic_epsilon = _basic(trainings, delta)
-    return (grid_epsilon, accountant) if grid_epsilon < basic_epsilon else (basic_epsilon, BASIC)
-
-
-def _basic(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> float:
-    """Sum of the trainings' epsilons, each at its share of ``delta``."""
-    share = delta / trainings.total()
-    return fsum(number * smallest_bound(*training, share) for training, number in trainings.items())
-
-
-def _composable(spent: TrainingSpent | None) -> Spent | None:
+def _composable(spent: TrainingSpent | None) -> Spending | None:
     """Spending of a training in the form for composition; None without a bound."""
     if spent is None:
         return None
@@ -177,7 +114,7 @@ def _composable(spent: TrainingSpent | None) -> Spent | None:
     return spending if isinstance(spending, float) else (spending, spent.steps, spent.delta)
 
 
-def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spent | None]:
+def _repeated(replaced: Sequence[Replaced]) -> Iterator[Spending | None]:
     """Spending of each replaced training."""
     for known in replaced:
         yield from repeat(_composable(known.spent), known.trainings)

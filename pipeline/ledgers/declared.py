@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.raw import entry_of
@@ -21,8 +23,6 @@ from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run, Trained
 from dprepro.pipeline.training.not_covered import DATA_USES
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 # Relative tolerance of a calibrated noise multiplier: its last digits differ between accountant versions
 CALIBRATED = 1e-3

@@ -6,35 +6,22 @@ from math import fsum, inf, isfinite
 from types import ModuleType
 from typing import Any
 
-from dprepro.pipeline.ledgers.accountants import accountants, library
-from dprepro.pipeline.ledgers.precision import stated
-from dprepro.pipeline.results.schema import AccountantEpsilon, Ledger, Released, Trained
-from dprepro.privacy.accounting import describe, pld_epsilon, rdp_epsilon, renyi_epsilon, spent_epsilon
-from dprepro.privacy.attack_risk import gaussian_risk, laplace_risk, tradeoff
-from dprepro.privacy.clt import clt_mu
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.participation import unamplified, unamplified_epsilon
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.statements import Statement, statement
-from dprepro.privacy.subsampling import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, losses
-from dprepro.privacy.worst_instance import worst_epsilon
+from dprepro.accountants.attack_risk import gaussian_risk, laplace_risk, stated_risk, tradeoff
+from dprepro.accountants.bounds import CLOSED, bounds_of, describe, spent_epsilon
+from dprepro.accountants.clt import clt_mu
+from dprepro.accountants.gaussian import gaussian_epsilon, unamplified
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.pld import pld_epsilon
+from dprepro.accountants.rdp import rdp_epsilon
+from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, SampledGaussian, library
+from dprepro.accountants.worst_instance import worst_epsilon
+from dprepro.pipeline.ledgers.accountants import accountants
+from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.results.schema import Ledger, Released, Trained
+from dprepro.rounding import down, up
 
-CLOSED = "closed form"
 EXACT = "exact for Gaussian noise, composed over epochs"
-KNOWN_STEPS = "holds even if the attacker knows which steps drew an example, and how many"
-SHUFFLED = "exact for an attacker who knows in which batch of each epoch an example is"
 LIMIT = "an approximation by the central limit theorem, not a bound"
-INTEGRAL = "with our integration at fractional orders, where the library has a looser bound"
-ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the convex order"
-IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
-NO_RENYI_ALLOCATION = "not computed for random allocation"
-NO_RENYI = "this accountant has no bound for sampling with replacement"
-NO_RENYI_SO_SMALL = "not computed: the divergence of a step is too small or too large for this accountant"
-NO_GRID = f"not computed for an epsilon above {LARGEST_EPSILON:g}, where other accountants are as tight"
-NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
-NO_SUCH_DELTA = "not computed: the rounding error of all steps is larger than delta"
-NO_LOSSES = "not computed: the steps of an epoch are not independent"
 BASIC = "basic composition (closed form)"
 # delta of further bounds for Laplace noise; they may be far below the pure epsilon, because the worst cases
 # of many coordinates seldom occur together
@@ -172,7 +159,7 @@ def make_ledger(
         not_covered=tuple(not_covered),
         **proven,
     )
-    return stated(ledger)
+    return _stated(ledger)
 
 
 def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
@@ -242,7 +229,7 @@ def release_ledger(
         epsilon_lower_by=statement("opposites") if is_proven else None,
         risk=laplace_risk(releases.epsilon) if is_proven else None,
     )
-    return stated(ledger)
+    return _stated(ledger)
 
 
 @lru_cache(maxsize=64)
@@ -265,48 +252,6 @@ def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
     return renyi, AccountantEpsilon(accountant=name, epsilon=pld, note=AT_DELTA)
 
 
-@lru_cache(maxsize=64)
-def bounds_of(
-    spending: SampledGaussian, steps: int, delta: float
-) -> tuple[dict[str, AccountantEpsilon], Losses | OneStep | None]:
-    """Upper bounds on epsilon by name ('rdp', 'pld', 'unamplified'), and the loss distribution of 'pld'."""
-    accounting = library("dp-accounting")
-    renyi = renyi_epsilon(spending, steps, delta)
-    plain = unamplified_epsilon(spending, steps, delta)
-    bound = plain if renyi is None else min(renyi, plain)
-    grid = losses(spending, steps, delta, bound)
-    unamplified_bound = AccountantEpsilon(
-        accountant=f"unamplified ({CLOSED})",
-        epsilon=plain,
-        note=SHUFFLED if spending.sampling == "shuffled" else KNOWN_STEPS,
-    )
-    if grid is not None:
-        accounting_method = CLOSED if isinstance(grid, OneStep) else accounting
-        allocation_note = ALLOCATION if spending.participations == 1 else IN_BLOCKS
-        pld = AccountantEpsilon(
-            accountant=f"pld ({accounting_method})",
-            epsilon=grid.epsilon(delta),
-            note=allocation_note if spending.sampling == "allocation" else None,
-        )
-    else:
-        reason = NO_GRID if bound > LARGEST_EPSILON else NO_SUCH_DELTA
-        reason = NO_FINER_GRID if bound < LEAST_EPSILON else reason
-        reason = NO_LOSSES if spending.sampling == "shuffled" else reason
-        pld = AccountantEpsilon(accountant=f"pld ({accounting})", epsilon=None, note=reason)
-    note = INTEGRAL if spending.sampling == "poisson" else None
-    if renyi is None:
-        reasons = {"allocation": NO_RENYI_ALLOCATION, "replacement": NO_RENYI}
-        note = reasons.get(spending.sampling, NO_RENYI_SO_SMALL)
-    rdp = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
-    return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
-
-
-def smallest_bound(spending: SampledGaussian, steps: int, delta: float) -> float:
-    """Smallest of the upper bounds on epsilon."""
-    bounds, _ = bounds_of(spending, steps, delta)
-    return min(bound.epsilon for bound in bounds.values() if bound.epsilon is not None)
-
-
 def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
     """Claimed epsilon by a central limit theorem; its note says that it is exact, or an approximation."""
     note = EXACT if spending.sampling == "shuffled" else LIMIT
@@ -315,4 +260,30 @@ def _limit(spending: SampledGaussian, epsilon: float) -> AccountantEpsilon:
         accountant=f"clt ({CLOSED})",
         epsilon=epsilon if finite else None,
         note=note if finite else f"{note}; not computed, because mu is too large",
+    )
+
+
+def _stated(ledger: Ledger) -> Ledger:
+    """Ledger with every epsilon, and the attack risk, rounded to the stored digits."""
+
+    def upper(value: float | None) -> float | None:
+        return None if value is None else up(value)
+
+    return ledger.model_copy(
+        update={
+            "claimed": upper(ledger.claimed),
+            "epsilon_upper": upper(ledger.epsilon_upper),
+            "epsilon_lower": None if ledger.epsilon_lower is None else down(ledger.epsilon_lower),
+            "accountants": tuple(
+                entry.model_copy(update={"epsilon": upper(entry.epsilon)}) for entry in ledger.accountants
+            ),
+            "releases": tuple(
+                entry.model_copy(
+                    update={"claimed": up(entry.claimed), "epsilon_upper": upper(entry.epsilon_upper)}
+                )
+                for entry in ledger.releases
+            ),
+            "spent": tuple((step, up(epsilon)) for step, epsilon in ledger.spent),
+            "risk": ledger.risk and stated_risk(ledger.risk),
+        }
     )

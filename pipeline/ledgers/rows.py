@@ -11,13 +11,13 @@ from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import check_spending
 from dprepro.pipeline.ledgers.ledger import ledger_of, uses_outside
-from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import Entry, Ledgers, Run, Trained
-from dprepro.privacy.statements import Statement, statement
+from dprepro.rounding import MACHINE_TOLERANCE
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import Unproven, UserError
+from dprepro.fields import Isolation
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.samples import (
     BatchSum,
@@ -26,12 +28,10 @@ from dprepro.pipeline.methods.samples import (
     parts_of,
 )
 from dprepro.pipeline.methods.spending import TRIED, Guarantee
+from dprepro.pipeline.methods.statements import Statement
 from dprepro.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
 from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
 from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
-from dprepro.privacy.parameters import Isolation
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import Statement
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100

@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.fields import Count, NotNegative, Passes, Positive, Share, Strict, omitted
-from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.parameters import Delta, Sampling
-from dprepro.privacy.sampled_gaussian import (
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import (
     NeighboringRelation,
     SampledGaussian,
     batches_of_epoch,
     relation_of,
     sensitivity,
 )
-from dprepro.privacy.statements import Statement
+from dprepro.fields import Count, Delta, NotNegative, Passes, Positive, Sampling, Share, Strict, omitted
+from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
+from dprepro.pipeline.methods.statements import Statement
 
 # Attack of an audit (`pipeline.audits.rows`). 'canaries': for methods that clip each example. 'crowd': for
 # clipped means. 'opposites': for Laplace noise on data, drawn once. 'shared': for noise that a batch's

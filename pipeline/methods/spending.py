@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import Statement, statement
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import SampledGaussian
+from dprepro.pipeline.methods.statements import Statement, statement
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
@@ -64,7 +64,7 @@ class Guarantee:
             return None
         if isinstance(self.spending, Releases):
             return self.spending.epsilon  # all of it is spent before the first step
-        from dprepro.privacy.accounting import spent_epsilon  # its import takes seconds
+        from dprepro.accountants.bounds import spent_epsilon
 
         assert self.delta is not None, "goes with the spending"
         return spent_epsilon(self.spending, steps, self.delta)

@@ -1,18 +1,27 @@
-"""Additions to params.yaml that leave its other lines and comments unchanged."""
+"""Changes of params.yaml that leave its other lines and comments unchanged.
+
+A round trip through ruamel.yaml would lay out most lines anew. So text is changed at the places of its nodes.
+"""
 
 import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dprepro.errors import UserError, reading
 from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.params.documents import parse_yaml
+from dprepro.pipeline.params.documents import flow, parse_yaml
 from dprepro.pipeline.params.reading import parse
-from dprepro.pipeline.params.searched import read_choices
+from dprepro.pipeline.params.searched import Choices, with_chosen
 from dprepro.pipeline.params.settings import PARAMS, Settings, pick
+
+WIDTH = 118  # of a line, without what follows the last level
 
 
 class Adding:
@@ -36,7 +45,7 @@ class Adding:
         content = parse_yaml(self.text, path) or {}
         if not isinstance(content, dict):
             raise UserError(f"{path}: {type(content).__name__}; allowed: a mapping of sections")
-        self._expected: dict[str, Any] = dict(content)
+        self.content: dict[str, Any] = dict(content)
 
     def refuse(self, name: str, *sections: str) -> None:
         """Make sure that ``name`` is a valid key, and that none of ``sections`` has it.
@@ -70,7 +79,7 @@ class Adding:
                     "allowed: another name"
                 )
             return
-        self._expected[section] = {**there, name: content}
+        self.content[section] = {**there, name: content}
         lines = self.text.removesuffix("\n").split("\n")
         start = next((at for at, line in enumerate(lines) if re.match(rf"{section}:(\s|$)", line)), None)
         if start is None:
@@ -83,7 +92,8 @@ class Adding:
             end -= 1  # blank lines and comments before the next section belong to that section
         inner = next((line for line in lines[start + 1 : end] if re.match(r" +[^\s#]", line)), "  x")
         margin = inner[: len(inner) - len(inner.lstrip())]
-        lines[end:end] = [f"{margin}{name}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
+        key = name if parse_yaml(name, self.path) == name else flow(name)  # 123 and 2023-05-09 are texts
+        lines[end:end] = [f"{margin}{key}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
     def level(self, row: str, text: str) -> None:
@@ -92,11 +102,11 @@ class Adding:
         Raises:
             UserError: there is no such row, or its levels come from another entry by a YAML merge key.
         """
-        rows = dict(self._expected.get("rows") or {})
+        rows = dict(self.content.get("rows") or {})
         levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
         if level in levels:
             return
-        self._expected["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
+        self.content["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
         node = YAML().compose(self.text)
         for key in ("rows", row, "levels"):
             node = next((value for name, value in node.value if name.value == key), None)
@@ -109,9 +119,68 @@ class Adding:
         inserted = f", {text}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {text}"
         self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
 
+    def levels(self, rows: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Change the text so that each row has the levels that ``rows`` has for it.
+
+        A row's own levels are changed in place. A row that takes over levels from another entry gets own ones
+        if the levels differ.
+        """
+        for key, levels in rows.items():
+            if self.content["rows"][key]["levels"] == levels:
+                continue
+            row = dict(_pairs(dict(_pairs(YAML().compose(self.text)))["rows"]))[key]
+            entry = _holder(row)
+            own = dict(_pairs(entry)).get("levels")
+            changes = None
+            if isinstance(own, SequenceNode) and _holds(row, own) and self._is_rich(own):
+                changes = _level_changes(own, levels)
+            if changes is None:
+                changes = [self._own_levels(key, entry, own, levels)]
+            for start, end, text in sorted(changes, reverse=True):
+                self.text = self.text[:start] + text + self.text[end:]
+            self.content = parse_yaml(self.text, self.path)
+            if self.content["rows"][key]["levels"] != levels:
+                raise UserError(f"{self.path}: rows.{key}.levels: laid out so that they can't be changed")
+
+    def _own_levels(
+        self, key: str, row: Node, own: Node | None, levels: list[dict[str, Any]]
+    ) -> tuple[int, int, str]:
+        """Change that writes out the levels of a row; ``own``: its present ones, None or perhaps an alias."""
+        margin = " " * row.value[0][0].start_mark.column
+        inside = own is not None and _holds(row, own)
+        anchor = f"&{own.anchor} " if inside and own is not None and own.anchor else ""
+        flow = ", ".join(_flow(level).replace(" ", "\0") for level in levels)
+        begins, start, column = f"levels: {anchor}[", 0, len(margin)
+        if own is not None:
+            name = next(name for name, _ in row.value if name.value == "levels")
+            start, column = name.start_mark.index, name.start_mark.column
+            alias = re.compile(r":\s*\*[\w-]+").match(self.text, name.end_mark.index)
+            end = own.end_mark.index if inside else alias.end() if alias else name.end_mark.index
+        if own is None or column + len(f"{begins}{flow}]") > WIDTH:
+            column = len(margin)  # in a line of its own
+        lines = textwrap.wrap(f"{begins}{flow}]", WIDTH - column, break_long_words=False)
+        text = f"\n{' ' * (column + len(begins))}".join(lines).replace("\0", " ")
+        if own is not None:
+            own_line = column < name.start_mark.column
+            return (
+                (len(self.text[:start].rstrip()), end, f"\n{margin}{text}")
+                if own_line
+                else (start, end, text)
+            )
+        if isinstance(row, MappingNode) and row.flow_style:
+            end = row.end_mark.index - 1
+            return end, end, f",\n{margin}{text}"
+        end = len(self.text[: row.end_mark.index].rstrip())
+        return end, end, f"\n{margin}{text}"
+
+    def _is_rich(self, own: Node) -> bool:
+        """Return whether levels have comments, or anchors that other entries may name."""
+        text = self.text[own.start_mark.index : own.end_mark.index]
+        return bool(re.search("[#&]", text.removeprefix(f"&{own.anchor}")))
+
     def _entries(self, section: str) -> dict[str, Any]:
         """Entries of a section."""
-        entries = self._expected.get(section) or {}
+        entries = self.content.get(section) or {}
         if not isinstance(entries, dict):
             raise UserError(f"{self.path}: {section}: {type(entries).__name__}; allowed: a mapping")
         return dict(entries)
@@ -137,8 +206,82 @@ class Adding:
             content = parse_yaml(self.text, self.path)
         except UserError:
             content = None
-        if content != self._expected:
+        if content != self.content:
             raise UserError(
                 f"{self.path}: is laid out so that nothing can be added; allowed: sections as blocks"
             )
-        return parse(content, self.path, read_choices(self.path.parent))
+        return parse(content, self.path)
+
+
+def write_chosen(choices: Choices, path: Path = PARAMS) -> list[str]:
+    """Write the values that searches chose at each level into the levels of the rows that name the searches.
+
+    All other rows keep their settings, also those that take over the levels of a changed row.
+
+    Returns:
+        The changed rows.
+
+    Raises:
+        UserError: a row can't have the values, or the file's layout allows no changes.
+    """
+    adding = Adding(path)
+    rows = parse(adding.content, path, complete=False).rows
+    levels = {key: with_chosen(choices, row) for key, row in rows.items()}
+    if changed := [key for key, row in rows.items() if levels[key] != row.levels]:
+        adding.levels(levels)
+        adding.checked()
+        adding.write()
+    return changed
+
+
+def _pairs(node: Node) -> Iterator[tuple[str, Node]]:
+    """Own keys of a mapping with their nodes; merged keys are left out."""
+    for name, value in node.value if isinstance(node, MappingNode) else ():
+        yield name.value, value
+
+
+def _holder(row: Node) -> Node:
+    """The mapping with a row's levels: the row's own, or one in its text that it merges before others."""
+    own = dict(_pairs(row))
+    merged = own.get("<<")
+    if "levels" not in own and isinstance(merged, SequenceNode):
+        for entry in merged.value:
+            if not _holds(row, entry):
+                break
+            if "levels" in dict(_pairs(entry)):
+                return entry
+    return row
+
+
+def _holds(outer: Node, inner: Node) -> bool:
+    """Return whether the text of a node is in that of another; the node of an alias is elsewhere."""
+    within = outer.start_mark.index <= inner.start_mark.index
+    return bool(within and inner.end_mark.index <= outer.end_mark.index)
+
+
+def _level_changes(own: SequenceNode, levels: list[dict[str, Any]]) -> list[tuple[int, int, str]] | None:
+    """Changes of text from a row's own levels to ``levels``; None: they need a text of their own."""
+    changes = []
+    if len(own.value) != len(levels):
+        return None
+    for node, level in zip(own.value, levels, strict=True):
+        present = dict(_pairs(node))
+        if not _holds(own, node) or not node.flow_style or not present.keys() <= level.keys():
+            return None
+        for name, value in level.items():
+            text, scalar = _flow({name: value})[1:-1], present.get(name)
+            if scalar is None:
+                end = node.end_mark.index - 1
+                changes.append((end, end, f", {text}"))
+            elif isinstance(scalar, ScalarNode) and YAML(typ="safe").load(scalar.value) != value:
+                changes.append((scalar.start_mark.index, scalar.end_mark.index, text[len(name) + 2 :]))
+    return changes
+
+
+def _flow(value: dict[str, Any]) -> str:
+    """YAML of a mapping, in one line."""
+    yaml, text = YAML(typ="safe", pure=True), StringIO()
+    yaml.default_flow_style, yaml.width = True, 10_000
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(value, text)
+    return text.getvalue().strip()

@@ -1,5 +1,8 @@
 """YAML files as plain values, and JSON files as checked records."""
 
+import json
+import math
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +48,21 @@ def parse_yaml(text: str, path: Path, pure: bool = False, typ: str = "safe") -> 
     # a tag with a wrong value, such as `!!bool maybe`, may raise any exception
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
         raise UserError(f"{path}: not YAML: {printable(' '.join(str(problem).split()))}") from problem
+
+
+def flow(value: Any) -> str:
+    """A value in one line of YAML: JSON, but ``.inf`` for infinity."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)}: {flow(each)}" for key, each in value.items()) + "}"
+    if value == math.inf:
+        return ".inf"
+    text = json.dumps(value, ensure_ascii=False)
+    # YAML reads some unprintable characters as line breaks
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in text)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[a-z_]+", name) else flow(name)
 
 
 def read_record(path: Path, kind: type[M]) -> M:

@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError, reading, shown
 from dprepro.pipeline.extensions import use
 from dprepro.pipeline.params.checks import check_all
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.searched import Choices, read_choices, with_choices
 from dprepro.pipeline.params.settings import PARAMS, Packages, Settings
-from dprepro.problems import problem_lines
 
 
 class _Code(BaseModel):
@@ -24,12 +23,12 @@ class _Code(BaseModel):
 
 
 def load(path: Path = PARAMS) -> Settings:
-    """Read and check params.yaml, with the settings that searches chose for its rows.
+    """Read and check params.yaml.
 
     Raises:
         UserError: the file is invalid. The message has a line per problem: file, key, value, allowed values.
     """
-    return parse(_read(path), path, read_choices(path.parent))
+    return parse(_read(path), path)
 
 
 def use_code(path: Path = PARAMS) -> None:
@@ -48,8 +47,8 @@ def _read(path: Path) -> Any:
         return read_yaml(path)
 
 
-def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Settings:
-    """Check the content of params.yaml, and add the settings that searches chose for its rows.
+def parse(raw: Any, path: Path = PARAMS, complete: bool = True) -> Settings:
+    """Check the content of params.yaml. ``complete``: whether to compare its entries with each other.
 
     Raises:
         UserError: the content is invalid. The message has a line per problem.
@@ -61,8 +60,9 @@ def parse(raw: Any, path: Path = PARAMS, choices: Choices | None = None) -> Sett
         )
     try:
         use(_Code.model_validate(raw).code, path.parent)
-        settings = with_choices(Settings.model_validate(raw), choices or {})
-        check_all(settings)
+        settings = Settings.model_validate(raw)
+        if complete:
+            check_all(settings)
     except ValidationError as problem:
         raise UserError(
             "\n".join(f"{path}: {line}" for line in problem_lines(problem, Settings))

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
+from dprepro.accountants.records import AccountSettings
+from dprepro.checking import NestedProblems, problem_lines
 from dprepro.errors import shown
 from dprepro.fields import Count, Key, Strict
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.account_settings import AccountSettings
-from dprepro.problems import NestedProblems, problem_lines
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
 Sentence = Annotated[str, Field(min_length=1)]
@@ -36,7 +36,8 @@ REPEATED = "-repeated"  # in the key of a plan that repeats another: 'PLAN-repea
 class Source(Strict):
     """Source of raw files."""
 
-    kind: Literal["official", "synthetic"] = "official"
+    # 'digits': scikit-learn's digits in place of MNIST; other data sets are synthetic
+    kind: Literal["official", "digits", "synthetic"] = "official"
 
 
 class Raw(Strict):
@@ -46,7 +47,7 @@ class Raw(Strict):
     of: Key | None = None
     # 'official' bytes, or the name of another edition of the catalogue
     edition: str = "official"
-    # synthetic source only: number of examples
+    # synthetic examples only: their number
     train: Count | None = None
     test: Count | None = None
 

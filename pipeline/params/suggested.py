@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.problems import problem_lines
 
 # Examples divided by batch size. A step's noise hardly depends on the batch size, so it is too large for
 # small batches: on 710 images at epsilon 3, the accuracy of 12 seeds was 82 to 100 % with batches of 64, and
@@ -50,7 +50,7 @@ def _calibrated(
     """Setting `accountant` with the tightest proven bound; empty if noise isn't calibrated to an epsilon."""
     if "accountant" not in declared.model_fields or "epsilon" not in given:
         return {}
-    from dprepro.privacy.accounting import tightest  # imports SciPy
+    from dprepro.accountants.calibration import tightest
 
     try:
         settings = declared.model_validate(suggested)

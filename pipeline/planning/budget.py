@@ -11,13 +11,12 @@ from typing import NamedTuple, get_args
 
 from scipy.optimize import brentq
 
+from dprepro.accountants.bounds import bounds_of
+from dprepro.accountants.calibration import Accountant
+from dprepro.accountants.rdp import WALL, renyi_epsilon, signal_to_noise, tan_epsilon, tan_eta
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
-from dprepro.fields import Strict
-from dprepro.pipeline.ledgers.ledger import bounds_of
-from dprepro.privacy.accounting import Accountant, renyi_epsilon
-from dprepro.privacy.parameters import LEAST_DELTA
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.total_noise import WALL, signal_to_noise, tan_epsilon, tan_eta
+from dprepro.fields import LEAST_DELTA, Strict
 
 # A batch also counts as behind the wall if its TAN (total amount of noise) is more than so many times the
 # smallest TAN at this epsilon. The paper's `WALL` is for an epsilon of about 8; at smaller ones it is higher.

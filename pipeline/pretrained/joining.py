@@ -26,7 +26,7 @@ from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.params import PARAMS, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
-from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.privacy.gradients import Tensors
 
 
@@ -60,7 +60,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     """Trained row ``row``.
 
     Raises:
-        UserError: the row is not trained, or was trained with other settings or data.
+        UserError: the row is not trained, was trained with other settings or data, or has no weights here.
     """
     path, run = records.run_path(row, root), records.read_run(row, root)
     if run is None:
@@ -69,6 +69,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     stands = Standing(settings.rows[row], data)
     if why := stands.differs(run, first):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
+    require(run, [first], root)
     return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)
 
 

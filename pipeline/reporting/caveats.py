@@ -18,7 +18,9 @@ from dprepro.pipeline.results.schema import Record
 REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key of the full one
 Length = Literal["epochs", "steps"]
 LENGTHS: tuple[Length, ...] = ("epochs", "steps")
-OFFICIAL, SYNTHETIC = "official", "synthetic"
+OFFICIAL = "official"
+# data that stand in for the paper's, by edition
+STAND_INS = {"digits": "digits of 8 x 8 pixels instead of MNIST", "synthetic": "synthetic data"}
 # With a smaller share of the paper's examples, above and below aren't judged, nor claims on the training.
 ENOUGH_EXAMPLES = 0.9
 _is_lost = cache(provenance.is_lost)  # it runs git
@@ -50,10 +52,11 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
     """Yield caveats from the record: on the training data, and on seeded noise."""
     editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
-    if any(edition == SYNTHETIC for _, edition in editions):
-        yield Caveat("synthetic data", incomparable=True, inconclusive=True)
+    for edition, words in STAND_INS.items():
+        if any(edition == other for _, other in editions):
+            yield Caveat(words, incomparable=True, inconclusive=True)
     for raw, edition in editions:
-        if edition not in (OFFICIAL, SYNTHETIC):
+        if edition not in (OFFICIAL, *STAND_INS):
             yield Caveat(f"{raw}: {edition} edition")
     examples = min(origin.examples for origin in record.origins)
     if table.examples is not None and examples < table.examples:

@@ -88,7 +88,8 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
         examples = settings.split(row.data).train
         rate, steps = level.batch / examples, level.total_steps(examples)
         if level.accountant == "rdp":  # needs more noise at the same epsilon
-            from dprepro.privacy.accounting import noise_for, poisson_gaussian, rdp_epsilon, tightest
+            from dprepro.accountants.calibration import noise_for, poisson_gaussian, tightest
+            from dprepro.accountants.rdp import rdp_epsilon
 
             noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
             epsilon = rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError, reading
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.params import PAPERS
@@ -14,7 +15,6 @@ from dprepro.pipeline.reporting.claims import Test
 from dprepro.pipeline.reporting.judging.claim_test import Bounded
 from dprepro.pipeline.reporting.printed import PrintedTables
 from dprepro.pipeline.reporting.vocabulary import CLAIMS
-from dprepro.problems import problem_lines
 
 QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # what a finding may quote of a cell
 

@@ -136,7 +136,7 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
         "status": status if line["is_primary"] else None,
         "handicap": _handicap(line, most) if status == "lower" else None,
         "not_judged_reason": reason,
-        "explanation": printed_line.differs,
+        "explanation": printed.explanation,
     }
 
 

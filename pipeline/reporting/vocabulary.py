@@ -1,6 +1,6 @@
 """Words of `words.yaml`: verdicts, attacks, bounds, rules and statements on guarantees.
 
-Tables, pages, CSV files and MLflow use them. Records have only keys (`dprepro.privacy.statements`), so
+Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.methods.statements`), so
 better words also reach old records.
 """
 
@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from dprepro.errors import UserError, shown
 from dprepro.fields import Strict
-from dprepro.privacy.statements import Statement
+from dprepro.pipeline.methods.statements import Statement
 
 
 class Word(Strict):

@@ -5,6 +5,8 @@ from datetime import timedelta
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
+from dprepro.accountants.records import Risk
+from dprepro.fields import is_large_delta
 from dprepro.pipeline.reporting.judging.guarantees import Guarantee
 from dprepro.pipeline.reporting.judging.intervals import Mean
 from dprepro.pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
@@ -12,8 +14,6 @@ from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from dprepro.pipeline.reporting.results import Cell, TableResult
 from dprepro.pipeline.reporting.vocabulary import PRIVACY, WORDS
 from dprepro.pipeline.results.schema import Attack, Composition, Ledger
-from dprepro.privacy.parameters import is_large_delta
-from dprepro.privacy.risk import Risk
 from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:

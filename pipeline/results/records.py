@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Account, Model, Row
 from dprepro.pipeline.params.documents import read_record
 from dprepro.pipeline.params.own import OWN
-from dprepro.pipeline.params.searched import SEARCHES
 from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
@@ -34,14 +35,13 @@ from dprepro.pipeline.results.schema import (
     Trained,
     TrainingSpent,
 )
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.statements import statement
 
 RUNS = Path("reports/runs")
 HISTORIES = Path("reports/histories")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
+SEARCHES = Path("reports/searches")
 GPU_HOURS = Path("reports/gpu_hours.json")  # estimates by row, from `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record

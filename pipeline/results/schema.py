@@ -5,9 +5,10 @@ the data, measuring needs the weights, and a ledger needs only the run. A file l
 one, because they may come from different machines and times. All readers use this schema.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from math import inf
+from statistics import fmean
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -19,25 +20,16 @@ from pydantic import (
     model_validator,
 )
 
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, Risk, SampledGaussian
 from dprepro.errors import shown
-from dprepro.fields import Finite, Key, NotNegative, Strict, omitted
+from dprepro.fields import Finite, Isolation, Key, Noise, NotNegative, Plain, Probability, Strict, omitted
 from dprepro.pipeline.files import digest_json
-from dprepro.pipeline.params.searched import Choice, Judged
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.parameters import Isolation, Noise
-from dprepro.privacy.risk import Risk
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.statements import Statement
+from dprepro.pipeline.methods.statements import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
 # A replica has converged if its last validation accuracy is above this multiple of chance.
 CONVERGED = 1.5
-
-
-def _check_printable(text: str) -> str:
-    if not text.isprintable() or {"<", ">"} & set(text):
-        raise ValueError(f"{shown(text)}; allowed: characters that can be printed, without < and >")
-    return text
 
 
 def _level(text: str) -> str:
@@ -47,25 +39,15 @@ def _level(text: str) -> str:
     return text
 
 
-Plain = Annotated[str, Field(max_length=10_000), AfterValidator(_check_printable)]  # pages show it unchanged
 Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
 Seed = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
-Probability = Annotated[float, Field(ge=0, le=1)]
 # metrics of `pipeline.training.evaluation`; 'test_accuracy_NAME' belongs to a variant of the test
 Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
 ReplicaKey = tuple[str, int]  # level and seed, which identify a row's replica
-
-
-class AccountantEpsilon(Strict):
-    """Epsilon by one accountant of one library."""
-
-    accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
-    epsilon: NotNegative | None  # None: not computed; `note` says why
-    note: Plain | None = None
 
 
 class Released(Strict):
@@ -224,20 +206,37 @@ class Replaced(Strict):
         return self
 
 
-class Candidate(Judged):
+class Candidate(Strict):
     """Trainings of one candidate of a search: the same settings, one training per seed."""
 
-    model_config = Strict.model_config
-
     level: Level
+    settings: dict[str, Any]  # values of the grid
+    seeds: Annotated[int, Field(ge=1)]
+    validation_accuracy: tuple[Probability, ...]  # one per seed
     seconds: NotNegative  # of all its trainings
     spent: TrainingSpent | None = None  # by each training, if noise was not seeded; None: nothing bounds it
 
+    @model_validator(mode="after")
+    def _has_an_accuracy_per_seed(self) -> "Candidate":
+        if len(self.validation_accuracy) != self.seeds:
+            raise ValueError(f"{len(self.validation_accuracy)} accuracies of {self.seeds} seeds")
+        return self
 
-class SearchRecord(Choice):
+
+def best(candidates: Sequence[Candidate]) -> dict[str, dict[str, Any]]:
+    """For each level, settings with the highest mean accuracy; the first if several are equal."""
+    levels = dict.fromkeys(candidate.level for candidate in candidates)
+    return {
+        level: max(
+            (candidate for candidate in candidates if candidate.level == level),
+            key=lambda candidate: fmean(candidate.validation_accuracy),
+        ).settings
+        for level in levels
+    }
+
+
+class SearchRecord(Strict):
     """`reports/searches/NAME.json`: candidates of a search, their accuracies, and the choice per level."""
-
-    model_config = Strict.model_config
 
     name: Key
     row: Key
@@ -249,6 +248,14 @@ class SearchRecord(Choice):
     replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `Run`
     # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
+
+    @model_validator(mode="after")
+    def _chose_the_best(self) -> "SearchRecord":
+        expected = best(self.candidates)
+        for level in {**expected, **self.chosen}:
+            if self.chosen.get(level) != expected.get(level):
+                raise ValueError(f"chosen: {shown(level)}: not the candidate with the highest accuracy")
+        return self
 
     def spent(self) -> Iterator[TrainingSpent | None]:
         """Spending of each training of the search; None if nothing bounds the spending."""

@@ -1,24 +1,80 @@
 """Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
 import os
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dprepro.errors import UserError, shown
-from dprepro.pipeline.files import Damaged, digest, read_checked, write_bytes
+from dprepro.pipeline.files import Damaged, check_file, digest, read_checked, write_bytes
 
 if TYPE_CHECKING:
     import torch
 
+    from dprepro.pipeline.results.schema import Run, Trained
     from dprepro.privacy.gradients import Tensors
 
 RUNS = Path("runs")
 ENDING = ".safetensors"
+NAMED = 3  # trainings named in a line
 
 
 def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
     """Path of a replica's weights: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
     return root / RUNS / row / f"{level},seed={seed}{ENDING}"
+
+
+def lacking(run: "Run | None", root: Path = Path(), compared: bool = False) -> tuple["Trained", ...]:
+    """Recorded trainings whose weights are not here. ``compared``: or have another digest than recorded."""
+    return tuple(each for each in run.replicas if not _here(run.row, each, root, compared)) if run else ()
+
+
+def _here(row: str, trained: "Trained", root: Path, compared: bool) -> bool:
+    path = weights_path(row, *trained.key, root)
+    if not path.is_file() or not compared or trained.weights is None:
+        return path.is_file()
+    try:
+        check_file(path, trained.weights)
+    except (Damaged, OSError):
+        return False
+    return True
+
+
+def seconds(run: "Run | None", levels: Iterable[str]) -> float | None:
+    """Duration of a training of each of these levels by the row's record; None if it lacks one of them."""
+    known = {each.level: each for each in run.replicas} if run else {}
+    wanted = list(levels)
+    if run is None or not all(level in known for level in wanted):
+        return None
+    together = Counter(each.started for each in run.replicas)  # they share the time
+    return sum(known[level].seconds / together[known[level].started] for level in wanted)
+
+
+def duration(run: "Run | None", levels: Iterable[str]) -> str:
+    """Words for `seconds`: 'about 0:12:00 by its record', or 'duration not known'."""
+    known = seconds(run, levels)
+    return "duration not known" if known is None else f"about {timedelta(seconds=ceil(known))} by its record"
+
+
+def require(run: "Run", wanted: Iterable["Trained"] | None = None, root: Path = Path()) -> None:
+    """Check that the weights of a row's trainings are here. ``wanted``: recorded trainings; None: all.
+
+    Raises:
+        UserError: some are not, as in a fresh clone; the line has the commands that make or bring them.
+    """
+    asked = run.replicas if wanted is None else tuple(wanted)
+    if gone := [each for each in lacking(run, root) if each in asked]:
+        names = ", ".join(f"{each.level} seed {each.seed}" for each in gone[:NAMED])
+        names += f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+        time = duration(run, [each.level for each in gone])
+        raise UserError(
+            f"{RUNS / run.row}: weights of {len(gone)} of {len(run.replicas)} trainings are not here "
+            f"({names}); `dvc repro evaluate@{run.row}` trains and measures them again, {time}; "
+            f"`dvc pull train@{run.row}` brings them from a remote"
+        )
 
 
 def write_weights(path: Path, model: "Tensors") -> str:
@@ -41,7 +97,7 @@ def read_weights(path: Path, expected: str | None, device: "torch.device") -> "T
     """Read a replica's tensors onto ``device``; ``expected`` is the digest in its run.
 
     Raises:
-        UserError: the file is missing, as in a fresh clone, or has another digest.
+        UserError: the file is missing (`require` checks this first) or has another digest.
     """
     import safetensors.torch
 
@@ -49,14 +105,11 @@ def read_weights(path: Path, expected: str | None, device: "torch.device") -> "T
     try:
         content = read_checked(path, expected)
     except OSError as problem:
-        raise UserError(
-            f"{path}: {os.strerror(problem.errno or 0)}; `dvc pull train@{row}` brings weights from a "
-            f"remote, or delete reports/runs/{row}.json and train it again"
-        ) from problem
+        raise UserError(f"{path}: {os.strerror(problem.errno or 0)}") from problem
     except Damaged as problem:
         raise UserError(
             f"{path}: is not what training left (its digest is not the one in reports/runs/{row}.json); "
-            f"delete it, and `dvc pull train@{row}` or train it again"
+            f"delete it, and `dvc pull train@{row}` or `dvc repro train@{row}`"
         ) from problem
     try:
         # sorted, because the order of safetensors differs between processes

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from dprepro.accountants.records import Risk
 from dprepro.pipeline.data.catalog import catalog
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import Settings
@@ -23,7 +24,6 @@ from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import ACCOUNTING, Provenance, Record, Replica
 from dprepro.pipeline.tracking import notes
 from dprepro.pipeline.tracking.notes import ACCURACY, NOTE
-from dprepro.privacy.risk import Risk
 from dprepro.rounding import rounded_down, rounded_up
 
 FORMAT = 3  # part of every digest; a higher number replaces all published runs

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from dprepro.accountants.laplace import Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -26,12 +28,10 @@ from dprepro.pipeline.results.schema import (
     Scores,
     Trained,
 )
-from dprepro.pipeline.results.weights import read_weights, weights_path
+from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
 from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.laplace import Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 
 def evaluate(
@@ -47,14 +47,15 @@ def evaluate(
     ``show`` is called with the name of each of the row's replicas once it has accuracies.
 
     Raises:
-        UserError: the row has not been trained, or was trained with other data or frozen tensors; or weights
-            to be measured are missing or damaged.
+        UserError: the row has not been trained, or was trained with other data or frozen tensors; weights of
+            a recorded training are missing; or weights to be measured are damaged.
     """
     row, path = settings.row(key), records.run_path(key, root)
     own = settings.split(row.data).raw in settings.own
     run = records.read_run(key, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
+    require(run, root=root)
     previous = records.read_evaluation(key, root)
     measured = {replica.key: replica for replica in previous.replicas} if previous else {}
     pending: dict[ReplicaKey, Trained] = {}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dprepro.errors import Stopped
+from dprepro.fields import Noise
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
@@ -23,7 +24,6 @@ from dprepro.pipeline.pretrained.starts import initial_net
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress

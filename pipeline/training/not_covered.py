@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.models.public_weights import PublicWeights
 from dprepro.pipeline.params import OWN, Settings
-from dprepro.privacy.statements import Statement, statement
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
 # keys of all statements of `data_uses`

@@ -1,8 +1,9 @@
 """Training of a row's missing replicas.
 
-Valid replicas of earlier runs are kept, and only the others are trained. A replica enters the record after
-its last step. Until then it has a checkpoint, whose path depends on the row, the digests of everything that
-decides its numbers, and the replicas that share the checkpoint.
+A replica of an earlier run is kept if it is valid and its weights are here; the others are trained. A new
+training replaces the record's entry of its level and seed. A replica enters the record after its last step.
+Until then it has a checkpoint, whose path depends on the row, the digests of everything that decides its
+numbers, and the replicas that share the checkpoint.
 """
 
 import json
@@ -19,17 +20,18 @@ import torch
 
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text, writing
+from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.standing import Standing, frozen_here
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Row, Settings
+from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import history_csv, read_history
 from dprepro.pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
-from dprepro.pipeline.results.weights import RUNS, clear_weights, weights_path, write_weights
+from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
 from dprepro.pipeline.training.not_covered import data_uses
@@ -42,12 +44,19 @@ class TrainedRow:
 
     path: Path  # reports/runs/ROW.json
     trained: int  # new replicas
-    standing: int  # valid replicas of earlier runs
+    standing: int  # valid replicas of earlier runs, whose weights are here
 
 
 def replicas(row: Row) -> list[SeedRun]:
     """All seeds of all levels of a row."""
     return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
+
+
+def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
+    """Declared replicas without a valid training or without its weights: those that `train` would train."""
+    lost = {replica.key for replica in lacking(run, root, compared=True)}
+    kept = {replica.key for replica in Standing(row, data).of(run)} - lost
+    return [replica for replica in replicas(row) if replica.key not in kept]
 
 
 def train(
@@ -79,12 +88,8 @@ def train(
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
         standing = Standing(row, data).of(previous)
-        standing_keys = {replica.key for replica in standing}
-        missing = [replica for replica in replicas(row) if replica.key not in standing_keys]
-        # DVC expects the folder, also for replicas adopted without their weights
-        with writing(folder := root / RUNS / key):
-            folder.mkdir(parents=True, exist_ok=True)
-        frozen = _frozen(missing, row, data)
+        wanted = missing(row, previous, data, root)
+        frozen = _frozen(wanted, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
         identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
         checkpoint = root / CHECKPOINTS / key / identity[7:19]
@@ -92,10 +97,10 @@ def train(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         # stopped trainings of other settings, which were taken back, must be in the record too
-        if previous and not missing and (stopped(key, root) or len(standing) < len(previous.replicas)):
+        if previous and not wanted and (stopped(key, root) or len(standing) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
-            with closing(train_runs(missing, context, workers)) as trainings:
+            with closing(train_runs(wanted, context, workers)) as trainings:
                 for finished in trainings:
                     _write(key, row, finished, source, data, frozen, root)
         except Unproven as problem:
@@ -104,7 +109,7 @@ def train(
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-    return TrainedRow(records.run_path(key, root), len(missing), len(standing))
+    return TrainedRow(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
 def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
@@ -166,15 +171,19 @@ def _write(
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     earlier: tuple[Replaced, ...] = ()
     gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)
+    renewed = {finished.run.key} if finished else set()
     if previous:  # the results of invalid replicas were seen, so their privacy loss stays
         earlier = previous.replaced
+        # a valid training whose weights are lost counts beside its rebuilt one, except on public data
+        private = OWN in source.edition.values()
         gone += [
             (replica.identity, previous.spent(replica))
             for replica in previous.replicas
-            if replica.key not in trained
+            if replica.key not in trained or (private and replica.key in renewed)
         ]
     history = records.history_path(key, root)
-    lines = [line for line in read_history(history) if line[:2] in trained] if previous else []
+    kept = trained.keys() - renewed
+    lines = [line for line in read_history(history) if line[:2] in kept] if previous else []
     if finished is not None:
         lines += finished.history
         model, name = finished.method.model(finished.state), finished.run.key

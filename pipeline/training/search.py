@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.laplace import Releases
 from dprepro.errors import Unproven
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
@@ -17,15 +18,21 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
-from dprepro.pipeline.params.searched import best, candidates
+from dprepro.pipeline.params.searched import candidates
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Candidate, Provenance, ReplicaKey, SearchRecord, TrainingSpent
+from dprepro.pipeline.results.schema import (
+    Candidate,
+    Provenance,
+    ReplicaKey,
+    SearchRecord,
+    TrainingSpent,
+    best,
+)
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, SeedRun, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
 from dprepro.pipeline.training.side_by_side import train_runs
-from dprepro.privacy.laplace import Releases
 
 
 def search(

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from dprepro.errors import UserError, shown
+from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import entries
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.results.weights import RUNS
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import RUNS, lacking
 
 if TYPE_CHECKING:
     from dvc.output import Output
@@ -43,7 +45,8 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
 
     This is `dvc commit --force` of each stage, but the lock is written once and atomically. DVC would write
     the lock anew for every stage, which takes seconds each, and a kill would leave half of it. Absent data
-    and weights keep their recorded hash; weights that were never kept get the hash of an empty folder.
+    keep their recorded hash. So do a row's weights if some of them are absent, or they get no hash: the lock
+    never points to fewer files than it did.
 
     Return the signed stages. A stage stays unsigned if its data have no hash, here or in the lock.
 
@@ -74,10 +77,17 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
                 if name in declared:  # `dvc.yaml` may lack stages, as the demo lacks audits
                     stage = declared[name]
                     absent = _fill_absent(stage, signed)
-                    if all(part.hash_info for part in absent):
+                    if all(part.hash_info or _is_weights(part.def_path) for part in absent):
+                        pointers = _pointers(signed)
                         stage.save(allow_missing=bool(absent), run_cache=not absent)
                         stage.commit(allow_missing=bool(absent))
-                        signed |= to_lockfile(stage)
+                        entry = to_lockfile(stage)[name]
+                        for part in (*entry.get("deps", ()), *entry.get("outs", ())):
+                            if _is_weights(part["path"]) and _partial(Path(part["path"])):
+                                before = pointers.get(part["path"], {"path": part["path"], "hash": "md5"})
+                                part.clear()
+                                part.update(before)
+                        signed[name] = entry
                     else:
                         unsigned.add(name)
             write_text(LOCK, dumps_yaml(lock))
@@ -87,22 +97,75 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
 
 
 def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> "list[Output]":
-    """Give a stage's absent folders of data and weights the hashes of the lock; return these folders."""
+    """Give a stage's absent folders of data the hashes of the lock; return them and partial weights."""
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.meta import Meta
 
     folders = [
         part
         for part in (*stage.deps, *stage.outs)
-        if Path(part.def_path).parent in (PREPARED, RUNS) and not part.exists
+        if (Path(part.def_path).parent == PREPARED and not part.exists)
+        or (_is_weights(part.def_path) and _partial(Path(part.def_path)))
     ]
-    made = {out["path"]: out for entry in signed.values() for out in entry.get("outs", ())} if folders else {}
+    made = _pointers(signed) if folders else {}
     for part in folders:
         if (out := made.get(part.def_path)) is not None and "md5" in out:
             part.hash_info, part.meta = HashInfo("md5", out["md5"]), Meta.from_dict(out)
-        elif not part.hash_info and Path(part.def_path).parent == RUNS:
-            part.hash_info, part.meta = HashInfo("md5", EMPTY), Meta(size=0, nfiles=0)
     return folders
+
+
+def _pointers(signed: dict[str, Any]) -> dict[str, Any]:
+    """The lock's outputs by path."""
+    return {out["path"]: out for entry in signed.values() for out in entry.get("outs", ())}
+
+
+def _is_weights(path: str) -> bool:
+    return Path(path).parent == RUNS
+
+
+def _partial(folder: Path) -> bool:
+    """Return whether weights of a row's recorded trainings are absent from its folder ``runs/ROW``."""
+    run = records.read_run(folder.name)
+    return run is None or bool(lacking(run))
+
+
+def enter_missing() -> list[str]:
+    """Enter stages of `dvc.yaml` that never ran into the lock, without hashes of what they would make.
+
+    `dvc repro` runs them, `dvc repro --allow-missing` lets their results be missing. Return their names.
+
+    Raises:
+        UserError: as `sign`.
+    """
+    from dvc.dvcfile import load_file
+    from dvc.repo import Repo
+    from dvc.stage.serialize import to_lockfile
+    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
+
+    with Repo() as repo, repo.lock:
+        lock: dict[str, Any] = parse_yaml_for_update(LOCK.read_text(), LOCK)
+        signed, entered = lock["stages"], []
+        for name, stage in load_file(repo, STAGES.name).stages.items():
+            never = not any(out.get("md5") for out in signed.get(name, {}).get("outs", ()))
+            if stage.always_changed or not never or any(out.exists for out in stage.outs):
+                continue
+            stage.save(allow_missing=True, run_cache=False)
+            entry = to_lockfile(stage)[name]
+            # what others read or made elsewhere is known
+            known = {
+                part["path"]: part
+                for other in signed.values()
+                for part in (*other.get("deps", ()), *other.get("outs", ()))
+                if "md5" in part
+            }
+            for part in (*entry.get("deps", ()), *entry.get("outs", ())):
+                if not Path(part["path"]).exists():
+                    part |= known.get(part["path"], {})
+            if entry != signed.get(name):
+                signed[name] = entry
+                entered.append(name)
+        write_text(LOCK, dumps_yaml(lock))
+    return entered
 
 
 class Lock:
@@ -150,7 +213,12 @@ class Lock:
             key = stage.partition("@")[2]
             for signed in entry.outs if not keys or key in keys else ():
                 path = Path(signed.path)
-                present, carried = path.exists(), path.is_relative_to("reports") and signed.md5 != EMPTY
+                present, carried = (
+                    path.exists(),
+                    path.is_relative_to("reports") and signed.md5 not in (None, EMPTY),
+                )
+                if _is_weights(signed.path) and _partial(path):  # each file has a digest in the record
+                    continue
                 if (key and key not in (path.name, path.stem)) or (
                     signed.md5 not in (None, _md5(path)) if present else carried
                 ):
@@ -194,3 +262,8 @@ def dvc(*arguments: str) -> str:
         reason = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
         raise UserError(f"dvc {' '.join(arguments)}: {reason}")
     return done.stdout
+
+
+if __name__ == "__main__":
+    entries.write(params.load())
+    print(*enter_missing(), sep="\n")

@@ -24,12 +24,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from dprepro.accountants.bounds import smallest_bound
+from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
 from dprepro.pipeline.audits.mechanism import Scores
 from dprepro.pipeline.ledgers import ledger
-from dprepro.pipeline.ledgers.ledger import smallest_bound
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
@@ -42,7 +43,6 @@ from dprepro.privacy import layer_gradients, mechanisms, randomness, rounded_noi
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding

@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import brentq
 
 import dprepro
+from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.auditing import epsilon_bounds
 from dprepro.auditing.epsilon_bounds import ErrorCounts, one_run
 from dprepro.pipeline.audits import mechanism, rows
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.privacy.gaussian import gaussian_epsilon
 
 DELTA, ALPHA = 1e-5, 0.05
 

@@ -6,12 +6,12 @@ from unittest.mock import patch
 
 import pytest
 
+from dprepro.accountants.calibration import noise_for
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import pair
 from dprepro.pipeline.audits.rows import attacks_on, audit_row
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.results import records
-from dprepro.privacy.accounting import noise_for
 
 ALPHA = 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")

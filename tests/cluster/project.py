@@ -38,25 +38,11 @@ CHAIN: dict[str, Any] = {
     | {"data": "mnist-relevance", "method": "adlm"}
     | {"settings": SHORT | {"noise_batch": 600, "variant": "paper", "sensitivity": "maps"}},
 }
-# Slots of workers that Parsl keeps, as a cluster has them, on this machine; a lost one is soon missed
-SLOTS = """\
-from parsl.config import Config
-from parsl.executors import HighThroughputExecutor
-from parsl.providers import LocalProvider
-
-config = Config(
-    executors=[
-        HighThroughputExecutor(
-            address="127.0.0.1",
-            encrypted=False,
-            max_workers_per_node=1,
-            heartbeat_period=1,
-            heartbeat_threshold=10,
-            provider=LocalProvider(init_blocks=0, max_blocks=2),
-        )
-    ],
-    strategy_period=1,
-)
+# stands in for Slurm's `srun`: the task runs in a session of its own, with the launcher's pipe
+LAUNCHER = """\
+import os, subprocess, sys
+os.environ["LAUNCHED"] = "1"
+sys.exit(subprocess.run(sys.argv[1:], start_new_session=True).returncode)
 """
 
 
@@ -98,7 +84,7 @@ def make(folder: Path, rows: dict[str, Any], with_files: bool = False) -> None:
         own, split = describe("mine", "npz", {"path": "mine.npz"}, folder)
         settings["own"]["mine"] = own.model_dump(mode="json")
         settings["data"]["mine"] = split.model_dump(mode="json")
-    (folder / "slots.py").write_text(SLOTS)
+    (folder / "launcher.py").write_text(LAUNCHER)
     (folder / "params.yaml").write_text(json.dumps(settings))
     subprocess.run(["git", "init", "--quiet"], cwd=folder, env=environment(ROOT), check=True)
 
@@ -149,25 +135,19 @@ def numbers(folder: Path) -> dict[str, Any]:
     return values
 
 
-def workers(folder: Path) -> Iterator[tuple[int, str]]:
-    """What works in a folder for a coordinator: trainers, Parsl's pools, workers that have a trainer, others.
-
-    Blocks have other parents than the coordinator: they are told by the folder that they work in.
-    """
-    lines, parents = {}, {}
+def processes(folder: Path) -> Iterator[tuple[int, str]]:
+    """What runs in a folder: process number, and the command line."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(entry / "cwd") == str(folder):
-                lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-    trainers = [pid for pid, line in lines.items() if " train row-" in line]
-    busy = {parents[pid] for pid in trainers}
-    for pid, line in lines.items():
-        if pid in trainers:
-            yield pid, "trainer"
-        elif "process_worker_pool" in line and "python" in line.split()[0]:
-            yield pid, "pool"
-        elif "spawn_main" in line:
-            yield pid, "worker" if pid in busy else "helper"
+
+
+def trainers(folder: Path) -> set[int]:
+    """Processes of tasks that train, without those of a launcher."""
+    lines = processes(folder)
+    return {
+        pid for pid, line in lines if '[["train"' in line and "launcher.py" not in line and "srun" not in line
+    }

@@ -1,10 +1,11 @@
-"""Rows side by side, whose trainers, workers and coordinators are killed while they run."""
+"""Rows side by side, whose trainers, launchers and coordinators are killed while they run."""
 
 import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from tests.cluster import project
-from tests.cluster.project import until, workers
+from tests.cluster.project import processes, trainers, until
 from tests.there import there
 
 ROW = "row-00"
@@ -27,18 +28,15 @@ def begun(folder: Path) -> set[str]:
     return {path.relative_to(folder / CHECKPOINTS).parts[0] for path in (folder / CHECKPOINTS).rglob("*.pt")}
 
 
-def trainers(folder: Path) -> set[int]:
-    return {pid for pid, kind in workers(folder) if kind == "trainer"}
-
-
-def kill(folder: Path, kind: str) -> None:
-    os.kill(next(pid for pid, what in workers(folder) if what == kind), signal.SIGKILL)
+def kill(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row on somebody's own data, here and on workers of Parsl's, beside one that can't be trained."""
+    """A row on somebody's own data, here and by a launcher, beside one that can't be trained."""
     folder, unbroken = tmp_path / "grid", tmp_path / "unbroken"
     long = project.row(0, epochs=12, data="mine")  # so long that no signal comes too late
     misfit = project.row(1, epochs=1, model={"name": "lenet5_tanh"})  # a network for larger images
@@ -54,7 +52,7 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     running = start(ROW)
     until(lambda: begun(folder), running)
     first = trainers(folder)
-    kill(folder, "trainer")
+    kill(*first)
     until(lambda: trainers(folder) - first, running)
     running.send_signal(signal.SIGINT)
     said, _ = running.communicate(timeout=120)
@@ -62,35 +60,33 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert said.splitlines()[-1] == (
         "dprepro: stopped, what ran has a checkpoint; the same command goes on from there"
     )
-    assert "its worker died, tried again: ended by signal" in said
-    assert not list(workers(folder))
+    assert "row-00: died with status -9" in said
+    assert not list(processes(folder))
     had, when = begun(folder), time.time()
-    # a worker of Parsl's, and its coordinator
-    running = start(ROW, "--on", "slots.py")
+    # a launcher, then the coordinator: what works for it ends by itself, and nothing is left of any of them
+    running = start(ROW, "--on", f"{sys.executable} launcher.py")
     until(lambda: trainers(folder), running)
     first = trainers(folder)
-    kill(folder, "worker")
+    kill(*(pid for pid, line in processes(folder) if "launcher.py [" in line or "launcher.py /" in line))
     until(lambda: trainers(folder) - first, running)
-    # what works for a coordinator ends once that is missed
     running.kill()
     assert running.stdout is not None
-    assert "its worker died, tried again: Task failure due to loss of worker" in running.stdout.read()
+    assert "row-00: died with status -9" in running.stdout.read()
     running.wait()
-    until(lambda: not list(workers(folder)))
+    until(lambda: not list(processes(folder)))
     # to the end, whatever was left to do, beside a row that can't be trained
     running = start("--jobs", "2")
     said, _ = running.communicate(timeout=600)
     assert running.returncode == 1
     assert "1 done, 1 failed" in said
     # tried once, and told with its reason at the end
-    assert re.search(r"^dprepro: misfit: failed: .*model 'lenet5_tanh' can't be built", said, re.M)
-    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("misfit: on ") == 1
+    assert re.search(r"^dprepro: misfit: failed, .*model 'lenet5_tanh' can't be built", said, re.M)
+    assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("started on ") == 1
     # the unbroken run's numbers, from the first checkpoint on, and signed
     assert project.numbers(folder) == expected
     assert len(expected) == 3
     monkeypatch.chdir(folder)
     assert had == {ROW}
     assert there(records.read_run(ROW)).replicas[0].started < when
-    left = tasks.todo(params.load(), [ROW])
-    assert (left.tasks, left.unsigned) == ((), ())
+    assert tasks.todo(params.load(), [ROW]) == []
     assert dvclock.dvc("status", *dvclock.stages_of(ROW)).strip() == "Data and pipelines are up to date."

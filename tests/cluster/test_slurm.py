@@ -12,7 +12,7 @@ import pytest
 
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from tests.cluster import project
-from tests.cluster.project import until, workers
+from tests.cluster.project import processes, trainers, until
 
 pytestmark = pytest.mark.broad  # minutes, most of them waiting for Slurm
 SCRIPT = Path(__file__).with_name("slurm.sh")
@@ -36,17 +36,40 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_worker_killed_on_a_node(slurm: Path, tmp_path: Path) -> None:
+def jobs() -> list[str]:
+    """Nodes of Slurm's jobs; '' of a job that waits."""
+    return subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).splitlines()
+
+
+def test_rows_as_jobs_of_which_some_are_killed_or_wait(slurm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "grid"
-    project.make(folder, {f"row-{number:02}": project.row(number, epochs=5) for number in range(2)})
-    running = project.repro(folder, "--jobs", "2", "--on", "slurm", "--checkpoint-every", "0.2")
-    until(lambda: any((folder / CHECKPOINTS).rglob("*.pt")), running)
-    jobs = subprocess.check_output(["squeue", "--noheader", "--format=%N"], text=True).split()
-    assert sorted(jobs) == ["one", "two"]
-    os.kill(next(pid for pid, kind in workers(folder) if kind == "worker"), signal.SIGKILL)
+    project.make(folder, {f"row-{number:02}": project.row(number, epochs=5) for number in range(3)})
+
+    def start() -> subprocess.Popen[str]:
+        return project.repro(folder, "--jobs", "3", "--on", "srun --quiet", "--checkpoint-every", "0.2")
+
+    # a coordinator is killed, while one job waits for a node: all jobs end by themselves
+    running = start()
+    until(lambda: any((folder / CHECKPOINTS).rglob("*.pt")) and len(jobs()) == 3, running)
+    assert sorted(map(str.strip, jobs())) == ["", "one", "two"]
+    running.kill()
+    running.communicate()
+    until(lambda: not jobs() and not list(processes(folder)))
+    # Ctrl-C: the job that waits is cancelled, the others write checkpoints
+    running = start()
+    until(lambda: len(trainers(folder)) == 2 and len(jobs()) == 3, running)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == 130, said
+    assert not jobs()
+    assert not list(processes(folder))
+    # a trainer and an `srun` are killed: both rows are tried again
+    running = start()
+    until(lambda: len(trainers(folder)) == 2, running)
+    os.kill(min(trainers(folder)), signal.SIGKILL)
+    os.kill(next(pid for pid, line in processes(folder) if line.startswith("srun")), signal.SIGKILL)
     said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
-    assert "its worker died, tried again" in said
-    assert "5 done, 0 failed" in said
-    # no job is left behind
-    until(lambda: not subprocess.check_output(["squeue", "--noheader"], text=True).strip())
+    assert said.count(": died with status") >= 2
+    assert "3 done, 0 failed" in said
+    until(lambda: not jobs() and not list(processes(folder)))

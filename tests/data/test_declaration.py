@@ -42,8 +42,8 @@ def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(tra
     declare(train=240)
     assert "r: 1 replicas (data);" in run("plan r")
     assert "1 changed (data): r" in run("status")
-    todo = tasks.todo(params.load(), ["r"]).tasks
-    assert [task.name for task in todo] == ["prepare@mine", "r"]
+    assert tasks.missing_data(params.load(), ["r"]) == ["prepare@mine"]
+    assert [task.name for task in tasks.todo(params.load(), ["r"])] == ["r"]
     line = refused("train r")
     assert line == (
         "data/prepared/mine: prepared with another train than params.yaml has now; run `dprepro prepare mine`"

@@ -8,16 +8,15 @@ import pytest
 
 from dprepro.errors import UserError
 from dprepro.pipeline.audits.rows import audit_row
-from dprepro.pipeline.cluster.costs import costs
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
 from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import OwnFeatures
 from dprepro.pipeline.results import records
 from dprepro.pipeline.training import evaluation, rows
 from dprepro.pipeline.training.not_covered import data_uses, declared_uses
-from dprepro.privacy.statements import statement
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.refusal import refusal_of
 from tests.there import there
@@ -57,7 +56,6 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     shown = {attack.attack: (attack.largest, attack.epsilon_upper) for attack in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
-    assert costs(settings.rows["row"], settings)[0].operations > 0
 
 
 def test_params_yaml_alone_implies_what_the_data_imply(tmp_path: Path) -> None:

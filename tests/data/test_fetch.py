@@ -162,7 +162,7 @@ def test_other_editions_are_taken_only_by_name(small, params, server, tmp_path):
 def test_synthetic_ignores_a_mirror_and_needs_counts(params, tmp_path):
     assert fetch("mnist", params(), tmp_path, tmp_path / "nowhere").edition == "synthetic"
     line = refusal_of(lambda: fetch("mnist", params(mnist={"train": 5}), tmp_path))
-    assert "raw.mnist.test: missing; source 'synthetic' needs a count" in line
+    assert "raw.mnist.test: missing; synthetic examples need a count" in line
 
 
 def test_a_folder_that_can_not_be_written(params, tmp_path):

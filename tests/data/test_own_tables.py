@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
-from dprepro.errors import Notice
+from dprepro.errors import Notice, UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import schema, tables
 from dprepro.pipeline.data.own.describe import describe
@@ -208,6 +208,47 @@ def test_a_parquet_file_of_any_types_gives_its_declared_columns(tmp_path: Path) 
         assert ("as its days since a public day" in told) == days
     assert [*tables.frame(path).columns] == [*columns]
     assert all(len(line) == len(columns) for line in tables.as_texts(tables.frame(path)))
+
+
+def test_a_line_that_is_not_as_declared_stops_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f"{n},{'ab'[n % 2]}" for n in range(100)]
+    lines[7], lines[70] = "7,mauve", "x,a"
+    path.write_text("n,c\n" + "\n".join(lines) + "\n")
+    columns: dict[str, Column] = {"n": Numeric(range=(0, 100)), "c": Categorical(values=["a", "b"])}
+    features, problems = tables.encode_lines(path, tables.frame(path), columns)
+    assert problems.keys() == {7, 70}
+    assert f"{path}: line 9: c is 'mauve'; allowed: 'a', 'b'" in problems[7]
+    assert f"{path}: line 72: n is 'x'" in problems[70]
+    lines[7], lines[70] = "7,b", "70,a"
+    path.write_text("n,c\n" + "\n".join(lines) + "\n")
+    right = tables.encode(path, tables.frame(path), columns)
+    right[[7, 70]] = 0
+    assert features.tolist() == right.tolist()
+    with pytest.raises(UserError, match="no column 'm'"):
+        tables.encode_lines(path, tables.frame(path), {"m": Numeric(range=(0, 1))})
+
+
+def test_a_template_keeps_any_name_of_a_column(tmp_path: Path) -> None:
+    names = [
+        "a" * 120,
+        "line\nbreak",
+        "tab\there",
+        "both ' and \"",
+        "01",
+        "true",
+        "[x]",
+        "#h",
+        "a: b",
+        "\u00e9",
+    ]
+    names += ["\u2028sep", "x,y", "\\back", "{y}", "null", "~", " blank "]
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        csv.writer(file).writerows([[*names, "label"], ["1"] * len(names) + ["no"]])
+    text = schema.template(tmp_path / "t.csv", "label").replace("classes: []", "classes: [no, yes]")
+    path = tmp_path / "schema.yaml"
+    path.write_text(re.sub(r"(?m)^(  .*:)$", r"\1 {range: [0, 1]}", text))
+    assert [*schema.read_schema(path)["columns"]] == names
 
 
 def test_messages_on_cells_help(tmp_path: Path) -> None:

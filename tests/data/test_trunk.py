@@ -17,10 +17,10 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.declaration import check_declared
 from dprepro.pipeline.data.own import trunk
 from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params.own import PublicNetwork
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
-from dprepro.privacy.statements import statement
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
 from tests.refusal import refusal_of

@@ -22,7 +22,6 @@ RUN_BY = {
     ("CONTRIBUTING.md", "yaml", 1): "tests/test_contributing.py",
     ("docs/audit-your-model.md", "python", 4): "tests/library/test_replay.py",
     ("docs/audit-your-training.md", "python", 2): "tests/library/test_audit_training.py",
-    ("docs/clusters.md", "python", 1): "tests/cluster/test_repro.py",
     ("docs/design.md", "text", 1): "tests/test_design.py",
     ("docs/laboratory.md", "yaml", 2): "tests/test_wheel.py",
     ("docs/library.md", "python", 5): "tests/library/test_library.py",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_pat
         assert f"0: recall {100 * (measured.scores.recall[0] or 0):.1f} %" in said
     else:
         (tmp_path / "new.csv").write_text("body,mood\na fine day,good\nan awful night,unknown\na day,\n")
-        assert "of 1 inputs whose class is in their file" in run(
-            f"predict out/{row} {tmp_path}/new.csv --out {tmp_path}/found.csv"
-        )
+        said = run(f"predict out/{row} {tmp_path}/new.csv --out {tmp_path}/found.csv")
+        assert "of 1 inputs whose class is in their file" in said
+        assert "1 inputs are left out of the scores: their labels are no classes: 'unknown' 1" in said
     evaluated = run(f"evaluate {row}")
     assert f"epsilon = 8, seed 0: {measured.scores.words}" in evaluated
 
@@ -138,6 +139,7 @@ def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
     """Their imports took most of a prediction's time."""
     code = f"""
 import sys
+from pathlib import Path
 from dprepro.pipeline.export.folder import folder_predictor
 folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
 slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn")
@@ -146,6 +148,34 @@ print([name for name in slow if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_folder_of_images_is_classified_and_its_classes_are_labels(here: Path, tmp_path: Path) -> None:
+    pixels = stripes(4)[0]
+    for name, image in zip(("0/a.png", "0/.b.png", "1/c.png", "other/d.png"), pixels, strict=True):
+        (tmp_path / "new" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.squeeze()).save(tmp_path / "new" / name)
+    said = run(f"predict out/{IMAGES} {tmp_path}/new --out {tmp_path}/found.csv")
+    assert "3 predictions" in said
+    assert "of 2 inputs whose class is in their file" in said
+
+
+def test_git_ignores_predictions(here: Path, tmp_path: Path) -> None:
+    """They may have columns of private lines."""
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (elsewhere, here):
+        run_git = partial(subprocess.run, cwd=folder, check=True, capture_output=True, text=True)
+        folder.mkdir(exist_ok=True)
+        run_git(["git", "init", "--quiet"])
+    try:
+        run(f"predict out/{IMAGES} mine.npz --out predictions.csv")
+        assert (
+            "predictions.csv" not in run_git(["git", "status", "--porcelain", "--untracked-files=all"]).stdout
+        )
+        said = refused(f"predict out/{IMAGES} mine.npz --out {elsewhere}/found.csv")
+        assert "git doesn't ignore it; allowed: a file in this folder or outside checkouts" in said
+    finally:
+        shutil.rmtree(here / ".git")
 
 
 def test_a_csv_file_is_read_once(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +501,7 @@ def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Pa
         path.write_bytes(b"0" + path.read_bytes()[1:])
         assert "is not what training left" in refused(f"export {IMAGES} x --seed 1")
         path.unlink()
-        assert f"{path}: No such file" in refused(f"export {IMAGES} x --seed 1")
+        assert "1 of 2 trainings are not here (epsilon=8 seed 1)" in refused(f"export {IMAGES} x --seed 1")
     assert not Path("x").exists()
     assert not [path for path in Path().iterdir() if ".x." in path.name]
 

@@ -17,6 +17,8 @@ from tests.there import there
 MODEL = """\
 '''A fixed layer from a file below a trained one.'''
 
+from safetensors.torch import load_file
+from torch import load, nn
 
 
 def build(model, shape, classes):

@@ -14,11 +14,11 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from dprepro.accounting import dpsgd_settings
 from dprepro.errors import UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.export.folder import export
-from dprepro.pipeline.ledgers.accounts import dpsgd_settings, spending_of
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import read_history
@@ -131,7 +131,7 @@ def test_an_epsilon_at_the_edge_is_bounded_from_both_sides() -> None:
                 sampling=chance.choice(["poisson", "fixed", "shuffled"]),
             )
             ledger = make_ledger(
-                spending_of(configured), configured.total_steps, configured.delta, configured.claimed_by
+                configured.spending, configured.total_steps, configured.delta, configured.claimed_by
             )
             if ledger.epsilon_upper is not None and ledger.epsilon_lower is not None:
                 assert ledger.epsilon_lower <= ledger.epsilon_upper, configured

@@ -28,7 +28,7 @@ FORGERIES = {
     20: ("one network as two seeds", "adopt"),
     21: ("a manifest without rows", "adopt"),
     22: ("files outside the row's own", "adopt"),
-    23: ("a search's winner made a loser", "every command"),
+    23: ("a search's winner made a loser", "verify"),
     24: ("a search's losers removed", "verify"),
     25: ("a candidate's spending lowered or removed", "verify"),
     26: ("a winner's accuracy raised in a signed search", "verify"),

@@ -203,13 +203,16 @@ def test_a_forged_search_is_noticed(workspace: Path, place: str, value: Any, sai
     for name, number in (("WINNER", winner), ("LOSER", 1 - winner)):
         place = place.replace(name, f"candidates/{number}")
     edit(path, place, value)
-    try:
-        settings()
-        told = wrong(declared)[f"{path}"]
-    except UserError as problem:  # no command begins with it
-        told = str(problem)
-        assert told.startswith(f"{path}: ")
-    assert said in told
+    assert said in wrong(declared)[f"{path}"]
+
+
+def test_a_setting_that_the_rows_search_did_not_choose_is_noticed(workspace: Path) -> None:
+    change(workspace / "params.yaml", "method: dpsgd", "method: dpsgd\n    search: quick")
+    change(workspace / "params.yaml", "learning_rate: 0.5, delta", "learning_rate: 0.3, delta")
+    assert (
+        "learning_rate is 0.3 at 'epsilon=3', where search 'quick' chose"
+        in (wrong()[f"{records.search_path('quick')}"])
+    )
 
 
 @pytest.mark.parametrize("change", [{"spending": 1.1}, {"steps": 2}, {"delta": 0.1}])

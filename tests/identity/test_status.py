@@ -1,6 +1,7 @@
 """What stands and what there is to do, in few lines: of records that are there, lack parts or changed."""
 
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
 from dprepro.stages.app import app
 from tests.reporting.made_up import dpsgd
+from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,22 +42,26 @@ def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
 
 
-def test_an_estimate_by_a_record_grows_with_the_epochs(
+def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dpsgd.fill(tmp_path)
     monkeypatch.chdir(tmp_path)
-    seconds = []
-    for epochs in (80, 800):
-        changed = {"settings": {"batch": 1024, "epochs": epochs, "learning_rate": 0.5}}
-        (row,) = (
-            each
-            for each in plan(dpsgd.settings(**{dpsgd.LAYER: changed}), gpu=False)
-            if each.row == dpsgd.LAYER
-        )
-        assert row.source == "record"
-        seconds.append(row.seconds)
-    assert seconds[1] == pytest.approx(10 * (seconds[0] or 0), rel=0.01)
+    declared = dpsgd.settings(
+        **{dpsgd.LAYER: {"settings": {"batch": 1024, "epochs": 80, "learning_rate": 0.5}}}
+    )
+    planned = {each.row: each for each in plan(declared, gpu=True)}
+
+    def seconds(key: str) -> float:
+        run = there(records.read_run(key))
+        spans = {(replica.started, replica.ended) for replica in run.replicas}
+        return sum(ended - started for started, ended in spans) / len(run.replicas)
+
+    again, new = planned[dpsgd.LAYER], planned[dpsgd.MISSING]
+    assert again.seconds == pytest.approx(again.replicas * seconds(dpsgd.LAYER))
+    kinds = {key: (row.model.name, row.method) for key, row in declared.rows.items()}
+    same = [key for key in kinds if kinds[key] == kinds[dpsgd.MISSING] and records.run_path(key).exists()]
+    assert new.seconds == (pytest.approx(new.replicas * mean(map(seconds, same))) if same else None)
 
 
 def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyPatch) -> None:

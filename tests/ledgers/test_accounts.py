@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Settings, load, parse
 from dprepro.pipeline.results import records, schema
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.statements import statement
 from tests.there import there
 
 ROOT = Path(__file__).parents[2]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline import verification
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -12,7 +13,6 @@ from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Entry, Run
 from dprepro.pipeline.results.weights import weights_path
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.there import there
 
 ROOT = Path(__file__).parents[2]

@@ -13,15 +13,16 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dprepro.pipeline.ledgers.composition import Spent, composed_epsilon, row_composition, trainings_of
+from dprepro.accountants.bounds import composed_epsilon
+from dprepro.accountants.calibration import noise_for, poisson_gaussian
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.pipeline.ledgers.composition import Spending, row_composition, trainings_of
 from dprepro.pipeline.ledgers.declared import declared_guarantee
-from dprepro.pipeline.ledgers.precision import up
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
 from dprepro.pipeline.training.search import candidate_spent
-from dprepro.privacy.accounting import noise_for, poisson_gaussian
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
+from dprepro.rounding import up
 from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES = 5000
@@ -38,7 +39,7 @@ def spending(sampling: str, noise: float, examples: int = EXAMPLES, batch: int =
 
 def candidates(
     tmp_path: Path, method: str, values: dict[str, Any], tried: list[dict[str, Any]], **changes: Any
-) -> list[Spent | None]:
+) -> list[Spending | None]:
     """What a search with one level and these settings ``tried`` spent, two seeds each."""
     searched(tmp_path, method, values, tried, **changes)
     return trainings_of([], ["made-up"], tmp_path).searched

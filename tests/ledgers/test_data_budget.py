@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from dp_accounting.pld import PLDAccountant
 
+from dprepro.accountants.calibration import poisson_gaussian
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.data_budget import budget_of, data_budgets
 from dprepro.pipeline.ledgers.rows import entries
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.params.suggested import delta_for
 from dprepro.pipeline.reporting.wording import data_budget, delta_remark
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
-from dprepro.privacy.accounting import poisson_gaussian
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import statement
 from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50

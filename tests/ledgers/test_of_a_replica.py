@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers import ledger
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.results.schema import Ledger, Trained
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import Statement, statement
 from tests.keeping import made_up_training
 
 OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")

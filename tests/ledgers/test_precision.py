@@ -5,13 +5,13 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from dprepro.accountants.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
+from dprepro.accountants.pld import composed_losses
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.pipeline.ledgers.ledger import make_ledger
-from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE, down, up
 from dprepro.pipeline.results.schema import Entry, Ledger
 from dprepro.pipeline.verification import _first_difference
-from dprepro.privacy.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.subsampling import composed_losses
+from dprepro.rounding import MACHINE_TOLERANCE, down, up
 from tests.there import there
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)

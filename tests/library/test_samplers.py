@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
-from dprepro.privacy.sampled_gaussian import batches_of_epoch
+from dprepro.accountants.records import batches_of_epoch
 from tests.docs.blocks import blocks
 from tests.there import there
 

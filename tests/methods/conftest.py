@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprepro.fields import Noise
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -15,7 +16,6 @@ from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.parameters import Noise
 
 CPU = Execution(torch.device("cpu"), physical=10_000)
 ALONE = Execution(torch.device("cpu"), physical=64)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.accountants.records import NeighboringRelation
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.privacy.gradients import Bounds, Tensors
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import NeighboringRelation
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, build
 

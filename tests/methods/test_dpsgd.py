@@ -11,6 +11,7 @@ from torch import nn
 from torch.func import functional_call, grad
 from torch.nn import functional as F
 
+from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.errors import UserError
 from dprepro.normalization import measuring
 from dprepro.pipeline.data.prepared import Prepared
@@ -18,9 +19,8 @@ from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.samples import BatchSum
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy import accounting
-from dprepro.privacy.statements import statement
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build
 
@@ -168,7 +168,7 @@ def test_the_noise_is_calibrated_to_the_target(tiny: Prepared) -> None:
     for target in (3, 8):
         method = make(tiny, dpsgd(epsilon=target), "none")
         event = method.guarantee().spending.event(method.steps)
-        assert 0.98 * target < accounting.rdp_epsilon(event, 1e-3) <= target
+        assert 0.98 * target < rdp_epsilon(event, 1e-3) <= target
     assert make(tiny, dpsgd(epsilon="inf"), "none").guarantee().spending is None
     claims = [make(tiny, dpsgd(accountant=accountant), "none") for accountant in ("rdp", "pld")]
     assert [method.guarantee().claimed_by for method in claims] == ["rdp", "pld"]

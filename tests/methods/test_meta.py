@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprepro.accountants import calibration
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, as_input
@@ -22,7 +23,7 @@ from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.lrp import relevances
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy import accounting, clippers
+from dprepro.privacy import clippers
 from dprepro.privacy.randomness import Streams
 from tests.methods.examples import made_up, shape_of
 from tests.narrow import narrow
@@ -44,7 +45,7 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streams, "normal", normal)
     for room in (perturbed, adlm):
         monkeypatch.setattr(room, "release_laplace", laplace)
-    monkeypatch.setattr(accounting, "noise_for", lambda *_: 1.0)
+    monkeypatch.setattr(calibration, "noise_for", lambda *_: 1.0)
 
 
 @pytest.fixture(autouse=True)

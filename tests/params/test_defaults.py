@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from dprepro.accountants.records import AccountSettings
 from dprepro.fields import Strict
 from dprepro.pipeline import params
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -14,7 +15,6 @@ from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.privacy.account_settings import AccountSettings
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 SCHEDULE = {"schedule": "constant", "warmup": 0.0, "milestones": (0.5, 0.75), "gamma": 0.1}

@@ -94,7 +94,11 @@ from tests.refusal import refusal_of
         ("searches/grid/grid", {"batch": [1001]}, "1001 is larger than the training split of 'mnist'"),
         ("raw/A set", {}, "'A set' is not allowed: String should match pattern"),
         ("data/mnist/public/raw", "x", "data.mnist.public.raw: no such entry 'x'; allowed: kmnist, mnist"),
-        ("source/kind", "mirror", "'mirror' is not allowed: Input should be 'official' or 'synthetic'"),
+        (
+            "source/kind",
+            "mirror",
+            "'mirror' is not allowed: Input should be 'official', 'digits' or 'synthetic'",
+        ),
         ("data/mnist/validation", -1, "data.mnist.validation: -1 is not allowed: Input should be greater"),
         (
             "data/mnist/validation",

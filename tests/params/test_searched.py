@@ -1,69 +1,111 @@
-"""What a search chose is a row's setting, wherever it tried the row's level."""
+"""What a search chose stands in params.yaml, written there without a change of any other row."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.params.searched import read_choices
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params.adding import write_chosen
+from dprepro.pipeline.params.documents import read_yaml
+from dprepro.pipeline.params.searched import differing
+from dprepro.pipeline.results import records
 from tests.params.good import changed
-from tests.refusal import refusal_of
 
-GOOD: dict[str, Any] = changed("rows/one/levels", [{"epsilon": 1}, {"epsilon": 8}])
-GOOD["rows"]["one"]["search"] = "grid"
-CHOSEN = {"grid": {"epsilon=8": {"learning_rate": 1.0}, "epsilon=9": {"learning_rate": 7.0}}}
-
-
-def with_levels(*levels: dict[str, Any], **row: Any) -> dict[str, Any]:
-    return {**GOOD, "rows": {"one": {**GOOD["rows"]["one"], "levels": list(levels), **row}}}
-
-
-def test_a_level_takes_what_was_chosen_there_and_the_others_what_is_typed() -> None:
-    row = params.parse(GOOD, choices=CHOSEN).rows["one"]
-    assert [configured.learning_rate for configured in row.resolved] == [0.5, 1.0]
-    assert [configured.learning_rate for configured in params.parse(GOOD).rows["one"].resolved] == [0.5, 0.5]
-
-
-def test_it_is_the_same_row_as_if_it_were_typed() -> None:
-    typed = with_levels({"epsilon": 1}, {"epsilon": 8, "learning_rate": 1})
-    taken = params.parse(GOOD, choices=CHOSEN)
-    assert taken.row_digest("one") == params.parse(typed).row_digest("one")
-    assert taken.row_digest("one") != params.parse(GOOD).row_digest("one")
-    assert params.parse(typed, choices=CHOSEN).row_digest("one") == taken.row_digest("one")
+CHOSEN = {"epsilon=8": {"learning_rate": 1.0}, "epsilon=9": {"learning_rate": 7.0}}
+ROWS = """\
+  # by hand
+  one: &one
+    {{{common}, label: One, search: grid,
+     levels: [{{epsilon: 1}}, {{epsilon: 8}}]}}  # of the paper
+  inherits: {{<<: *one, label: Its levels}}
+  other: {{<<: *one, label: Another search's, search: null}}
+  commented:
+    <<: *one
+    levels: &commented
+      - {{epsilon: 1}}  # not searched
+      - {{epsilon: 8, learning_rate: 0.25}}  # searched
+  named: {{<<: *one, label: By name, levels: *commented}}
+"""
 
 
-def test_a_row_without_the_search_takes_nothing() -> None:
-    raw = with_levels({"epsilon": 8}, search=None)
-    assert params.parse(raw, choices=CHOSEN).rows["one"].resolved[0].learning_rate == 0.5
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A params.yaml whose rows have levels of their own, take them over, and name them."""
+    good: dict[str, Any] = changed("rows/one/levels", [{"epsilon": 1}])
+    row = {name: value for name, value in good.pop("rows")["one"].items() if name not in ("levels", "label")}
+    common = ", ".join(f"{name}: {_flow(value)}" for name, value in row.items())
+    grid = {"grid": {"row": "one", "grid": {"learning_rate": [1.0, 7.0]}}}
+    head = "\n".join(f"{name}: {_flow(value)}" for name, value in {**good, "searches": grid}.items())
+    target = tmp_path / "params.yaml"
+    target.write_text(f"{head}\nrows:\n{ROWS.format(common=common)}")
+    return target
 
 
-def test_what_is_typed_against_the_search_is_refused() -> None:
-    other = with_levels({"epsilon": 8, "learning_rate": 2.0})
-    assert refusal_of(lambda: params.parse(other, choices=CHOSEN)) == (
-        "params.yaml: rows.one: learning_rate is 2.0 at 'epsilon=8', where search 'grid' chose 1.0"
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_flow(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else f"{value}"
+
+
+def test_only_the_rows_that_name_the_search_get_its_choice(path: Path) -> None:
+    before = params.load(path)
+    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "commented", "named"]
+    after = params.load(path)
+    for key in ("one", "inherits", "commented", "named"):
+        assert [level.learning_rate for level in after.rows[key].resolved] == [0.5, 1.0]
+    assert after.rows["other"] == before.rows["other"]
+    assert after.row_digest("other") == before.row_digest("other")
+
+
+def test_comments_order_and_anchors_stay(path: Path) -> None:
+    write_chosen({"grid": CHOSEN}, path)
+    text = path.read_text()
+    for kept in (
+        "  # by hand\n",
+        "  # of the paper\n",
+        "  # not searched\n",
+        "  # searched\n",
+        "levels: &commented\n",
+    ):
+        assert kept in text
+    assert list(read_yaml(path)["rows"]) == ["one", "inherits", "other", "commented", "named"]
+
+
+def test_writing_again_changes_nothing(path: Path) -> None:
+    write_chosen({"grid": CHOSEN}, path)
+    digest = digest_file(path)
+    assert write_chosen({"grid": CHOSEN}, path) == []
+    assert digest_file(path) == digest
+
+
+def test_another_choice_replaces_the_first(path: Path) -> None:
+    write_chosen({"grid": CHOSEN}, path)
+    write_chosen({"grid": {"epsilon=8": {"learning_rate": 7.0}}}, path)
+    assert params.load(path).rows["named"].resolved[1].learning_rate == 7.0
+
+
+def test_a_choice_that_is_no_setting_changes_nothing(path: Path) -> None:
+    digest = digest_file(path)
+    with pytest.raises(UserError, match=r"learning_rate: -1\.0 is not allowed"):
+        write_chosen({"grid": {"epsilon=8": {"learning_rate": -1.0}}}, path)
+    assert digest_file(path) == digest
+
+
+def test_settings_that_differ_from_the_choice_are_named(path: Path) -> None:
+    assert differing("grid", CHOSEN, params.load(path)) == (
+        "rows.one: learning_rate is 0.5 at 'epsilon=8', where search 'grid' chose 1.0"
     )
+    write_chosen({"grid": CHOSEN}, path)
+    assert differing("grid", CHOSEN, params.load(path)) is None
 
 
-def test_what_was_chosen_and_is_no_setting_is_a_line() -> None:
-    chosen = {"grid": {"epsilon=8": {"learning_rate": -1.0}}}
-    assert refusal_of(lambda: params.parse(GOOD, choices=chosen)).startswith(
-        "params.yaml: rows.one: search 'grid' chose settings.learning_rate: -1.0 is not allowed"
-    )
-
-
-def test_choices_are_read_beside_params_yaml(tmp_path: Path) -> None:
-    assert read_choices(tmp_path) == {}
-    folder = tmp_path / "reports" / "searches"
-    folder.mkdir(parents=True)
-    candidates = [
-        {"level": level, "settings": values, "seeds": 1, "validation_accuracy": [0.5]}
-        for level, values in CHOSEN["grid"].items()
-    ]
-    record = {"name": "grid", "candidates": candidates, "chosen": CHOSEN["grid"]}
-    (folder / "grid.json").write_text(json.dumps(record))
-    (tmp_path / "params.yaml").write_text(json.dumps(GOOD))
-    loaded = params.load(tmp_path / "params.yaml")
-    assert loaded == params.parse(GOOD, choices=CHOSEN)
-    (folder / "grid.json").write_text("{}")
-    line = refusal_of(lambda: params.load(tmp_path / "params.yaml"))
-    assert "grid.json: not what `dprepro` writes: candidates: Field required" in line
+def test_the_papers_rows_have_what_their_searches_chose() -> None:
+    settings = params.load()
+    found = {each.name: differing(each.name, each.chosen, settings) for each in records.search_records()}
+    assert found
+    assert not any(found.values()), found

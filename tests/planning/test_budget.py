@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dprepro.accountants.opacus import opacus_rdp
 from dprepro.pipeline.planning.budget import Plan, plan
-from dprepro.privacy.accounting import opacus_rdp
 from dprepro.stages.app import app
 from tests.refusal import refusal_of
 from tests.there import there

@@ -8,24 +8,28 @@ from dp_accounting.rdp import RdpAccountant
 from opacus.accountants.analysis import rdp as opacus
 from scipy.optimize import brentq
 
-from dprepro.errors import UserError
-from dprepro.pipeline.ledgers.composition import composed_epsilon
-from dprepro.pipeline.ledgers.ledger import bounds_of, make_ledger
-from dprepro.privacy import accounting
-from dprepro.privacy.accounting import (
+from dprepro.accountants import rdp
+from dprepro.accountants.bounds import bounds_of, composed_epsilon, describe, spent_epsilon
+from dprepro.accountants.calibration import Accountant, noise_for, poisson_gaussian
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.opacus import opacus_prv, opacus_rdp
+from dprepro.accountants.pld import pld_epsilon
+from dprepro.accountants.rdp import (
     classic_epsilon,
-    describe,
-    noise_for,
-    poisson_gaussian,
+    rdp_epsilon,
     renyi_divergence,
     renyi_epsilon,
-    spent_epsilon,
+    sampled_gaussian,
+    sampled_gaussian_whole,
+    signal_to_noise,
+    tan_divergence,
+    tan_epsilon,
+    tan_eta,
 )
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.renyi import sampled_gaussian, sampled_gaussian_whole
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon, tan_eta
-from dprepro.privacy.worst_instance import worst_epsilon
+from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.worst_instance import worst_epsilon
+from dprepro.errors import UserError
+from dprepro.pipeline.ledgers.ledger import make_ledger
 from tests.there import there
 
 ORDERS = np.array([1.1, 1.5, 1.9, 2.5, 4.7, 9.5])
@@ -68,11 +72,11 @@ def test_bounds_of_poisson_samples_are_those_of_other_libraries(
     numbers = (mechanism.rate, mechanism.noise_multiplier, steps)
     event = poisson_gaussian(*numbers, first)
     renyi = renyi_epsilon(mechanism, steps, DELTA)
-    assert renyi == pytest.approx(accounting.opacus_rdp(*numbers, DELTA, first), rel=1e-6)
+    assert renyi == pytest.approx(opacus_rdp(*numbers, DELTA, first), rel=1e-6)
     if renyi < 100:
-        assert accounting.rdp_epsilon(event, DELTA) == pytest.approx(renyi, rel=0.01)
-        ours = accounting.pld_epsilon(event, DELTA)
-        upper, error = accounting.opacus_prv(*numbers, DELTA, first, error=0.002)
+        assert rdp_epsilon(event, DELTA) == pytest.approx(renyi, rel=0.01)
+        ours = pld_epsilon(event, DELTA)
+        upper, error = opacus_prv(*numbers, DELTA, first, error=0.002)
         assert ours == pytest.approx(upper - error, rel=1e-3, abs=error)
         assert bounds_of(mechanism, steps, DELTA)[0]["pld"].epsilon == pytest.approx(ours, rel=1e-3, abs=1e-3)
         assert ours < renyi  # the tighter bound
@@ -92,8 +96,8 @@ def test_bounds_of_poisson_samples_are_those_of_other_libraries(
 )
 def test_orders_that_are_left_out_never_decide(rate: float, noise: float, steps: int, delta: float) -> None:
     event = poisson_gaussian(rate, noise, steps)
-    whole = RdpAccountant(accounting.ORDERS, ADD_OR_REMOVE).compose(event)
-    assert accounting.rdp_epsilon(event, delta) == whole.get_epsilon(delta)
+    whole = RdpAccountant(rdp.ORDERS, ADD_OR_REMOVE).compose(event)
+    assert rdp_epsilon(event, delta) == whole.get_epsilon(delta)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +106,12 @@ def test_orders_that_are_left_out_never_decide(rate: float, noise: float, steps:
      (3.0, "rdp", FIRST), (3.0, "pld", FIRST)],
 )  # fmt: skip
 def test_calibrated_noise_spends_the_target_and_not_more(
-    epsilon: float, accountant: accounting.Accountant, first: float | None
+    epsilon: float, accountant: Accountant, first: float | None
 ) -> None:
     rate, steps = 1024 / 55000, 430
     noise = noise_for(epsilon, DELTA, rate, steps, accountant, first)
     event = poisson_gaussian(rate, noise, steps, first)
-    assert 0.99 * epsilon < getattr(accounting, f"{accountant}_epsilon")(event, DELTA) <= epsilon
+    assert 0.99 * epsilon < {"rdp": rdp_epsilon, "pld": pld_epsilon}[accountant](event, DELTA) <= epsilon
     if first is not None:
         assert noise > 1.01 * noise_for(epsilon, DELTA, rate, steps, accountant)
 
@@ -123,7 +127,7 @@ def test_calibrated_noise_spends_the_target_and_not_more(
     ],
 )
 def test_a_target_that_no_noise_is_for_is_refused(
-    epsilon: float, delta: float, rate: float, steps: int, accountant: accounting.Accountant, said: str
+    epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
         noise_for(epsilon, delta, rate, steps, accountant)

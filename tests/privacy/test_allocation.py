@@ -9,16 +9,15 @@ import PLD_accounting as second_library
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
+from dprepro.accountants import allocation
+from dprepro.accountants.allocation import Masses, composed_epochs, epoch_ratio, rounded_epoch, spacing_of
+from dprepro.accountants.bounds import composed_epsilon, selection_epsilon
+from dprepro.accountants.calibration import least_noise, proven_epsilon
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.accounting import dpsgd_settings
 from dprepro.errors import UserError
-from dprepro.pipeline.ledgers.accounts import dpsgd_settings
-from dprepro.pipeline.ledgers.composition import composed_epsilon
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results.schema import Ledger
-from dprepro.privacy import allocation
-from dprepro.privacy.allocation import Masses, composed_epochs, epoch_ratio, rounded_epoch, spacing_of
-from dprepro.privacy.calibration import least_noise, proven_epsilon
-from dprepro.privacy.sampled_gaussian import NeighboringRelation, SampledGaussian
-from dprepro.privacy.selection import selection_epsilon
 
 DELTA = 1e-5
 

@@ -7,8 +7,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from dprepro.privacy.accounting import poisson_gaussian
-from dprepro.privacy.attack_risk import (
+from dprepro.accountants.attack_risk import (
     curve_of_losses,
     curve_of_profile,
     gaussian_mu,
@@ -16,9 +15,10 @@ from dprepro.privacy.attack_risk import (
     laplace_risk,
     regret,
 )
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import Losses, composed_losses
+from dprepro.accountants.calibration import poisson_gaussian
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.pld import Losses, composed_losses
+from dprepro.accountants.records import SampledGaussian
 from tests.there import there
 
 # a setting of which two ways agree: PLDs of two steps' sizes, and the profile of epsilon and delta

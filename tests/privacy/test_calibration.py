@@ -2,10 +2,9 @@
 
 import pytest
 
+from dprepro.accountants.calibration import NEAR, least_noise, noise_for, proven_epsilon
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
-from dprepro.privacy.accounting import noise_for
-from dprepro.privacy.calibration import NEAR, least_noise, proven_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 
 def least(epsilon: float, examples: int, batch: int, steps: int, delta: float = 1e-5) -> float:
@@ -38,7 +37,7 @@ def test_it_takes_few_evaluations_of_the_ledgers_bound(monkeypatch: pytest.Monke
         fine.append(coarseness == 1.0)
         return proven_epsilon(spending, steps, delta, coarseness)
 
-    monkeypatch.setattr("dprepro.privacy.calibration.proven_epsilon", counted)
+    monkeypatch.setattr("dprepro.accountants.calibration.proven_epsilon", counted)
     least(1.1, 60_000, 1, 60_000)
     assert sum(fine) <= 4
     assert len(fine) <= 20

@@ -11,11 +11,11 @@ import pytest
 from mpmath import mpf
 
 import dprepro
-from dprepro.pipeline.ledgers.ledger import bounds_of
+from dprepro.accountants.bounds import bounds_of
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.pipeline.planning.budget import plan
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.worst_instance import worst_epsilon
 
 Delta = Callable[[mpf], mpf]
 MILLION = 1_000_000

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.pld import pld_epsilon
+from dprepro.accountants.rdp import rdp_epsilon
+from dprepro.accountants.records import NeighboringRelation
 from dprepro.pipeline.ledgers.declared import _same_releases
 from dprepro.pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.reporting.wording import number
-from dprepro.privacy.accounting import pld_epsilon, rdp_epsilon
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import NeighboringRelation
-from dprepro.privacy.statements import statement
 
 FEATURES = 784
 IMAGES = list(product([0.0, 0.4, 1.0], repeat=3))  # of three pixels

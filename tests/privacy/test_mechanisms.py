@@ -11,12 +11,12 @@ import torch
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Noise
 from dprepro.privacy import mechanisms
 from dprepro.privacy.gradients import Bounds
 from dprepro.privacy.mechanisms import GaussianMechanism, release_laplace
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 CPU = torch.device("cpu")
 

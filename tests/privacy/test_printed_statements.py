@@ -8,26 +8,25 @@ import pytest
 from dp_accounting import get_sigma_gaussian
 from scipy.optimize import minimize_scalar
 
-from dprepro.pipeline.ledgers.accounts import spending_of
-from dprepro.privacy.account_settings import AccountSettings
-from dprepro.privacy.accounting import (
-    noise_for,
-    pld_epsilon,
-    poisson_gaussian,
+from dprepro.accountants.calibration import noise_for, poisson_gaussian
+from dprepro.accountants.clt import clt_mu
+from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.accountants.pld import pld_epsilon
+from dprepro.accountants.rdp import (
     rdp_epsilon,
     renyi_divergence,
+    signal_to_noise,
+    tan_divergence,
+    tan_epsilon,
 )
-from dprepro.privacy.clt import clt_mu
-from dprepro.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.total_noise import signal_to_noise, tan_divergence, tan_epsilon
+from dprepro.accountants.records import AccountSettings, SampledGaussian
 
 DELTA = 1e-5
 
 
 def account(**changes: object) -> SampledGaussian:
     values = {"sampling": "poisson", "examples": 54_000, "batch": 64, "epochs": 50}
-    return spending_of(AccountSettings.model_validate(values | changes))
+    return AccountSettings.model_validate(values | changes).spending
 
 
 # -- Davody et al. 2020 -----------------------------------------------------------------------------------

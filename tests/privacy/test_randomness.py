@@ -164,6 +164,7 @@ def test_numbers_drawn_ahead_take_no_thread_from_a_step(cores: int, more: str) -
     script = f"""
 import os, torch
 os.sched_getaffinity = lambda process: range({cores})
+from dprepro.privacy.randomness import Streams
 torch.set_num_threads(2)
 torch.randn(10**6).exp()  # the step's own threads are there
 before = len(os.listdir("/proc/self/task"))

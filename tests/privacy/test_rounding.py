@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Noise
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.methods.samples import BatchSum, Sample, parts_of
@@ -19,9 +21,7 @@ from dprepro.privacy import layer_gradients, mechanisms
 from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
 from dprepro.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
 from dprepro.privacy.mechanisms import COMPUTING, GaussianMechanism
-from dprepro.privacy.parameters import Noise
 from dprepro.privacy.randomness import Streams
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 CPU = torch.device("cpu")
 CLIP, WIDTH, OF_NORMS = 0.1, 40, 2.0**-14

@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dprepro.privacy.accounting import describe, renyi_epsilon, spent_epsilon
-from dprepro.privacy.gaussian import gaussian_delta, least_epsilon
-from dprepro.privacy.participation import squared_distances, step_distances, unamplified_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import OneStep, losses
+from dprepro.accountants.bounds import describe, spent_epsilon
+from dprepro.accountants.gaussian import (
+    gaussian_delta,
+    least_epsilon,
+    squared_distances,
+    step_distances,
+    unamplified_epsilon,
+)
+from dprepro.accountants.pld import OneStep, losses
+from dprepro.accountants.rdp import renyi_epsilon
+from dprepro.accountants.records import SampledGaussian
 
 
 def spending(

@@ -9,11 +9,11 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
+from dprepro.accountants.bounds import Drawn, selection_epsilon
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.rdp import ORDERS, renyi_epsilon
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
-from dprepro.privacy.accounting import ORDERS, renyi_epsilon
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.selection import Drawn, selection_epsilon
 
 DELTA = 1e-5
 

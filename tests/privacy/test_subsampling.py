@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom, norm
 
-from dprepro.privacy.accounting import renyi_epsilon
-from dprepro.privacy.participation import unamplified_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import amplified_delta, composed_losses, losses
+from dprepro.accountants.gaussian import unamplified_epsilon
+from dprepro.accountants.pld import amplified_delta, composed_losses, losses
+from dprepro.accountants.rdp import renyi_epsilon
+from dprepro.accountants.records import SampledGaussian
 from tests.there import there
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dprepro.privacy.attack_risk import tradeoff
-from dprepro.privacy.clt import clt_mu, h
-from dprepro.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import composed_losses
+from dprepro.accountants.attack_risk import tradeoff
+from dprepro.accountants.clt import clt_mu, h
+from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.accountants.pld import composed_losses
+from dprepro.accountants.records import SampledGaussian
 from tests.there import there
 
 

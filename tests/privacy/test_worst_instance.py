@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dprepro.privacy.gaussian import gaussian_epsilon
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import losses
-from dprepro.privacy.worst_instance import vector_counts, worst_epsilon
+from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.pld import losses
+from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.worst_instance import vector_counts, worst_epsilon
 
 DELTA = 1e-5
 

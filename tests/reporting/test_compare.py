@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from dprepro.accountants.calibration import noise_for, poisson_gaussian
+from dprepro.accountants.pld import pld_epsilon
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.reporting.compare import _asked, _rival, compared, proven
 from dprepro.pipeline.reporting.judging.intervals import mean
 from dprepro.pipeline.results import records
-from dprepro.privacy.accounting import noise_for, pld_epsilon, poisson_gaussian
 from dprepro.stages.compare import _changed
 from tests.reporting.made_up import dpsgd
 

@@ -2,13 +2,13 @@ import math
 
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.pipeline.ledgers.ledger import release_ledger
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.reporting.judging.guarantees import VACUOUS, Guarantee, gaussian_error, guarantee
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.reporting.wording import bound, claim
 from dprepro.pipeline.results.schema import Ledger, Replica
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.statements import statement
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import bounds as ledger
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 RENDER = """
 import sys
+from pathlib import Path
 from dprepro.pipeline.extensions import use
 from tests.reporting.made_up import dpsgd
 from dprepro.pipeline.reporting import report

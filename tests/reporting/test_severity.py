@@ -2,11 +2,11 @@
 
 import pytest
 
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.reporting.judging import severity
 from dprepro.pipeline.reporting.judging.severity import at_worst, not_covered, sentence
 from dprepro.pipeline.reporting.vocabulary import SEVERITIES
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger
-from dprepro.privacy.statements import Statement, statement
 from tests.reporting.made_up import dpsgd
 from tests.test_statements import calls, keys
 

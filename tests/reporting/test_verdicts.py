@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from dprepro.fields import Noise
 from dprepro.pipeline.reporting.judging.verdicts import cell_verdict, closeness, verdict
 from dprepro.pipeline.reporting.wording import attack_words, final_model_words
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Bound, Ledger
-from dprepro.privacy.parameters import Noise
 from dprepro.stages.audit import describe
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack

@@ -9,10 +9,10 @@ import torch
 
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.ledgers.precision import MACHINE_TOLERANCE
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
+from dprepro.rounding import MACHINE_TOLERANCE
 from tests.there import there
 
 CPU = torch.device("cpu")

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.accounting import poisson_gaussian
 from dprepro.privacy.randomness import Streams
 
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4

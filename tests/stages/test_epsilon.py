@@ -11,7 +11,7 @@ from dp_accounting.pld import PLDAccountant
 from typer.testing import CliRunner, Result
 
 import dprepro
-from dprepro.privacy.accounting import poisson_gaussian
+from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.stages.answers import accounted, measured
 from dprepro.stages.app import app
 from tests.refusal import refusal_of

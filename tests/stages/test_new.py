@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dprepro.accountants.bounds import bounds_of
 from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.ledgers.declared import declared_guarantee
-from dprepro.pipeline.ledgers.ledger import bounds_of
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params.adding import Adding
 from dprepro.pipeline.params.documents import parse_yaml
@@ -294,3 +294,15 @@ def test_a_small_epsilon_is_one_that_its_accountant_can_tell(project: Path) -> N
 def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> None:
     Path("params.yaml").write_bytes(text)
     assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")
+
+
+@pytest.mark.parametrize("name", ["2023-05-09", "123", "true", "null", "1e3", "0x1f"])
+def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name: str) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (120, 28, 28), dtype=np.uint8)
+    np.savez("same-classes.npz", inputs=images, labels=np.arange(120) % 4)
+    run("data", "mine", "--npz", "mine.npz")
+    run("data", name, "--npz", "same-classes.npz")
+    run("row", name, "--data", name, "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3")
+    settings = params.load()
+    assert name in settings.own
+    assert settings.rows[name].data == name

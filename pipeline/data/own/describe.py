@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import images, npz, tables, texts
 from dprepro.pipeline.params import Data, OwnFiles, Public, Text
 from dprepro.pipeline.params.own import KINDS
-from dprepro.problems import problem_lines
 
 UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # a sixth of the examples is for test, a tenth of the rest for validation

@@ -73,6 +73,24 @@ def placing(name: str, given: str) -> Iterator[str]:
         raise
 
 
+def ignore_output(path: Path) -> None:
+    """Let git ignore the file ``path`` of predictions, which may have columns of private lines.
+
+    Raises:
+        UserError: the file is tracked, or in another checkout, which doesn't ignore it.
+    """
+    if not _git(path.resolve().parent, "rev-parse", "--git-dir"):
+        return
+    refuse_tracked(tracked([path]))
+    place, here = path.resolve(), Path.cwd()
+    if place.is_relative_to(here):
+        ignore([place.relative_to(here)])
+    elif not _ignored(Path(place.name), place.parent):
+        raise UserError(
+            f"--out {path}: git doesn't ignore it; allowed: a file in this folder or outside checkouts"
+        )
+
+
 def ignore(paths: Iterable[Path], root: Path = Path()) -> None:
     """Add paths that git doesn't ignore yet to ``.gitignore``.
 

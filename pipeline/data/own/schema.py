@@ -1,13 +1,12 @@
 """Schema of a user's table: a YAML file with the label's classes and the columns that become features."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.own import tables
 from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.params.documents import parse_yaml, read_yaml
+from dprepro.pipeline.params.documents import flow, parse_yaml, read_yaml
 
 _HEAD = """\
 # Classes and columns of a table. Everything here is taken as public: don't look at private lines for it.
@@ -43,9 +42,10 @@ def template(table: Path, label: str, like: Path | None = None, number: bool = F
         if digest_file(like) == digest_file(table):
             raise UserError(f"--like {like}: is the private table itself; allowed: a public table")
         found = tables.declared_by(like, label)
-        classes, columns = _flow(found["classes"]), found["columns"]
+        classes, columns = flow(found["classes"]), found["columns"]
     content = ["columns:"] if number else [f"classes: {classes}", "columns:"]
-    content += [f"  {shown(name)}: {_flow(columns.get(name))}".rstrip() for name in names if name != label]
+    declared = {name: flow(columns[name]) if name in columns else "" for name in names if name != label}
+    content += [f"  {flow(name)}: {column}".rstrip() for name, column in declared.items()]
     return _HEAD + "\n".join(content) + "\n"
 
 
@@ -89,7 +89,3 @@ def _parsed(value: Any, path: Path) -> Any:
     if isinstance(value, list):
         return [_parsed(each, path) for each in value]
     return parse_yaml(value, path) if isinstance(value, str) else value
-
-
-def _flow(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -48,7 +48,7 @@ def read(
     names = _in_words(_column(path, lines, label), classes)
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        raise UserError(f"{_at(path, line)}: {label} is {_unknown(names.iloc[line], classes)}")
+        raise UserError(f"{_at(path, line)}: {label} is {_unknown(names[line], classes)}")
     return Examples(features, found.to_numpy(np.int64))
 
 
@@ -133,6 +133,24 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
         else:
             features.append(_categories(path, name, values, column))
     return np.concatenate(features, axis=1)
+
+
+def encode_lines(
+    path: Path, lines: "DataFrame", columns: Mapping[str, Column]
+) -> tuple[np.ndarray, dict[int, str]]:
+    """Features as in `encode`, with zeros for lines that are not as declared, and the message for each."""
+    try:
+        return encode(path, lines, columns), {}
+    except UserError as problem:
+        if len(lines) == 1:
+            width = sum(column.width for column in columns.values())
+            return np.zeros((1, width), np.float32), {int(lines.index[0]): str(problem)}
+        if any(name not in lines.columns for name in columns):
+            raise
+    middle = len(lines) // 2
+    first, problems = encode_lines(path, lines[:middle], columns)
+    last, more = encode_lines(path, lines[middle:], columns)
+    return np.concatenate([first, last]), problems | more
 
 
 def labels(lines: "DataFrame", label: str | None) -> list[str]:
@@ -234,9 +252,9 @@ def as_numbers(texts: "Series | Sequence[str]") -> np.ndarray:
 
 
 def _first(where: "Series") -> int | None:
-    """Index of the first True in ``where``; None if there is none."""
+    """Number of the table's first line with True in ``where``, from 0; None if there is none."""
     places = np.flatnonzero(where.to_numpy())
-    return int(places[0]) if len(places) else None
+    return int(where.index[places[0]]) if len(places) else None
 
 
 def _refuse_missing(path: Path, there: Mapping[str, "Series"], columns: Mapping[str, Column]) -> None:
@@ -282,9 +300,9 @@ def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target
     numbers = as_numbers(texts)
     if (line := _first(~missing & np.isnan(numbers))) is not None:
         empty = "" if is_target else ", and an empty cell for a missing one"
-        days = DATES if re.match(DATE, texts.iloc[line]) else ""
+        days = DATES if re.match(DATE, texts[line]) else ""
         raise UserError(
-            f"{_at(path, line)}: {name} is {shown(texts.iloc[line])}; allowed: numbers{empty}{others}{days}"
+            f"{_at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}{days}"
         )
     if is_target and (line := _first(missing)) is not None:
         raise UserError(f"{_at(path, line)}: {name} is missing; allowed: a number")
@@ -309,7 +327,7 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
             f"there is {shown(texts[other].iloc[0])}"
         )
     if not column.other and (line := _first(other)) is not None:
-        unknown = _unknown(texts.iloc[line], column.values)
+        unknown = _unknown(texts[line], column.values)
         raise UserError(
             f"{_at(path, line)}: {name} is {unknown}, or `other: true` in the column's declaration"
         )

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
+from dprepro.fields import Isolation
 from dprepro.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.pipeline.methods.augment import Transforms
 from dprepro.pipeline.methods.base import State, Task
@@ -23,10 +24,9 @@ from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample
+from dprepro.pipeline.methods.statements import Statement
 from dprepro.privacy.clippers import Trial, renews_state
 from dprepro.privacy.gradients import Bounds, ClippedSum, Tensors, clipped
-from dprepro.privacy.parameters import Isolation
-from dprepro.privacy.statements import Statement
 
 TINY = 1e-12
 KINDS: dict[type[nn.Module], str] = {

@@ -4,12 +4,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from dprepro.fields import Count, NotNegative, Positive
+from dprepro.accountants.records import SampledGaussian, relation_of, sensitivity
+from dprepro.fields import Count, Delta, NotNegative, Positive, Sampling
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
-from dprepro.privacy.parameters import Delta, Sampling
-from dprepro.privacy.sampled_gaussian import SampledGaussian, relation_of, sensitivity
-from dprepro.privacy.statements import Statement, statement
+from dprepro.pipeline.methods.statements import Statement, statement
 
 RUNNING = statement("running_averages")
 

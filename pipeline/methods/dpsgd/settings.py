@@ -3,11 +3,10 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.fields import Count, NotNegative, Positive, omitted
+from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
-from dprepro.privacy.parameters import Epsilon
-from dprepro.privacy.statements import Statement, statement
+from dprepro.pipeline.methods.statements import Statement, statement
 
 JOINT = statement("joint_statistics")
 
@@ -55,8 +54,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from dprepro.privacy.accounting import noise_for  # its import takes seconds
-        from dprepro.privacy.calibration import least_noise
+        from dprepro.accountants.calibration import least_noise, noise_for
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
         if self.drawn == "allocation":

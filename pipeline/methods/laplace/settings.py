@@ -7,12 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from dprepro.fields import Count, Positive, Share
+from dprepro.accountants.laplace import Laplace, Releases
+from dprepro.fields import Count, Epsilon, Positive, Share
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
 from dprepro.pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
-from dprepro.privacy.laplace import Laplace, Releases
-from dprepro.privacy.parameters import Epsilon
-from dprepro.privacy.statements import Statement, statement
+from dprepro.pipeline.methods.statements import Statement, statement
 
 SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
 # Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite

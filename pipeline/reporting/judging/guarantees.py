@@ -7,9 +7,9 @@ from typing import Literal
 
 from scipy.special import ndtr, ndtri
 
-from dprepro.pipeline.ledgers.precision import up
 from dprepro.pipeline.reporting.vocabulary import joined, words
 from dprepro.pipeline.results.schema import Ledger, Replica
+from dprepro.rounding import up
 
 # Largest ratio of a bound to a claim that may come from float32 rounding alone, such as of noise scales.
 ROUNDING = 1 + 1e-6

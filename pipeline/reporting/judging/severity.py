@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.judging.verdicts import floats_tell
 from dprepro.pipeline.reporting.vocabulary import SEVERITIES, WORDS, words
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Composition, Ledger
-from dprepro.privacy.statements import Statement, statement
 
 Severity = Literal["critical", "weakening", "theoretical"]
 USES: dict[Severity, tuple[str, ...]] = {

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from dprepro.fields import Noise
 from dprepro.pipeline.reporting.judging.guarantees import exceeds, is_within
 from dprepro.pipeline.reporting.results import Cell
 from dprepro.pipeline.reporting.wording import downwards
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Ledger, Record
-from dprepro.privacy.parameters import Noise
 
 Name = Literal["sound", "optimistic", "refuted", "exceeded", "unproven", "void", "huge", "none"]
 # tolerance for the rounding of clipped float32 sums

@@ -12,20 +12,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from dprepro.accountants.records import AccountantEpsilon
 from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import (
-    AccountantEpsilon,
-    Attack,
-    Bound,
-    Ledger,
-    Provenance,
-    Record,
-    Replica,
-)
-from dprepro.privacy.statements import statement
+from dprepro.pipeline.results.schema import Attack, Bound, Ledger, Provenance, Record, Replica
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"

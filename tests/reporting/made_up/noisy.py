@@ -8,10 +8,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results.schema import Ledger, Record
-from dprepro.privacy.statements import statement
 from tests.keeping import keep, keep_search
 from tests.reporting.made_up import dpsgd
 

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.optimizers import Sgd
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.privacy.gradients import Bounds, ClippedSum, Tensors
 from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
 
 MEAN, VARIANCE = "inputs.mean", "inputs.var"  # names among the model's tensors

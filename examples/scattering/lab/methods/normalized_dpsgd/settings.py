@@ -2,11 +2,10 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.fields import Positive, Share
+from dprepro.accountants.records import SampledGaussian
+from dprepro.fields import Delta, Positive, Share
 from dprepro.pipeline.methods.settings import EpochSettings
 from dprepro.pipeline.methods.spending import Sizes
-from dprepro.privacy.parameters import Delta
-from dprepro.privacy.sampled_gaussian import SampledGaussian
 
 SUMMED = ("mean", "square")  # sums over the inputs that are released before the first step
 
@@ -55,7 +54,7 @@ class NormalizedDpsgdSettings(EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from dprepro.privacy.accounting import noise_for  # its import takes seconds
+        from dprepro.accountants.calibration import noise_for
 
         rate, steps = self.batch / sizes.examples, self.total_steps(sizes.examples)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant, self.first_release)

@@ -1,13 +1,19 @@
-"""Spending of a training: the parameters that every accountant needs."""
+"""Records of accounting: a step's mechanism, settings of a training, and results. They load no accountant."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from math import sqrt
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from dprepro.fields import Count, Positive, Strict
-from dprepro.privacy.parameters import Sampling
+from pydantic import Field, model_validator
+
+from dprepro.fields import Count, Delta, NotNegative, Plain, Positive, Probability, Sampling, Strict
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
+
+# largest number of steps: for closed forms, and for several sets of draws with replacement
+MOST_STEPS, MOST_OF_SETS = 10**12, 10**6
 
 
 class NeighboringRelation(StrEnum):
@@ -140,7 +146,7 @@ class SampledGaussian(Strict):
         elif self.sampling == "replacement":
             mechanism = SampledWithReplacementDpEvent(self.examples, self.batch, mechanism)
         elif self.sampling == "allocation":
-            from dprepro.privacy.allocation import RandomAllocationDpEvent
+            from dprepro.accountants.allocation import RandomAllocationDpEvent
 
             mechanism = RandomAllocationDpEvent(self.batches, self.participations, mechanism)
             times = self.epochs(steps)
@@ -160,3 +166,105 @@ class SampledGaussian(Strict):
 def batches_of_epoch(examples: int, batch: int, participations: int = 1) -> int:
     """Number of batches in an epoch, if each of ``examples`` is in ``participations`` batches."""
     return max(participations, participations * examples // batch)
+
+
+class AccountSettings(Strict):
+    """Settings of a private training that its accounting needs; also under `accounts` in params.yaml."""
+
+    # the default setting that names levels
+    axis: ClassVar[str] = "noise_multiplier"
+
+    sampling: Sampling = "poisson"
+    examples: Count  # N
+    batch: Count  # m; 'poisson': expected batch size
+    epochs: Positive | None = None  # passes over the examples; either `epochs` or `steps` is given
+    steps: Count | None = None
+    # standard deviation of the noise divided by the distance that one example moves a part; limited, so that
+    # floats don't overflow
+    noise_multiplier: Annotated[float, Field(ge=1e-9, le=1e9)]
+    parts: Count = 1  # L: parts of the gradient, clipped and noised separately
+    participations: Count = 1  # 'allocation' only: batches of an epoch that each example is in
+    # k: clipped vectors of a step; 'replacement' only, where an example may be in several of them
+    sets: Count | None = None
+    delta: Delta = 1e-5  # as claimed, even if it is above 1/N and so means little
+    claimed_by: Literal["clt", "rdp"] = "clt"  # accountant of the paper
+    # 'rdp' only: order alpha at which the Renyi divergence of all steps is reported
+    order: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _means_something(self) -> "AccountSettings":
+        if self.batch > self.examples:
+            raise ValueError(f"batch: {self.batch} is larger than examples; allowed: 1 to {self.examples}")
+        if (self.sets is None) == (self.sampling == "replacement"):
+            raise ValueError(f"sets: {self.sets}; it goes with 'sampling: replacement', and only with it")
+        if self.sampling == "replacement" and self.examples < 2:
+            raise ValueError("examples: 1; allowed with 'sampling: replacement': 2 or more")
+        if self.participations > 1 and self.sampling != "allocation":
+            raise ValueError(
+                f"participations: {self.participations}; allowed above 1 with 'sampling: allocation' only"
+            )
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("'epochs' and 'steps' are both lengths of the training; needed: one of them")
+        if not self.length <= MOST_STEPS:
+            raise ValueError(f"{self.length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
+        if (self.sets or 1) > 1 and self.length > MOST_OF_SETS:
+            raise ValueError(f"{self.length:.3g} steps; allowed with more sets than one: 1 to {MOST_OF_SETS}")
+        if self.order is not None and (self.claimed_by, self.sampling) != ("rdp", "poisson"):
+            raise ValueError("order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them")
+        return self
+
+    @property
+    def total_steps(self) -> int:
+        """Number of steps T: `steps`, or the steps of `epochs` passes."""
+        return max(1, round(self.length))
+
+    @property
+    def length(self) -> float:
+        """`total_steps` before rounding; passes of 'shuffled' and 'allocation' have whole batches only."""
+        whole = self.sampling in ("shuffled", "allocation")
+        batches = batches_of_epoch(self.examples, self.batch, self.participations)
+        of, by = (batches, self.participations) if whole else (self.examples, self.batch)
+        # multiplied first, so that a whole number of steps is exact
+        return self.steps or (self.epochs or 0.0) * of / by
+
+    @property
+    def spending(self) -> SampledGaussian:
+        """Mechanism of a step.
+
+        The L `parts` of a gradient, each with noise multiplier z, count as one part with noise multiplier
+        z / sqrt(L) (Nguyen et al. 2023, section 3.2).
+        """
+        return SampledGaussian(
+            sampling=self.sampling,
+            noise_multiplier=self.noise_multiplier / sqrt(self.parts),
+            examples=self.examples,
+            batch=self.batch,
+            sets=self.sets or 1,
+            participations=self.participations,
+        )
+
+
+class AccountantEpsilon(Strict):
+    """Epsilon by one accountant of one library."""
+
+    accountant: Plain  # e.g. 'pld (dp-accounting 0.6.0)'
+    epsilon: NotNegative | None  # None: not computed; `note` says why
+    note: Plain | None = None
+
+
+class Risk(Strict):
+    """Attack risk and Gaussian DP of a mechanism; upper bounds."""
+
+    tpr_at_1_percent: Probability  # true-positive rate at a false-positive rate of .01
+    tpr_at_01_percent: Probability  # at .001
+    advantage: Probability  # true-positive rate minus false-positive rate
+    # smallest mu whose Gaussian trade-off curve is below the mechanism's, if both error rates are at least
+    # `least_rate`; None: there is no such mu
+    mu: NotNegative | None
+    least_rate: Probability  # cut-off for mu; sampled Gaussians have no natural mu without a cut-off
+    regret: Probability | None  # largest error of Gaussian DP at `mu` in an attack's two error rates
+
+
+def library(name: str) -> str:
+    """Name and version of an accounting library."""
+    return f"{name} {version(name)}"

@@ -1,4 +1,4 @@
-"""Further accountants for a Gaussian mechanism, one module each, found by `pipeline.extensions`.
+"""Further accountants for a Gaussian mechanism: two of the library's, and those of a laboratory's packages.
 
 A module defines ``epsilons(spending, steps, delta, least)``. This function yields the accountant's results
 after ``steps`` steps, or nothing if the accountant doesn't apply; ``least`` is the smallest proven epsilon.
@@ -6,9 +6,9 @@ The ledger shows these results next to the bounds and never uses them as bounds.
 True`` needs a library that takes seconds to import; `dprepro epsilon` leaves such modules out.
 """
 
-from importlib.metadata import version
 from types import ModuleType
 
+from dprepro.accountants import opacus, rdp
 from dprepro.pipeline.extensions import cached, extensions
 
 
@@ -19,10 +19,5 @@ def fast_accountants() -> tuple[ModuleType, ...]:
 
 @cached
 def accountants() -> tuple[ModuleType, ...]:
-    """Accountant modules, in alphabetical order."""
-    return tuple(accountant.load() for accountant in extensions("accountants").values())
-
-
-def library(name: str) -> str:
-    """Name and version of an accounting library."""
-    return f"{name} {version(name)}"
+    """Accountant modules; those of laboratories are in alphabetical order."""
+    return rdp, opacus, *(accountant.load() for accountant in extensions("accountants").values())

@@ -4,7 +4,7 @@ from math import exp, expm1, hypot, isfinite, sqrt
 
 from scipy.special import ndtr
 
-from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.accountants.records import SampledGaussian
 
 
 def clt_mu(spending: SampledGaussian, steps: int) -> float | None:

@@ -25,11 +25,10 @@ import numpy as np
 from dp_accounting.pld.pld_pmf import PLDPmf
 from scipy.stats import norm
 
-from dprepro.privacy.gaussian import Profile
-from dprepro.privacy.participation import unamplified
-from dprepro.privacy.risk import Risk
-from dprepro.privacy.sampled_gaussian import SampledGaussian
-from dprepro.privacy.subsampling import Losses, losses
+from dprepro.accountants.gaussian import Profile, unamplified
+from dprepro.accountants.pld import Losses, losses
+from dprepro.accountants.records import Risk, SampledGaussian
+from dprepro.rounding import rounded_up, up
 
 OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve
@@ -230,3 +229,9 @@ def _envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             hull.pop()
         hull.append(index)
     return x[first][hull], np.array(ys)[hull]
+
+
+def stated_risk(risk: Risk) -> Risk:
+    """Attack risk with its bounds rounded up, and its cut-off ``least_rate`` rounded up to two digits."""
+    changes = {name: None if value is None else up(value) for name, value in risk}
+    return risk.model_copy(update={**changes, "least_rate": float(rounded_up(risk.least_rate, 2))})

@@ -1,8 +1,7 @@
-"""Privacy loss distributions of Gaussian steps on samples of fixed size, which dp-accounting does not have.
+"""Privacy loss distributions: epsilon at delta, delta at epsilon, and the trade-off curve.
 
-Together with dp-accounting's distributions for Poisson samples they give epsilon at delta, delta at epsilon
-and the trade-off curve. All are bounds, because losses are rounded pessimistically (Doroshenko et al. 2022,
-'Connect the dots').
+dp-accounting has none for Gaussian steps on samples of fixed size. All results are bounds, because losses are
+rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
 """
 
 from dataclasses import dataclass
@@ -10,12 +9,13 @@ from functools import lru_cache, reduce
 from math import inf, isfinite
 
 import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent, NeighboringRelation, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
 
-from dprepro.privacy import allocation
-from dprepro.privacy.gaussian import gaussian_delta, least_epsilon
-from dprepro.privacy.participation import step_distances
-from dprepro.privacy.sampled_gaussian import SampledGaussian
+from dprepro.accountants.allocation import LEAST_NOISE, composed_epochs, spacing_of
+from dprepro.accountants.gaussian import gaussian_delta, least_epsilon, step_distances
+from dprepro.accountants.records import SampledGaussian
 
 # probability of a step's largest losses, which count as infinite
 INFINITE_LOSS_PROBABILITY = 1e-18
@@ -96,7 +96,7 @@ def losses(
         return OneStep(spending)
     if (
         spending.sampling == "shuffled"
-        or (spending.sampling == "allocation" and spending.noise_multiplier < allocation.LEAST_NOISE)
+        or (spending.sampling == "allocation" and spending.noise_multiplier < LEAST_NOISE)
         or not LEAST_EPSILON <= bound <= LARGEST_EPSILON
         or delta <= ROUNDING * steps
     ):
@@ -114,7 +114,7 @@ def losses(
 def _interval(spending: SampledGaussian, epsilon: float) -> float:
     """Interval of the grid: 1e-4 for epsilons near 1, as in dp-accounting; smaller or larger for others."""
     if spending.sampling == "allocation":
-        return allocation.spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
+        return spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
     return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
 
@@ -132,7 +132,7 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
         remaining = spending.model_copy(update={"first_release": None})
         return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
     if spending.sampling == "allocation":
-        epochs = allocation.composed_epochs(
+        epochs = composed_epochs(
             spending.noise_multiplier, spending.batches, spending.participations, steps, interval
         )
         return Losses(epochs, ROUNDING * steps * spending.participations)
@@ -207,3 +207,28 @@ def _step_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistr
     return PrivacyLossDistribution.create_from_rounded_probability(
         dict(zip(losses, probabilities, strict=True)), float(deltas[-1]), interval
     )
+
+
+def pld_epsilon(event: DpEvent, delta: float, interval: float = 1e-4) -> float:
+    """Epsilon by privacy loss distributions.
+
+    The largest effect of rounding on delta is subtracted from delta first.
+
+    Args:
+        event: composed mechanism.
+        delta: delta of the guarantee.
+        interval: interval of the grid of losses.
+
+    Returns:
+        An upper bound at any ``interval``; infinity if delta is within the rounding error.
+    """
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=interval)
+    remaining_delta = delta - ROUNDING * _compositions(event)
+    return float(accountant.compose(event).get_epsilon(remaining_delta)) if remaining_delta > 0 else inf
+
+
+def _compositions(event: DpEvent) -> int:
+    """Number of mechanisms in an event."""
+    if isinstance(event, SelfComposedDpEvent):
+        return event.count * _compositions(event.event)
+    return sum(map(_compositions, event.events)) if isinstance(event, ComposedDpEvent) else 1
