@@ -69,7 +69,7 @@ class Network:
 
     def logits(self, inputs: Tensor) -> Tensor:
         """(B, K) logits of stored ``inputs`` (B, ...)."""
-        return self.method.logits(self.tensors, inputs)[0]
+        return self.method.logits(self.tensors, inputs)
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """(N, K) probabilities of stored ``inputs`` (N, ...), or (N, 1) predicted numbers in [0, 1]."""

@@ -111,8 +111,8 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     network = rebuilt(architecture, tensors_of(trained))
     assert same(probe(architecture, trained), probe(architecture, network))
     inputs = torch.from_numpy(split.inputs)
-    given = {name: value[0] for name, value in trained.tensors.items()}
-    torch.testing.assert_close(network.logits(inputs), functional_call(trained.net, given, (inputs,)))
+    expected = functional_call(trained.net, trained.tensors, (inputs,))
+    torch.testing.assert_close(network.logits(inputs), expected)
 
     np.savez(tmp_path / "some.npz", inputs=2 * split.inputs)
     np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))
