@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision import models
 
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.memory import keep_freed
 from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.models.adapters import add_adapters
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.randomness import Streams
 
 Step = Callable[[], None]
 CLASSES = 10

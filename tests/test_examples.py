@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.pld import pld_epsilon
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Relevances, Task, as_input
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings

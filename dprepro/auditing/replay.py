@@ -19,10 +19,10 @@ from torch.overrides import TorchFunctionMode
 
 from dprepro.auditing.mistakes import MistakeName
 from dprepro.checking import checked, floats, refuse_sparse
+from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
-from dprepro.gradients import REPEATED, Repeated
-from dprepro.privacy.network_state import restored_randomness
+from dprepro.sums import REPEATED, Repeated
 
 DRAWS = 40  # draws of the noise
 REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dprepro.fields import Noise
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import Execution, Task
-from dprepro.privacy.randomness import Streams
 
 RATE = 1e-30  # learning rate
 LENGTH = 1e6  # of a canary's input: its gradient, also divided by a batch size, exceeds any clipping bound

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.audits.mechanism import canary_settings, gaussian_of
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 COORDINATES, RELEASES = 10_000, 2  # coordinates of a release; releases with the record, and as many without
 TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for float32

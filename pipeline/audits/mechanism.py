@@ -22,14 +22,14 @@ import torch
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
+from dprepro.clipping.gradients import Bounds, Tensors
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 CANARIES, LAYERS = 1000, 2  # of one run
 LONGEST = 2500  # steps of one run

@@ -28,7 +28,10 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Bounds, Tensors
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
 from dprepro.pipeline.methods.base import Execution, Method
@@ -36,9 +39,6 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 BATCH, STEPS = 8, 1
 # Runs with the record, and as many without: `RUNS`; for large networks `NUMBERS` divided by their size, but

@@ -16,6 +16,7 @@ import torch
 from dprepro.accountants.laplace import Releases
 from dprepro.auditing.epsilon_bounds import ErrorCounts
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import laplace_spacings
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
 from dprepro.pipeline.methods.base import Execution, Relevances
@@ -24,7 +25,6 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.mechanisms import laplace_spacings
 
 EXAMPLES = 6000  # of one release
 LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # largest numbers of examples and of pixels of ``floating_point``

@@ -27,7 +27,7 @@ from dprepro.pipeline.methods.spending import Sizes
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, EpsilonBound
 from dprepro.rounding import down, up
 
 ALPHA = 0.05  # significance of all bounds of an attack together
@@ -164,15 +164,15 @@ def _attack(
     }
 
 
-def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
+def _shown(functions: dict[str, BoundFunction]) -> tuple[EpsilonBound, ...]:
     """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
     return recorded_bounds({name: function(ALPHA / len(functions)) for name, function in functions.items()})
 
 
-def recorded_bounds(found: dict[str, float]) -> tuple[Bound, ...]:
+def recorded_bounds(found: dict[str, float]) -> tuple[EpsilonBound, ...]:
     """Lower bounds by name, as an audit's record has them."""
     return tuple(
-        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
+        EpsilonBound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
         for name, epsilon in found.items()
     )
 

@@ -10,8 +10,10 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.fields import Count, Strict
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.identity.standing import Standing
@@ -28,8 +30,6 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Trained
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 CPU = Execution(torch.device("cpu"), physical=256)
 # Names of the public statistics that scale images before the network (`pipeline.methods.augment`)

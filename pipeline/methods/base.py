@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.functional import evaluating, functional_call
+from dprepro.clipping.gradients import Tensors, channels_last, wants_channels_last
 from dprepro.fields import Isolation
-from dprepro.functional import evaluating, functional_call
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
 from dprepro.pipeline.methods.statements import Statement
-from dprepro.privacy.gradients import Tensors, channels_last, wants_channels_last
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 # State between steps: groups of tensors
 State = dict[str, Tensors]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.pipeline.methods.base import State
-from dprepro.privacy.gradients import Tensors
 
 # Adam's constants as in Kingma and Ba, and in torch
 BETAS, TINY = (0.9, 0.999), 1e-8

@@ -15,8 +15,11 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.clippers import ClipperFactory, NoDropout, clipper_factory
+from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
 from dprepro.errors import Unproven, UserError
 from dprepro.fields import Isolation
+from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.samples import (
     BatchSum,
@@ -29,9 +32,6 @@ from dprepro.pipeline.methods.samples import (
 )
 from dprepro.pipeline.methods.spending import TRIED, Guarantee
 from dprepro.pipeline.methods.statements import Statement
-from dprepro.privacy.clippers import ClipperFactory, NoDropout, clipper_factory
-from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
-from dprepro.privacy.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100

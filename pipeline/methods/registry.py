@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dprepro.clipping.functional import trial_results
 from dprepro.errors import UserError, printable
-from dprepro.functional import trial_results
+from dprepro.noise.streams import initial_seed
 from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.methods.base import Method, Task
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.randomness import initial_seed
 
 
 def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:

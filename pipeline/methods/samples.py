@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.clipping.gradients import Tensors
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 
 class Sample(NamedTuple):

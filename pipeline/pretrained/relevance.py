@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
-from dprepro.normalization import initial_statistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Relevances, as_input

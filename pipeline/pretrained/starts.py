@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
-from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import as_input

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -19,6 +20,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
+from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
     CONVERGED,
     Errors,
@@ -31,7 +33,6 @@ from dprepro.pipeline.results.schema import (
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
-from dprepro.privacy.gradients import Tensors
 
 
 def evaluate(
@@ -102,6 +103,7 @@ def evaluate(
             measured_by=versions.MEASURING,
             metrics={**found.metrics, **noise(trained.spending)},
             scores=found.scores,
+            test_errors=found.test_errors,
         )
         show(member.name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
@@ -113,6 +115,7 @@ class Measured(NamedTuple):
 
     metrics: dict[str, float]
     scores: Scores | Errors | None
+    test_errors: str | None  # `pipeline.results.predictions`
 
 
 def measure(
@@ -126,7 +129,8 @@ def measure(
 ) -> Iterator[tuple[SeedRun, Measured]]:
     """Finished trainings of one model, with the metrics of their ``weights``.
 
-    If ``scored``, `Measured.scores` are those of the test split.
+    If ``scored``, `Measured.scores` are those of the test split; otherwise `Measured.test_errors` are, if the
+    method predicts one class for each example.
 
     Raises:
         UserError: weights are another network's.
@@ -137,17 +141,21 @@ def measure(
             if name not in tensors or tensors[name].shape != value.shape:
                 raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
         trained = build_method(method, task, run.settings, model.normalization)
-        metrics = _accuracies(trained, tensors, data, execution)
+        predictions: list[torch.Tensor] = []
+        metrics = _accuracies(trained, tensors, data, execution, predictions.append)
+        labels = np.array(data.splits["test"].labels)
         found: Scores | Errors | None = None
+        wrong: str | None = None
         if scored:
             outputs = _probabilities(trained, tensors, data.splits["test"], execution)
-            labels = np.array(data.splits["test"].labels)
             if data.target is None:
                 found = scores(outputs, labels)
             else:
                 low, high = data.target
                 found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
-        yield run, Measured(metrics, found)
+        elif data.target is None and trained.test_draws == 1:
+            wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
+        yield run, Measured(metrics, found, wrong)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
@@ -168,14 +176,24 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
     return {f"noise_{release.quantity}": release.noise[1] / release.span for release in spending.laplace}
 
 
-def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> dict[str, float]:
-    """Accuracies by name; means over the draws if the method has noise at test time."""
+def _accuracies(
+    method: Method,
+    model: Tensors,
+    data: Prepared,
+    execution: Execution,
+    keep: Callable[[torch.Tensor], object],
+) -> dict[str, float]:
+    """Accuracies by name; means over the draws if the method has noise at test time.
+
+    ``keep`` is called with the (B,) predictions of each batch of the test split.
+    """
     draws: dict[str, list[float]] = {split: [] for split in ("validation", "test") if len(data.splits[split])}
     for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(method.predictor(network), data.splits[split], execution))
+            kept = [keep] if split == "test" else []
+            values.append(accuracy(method.predictor(network), data.splits[split], execution, *kept))
     accuracies = {split: torch.tensor(values, dtype=torch.float64) for split, values in draws.items()}
     columns = {f"{split}_accuracy": values.mean().item() for split, values in accuracies.items()}
     if data.target is None:

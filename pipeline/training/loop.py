@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprepro.errors import Stopped
 from dprepro.fields import Noise
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
@@ -24,7 +25,6 @@ from dprepro.pipeline.pretrained.starts import initial_net
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal
-from dprepro.privacy.randomness import Streams
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 
@@ -132,16 +132,23 @@ def make_task(
     )
 
 
-def accuracy(predict: Predict, split: Split, execution: Execution) -> float:
+def accuracy(
+    predict: Predict,
+    split: Split,
+    execution: Execution,
+    keep: Callable[[Tensor], object] = lambda found: None,
+) -> float:
     """Share of a split's inputs that ``predict`` classifies correctly.
 
-    For a numeric target in [0, 1], it is one minus the mean absolute error.
+    For a numeric target in [0, 1], it is one minus the mean absolute error. ``keep`` is called with the
+    (B,) predictions of each batch.
     """
     correct = torch.zeros((), dtype=torch.float64, device=execution.device)
     for start, inputs in batches(split, execution):
         labels = torch.from_numpy(np.array(split.labels[start : start + len(inputs)])).to(execution.device)
         with torch.no_grad():
             found = predict(inputs, start)
+            keep(found)
             right = 1 - (found - labels).abs() if labels.is_floating_point() else found == labels
             correct += right.sum()
     return correct.item() / len(split)

@@ -27,6 +27,12 @@ from torch import Tensor
 from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds
+from dprepro.clipping import layer_gradients
+from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.noise import mechanisms, rounded_noise
+from dprepro.noise import streams as randomness
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
 from dprepro.pipeline.audits.mechanism import Scores
@@ -38,11 +44,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum, Sample
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.pipeline.results.schema import Bound, SearchRecord
-from dprepro.privacy import layer_gradients, mechanisms, randomness, rounded_noise
-from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
+from dprepro.pipeline.results.schema import EpsilonBound, SearchRecord
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -357,8 +359,8 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, eps
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[Bound, ...]:
-    return tuple(Bound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[EpsilonBound, ...]:
+    return tuple(EpsilonBound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
 
 
 NEIGHBOURS = partial(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.pipeline.audits import final_model
 from dprepro.pipeline.audits.final_model import audit_model
 from dprepro.pipeline.audits.pair import Without
@@ -14,7 +15,6 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
-from dprepro.privacy.gradients import Tensors
 from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.there import there

@@ -12,16 +12,16 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import canaries, floating_point
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.results.schema import FLOATING_POINT
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")

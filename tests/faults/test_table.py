@@ -15,6 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dprepro.clipping.clippers import ClipperFactory
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
@@ -30,7 +31,6 @@ from dprepro.pipeline.results.schema import TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
-from dprepro.privacy.clippers import ClipperFactory
 from dprepro.stages.app import app
 from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
@@ -305,8 +305,11 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
     edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
+    edit(MEASURED, "replicas/0/test_errors", None)
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "--measure" in str(unchecked[ROW])
+    assert "predictions: 1 of " in str(unchecked[ROW])
     assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
     # accuracies of a seed that the row no longer has are left after `dprepro train`
     edit(MEASURED, "replicas", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from dprepro.accountants.records import NeighboringRelation
+from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.privacy.gradients import Bounds, Tensors
-from dprepro.privacy.randomness import Streams
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, build
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.gradients import Bounds, ClippedSum, PerExample, Tensors
 from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.training.loop import accuracy
-from dprepro.privacy.gradients import Bounds, ClippedSum, PerExample, Tensors
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.errors import UserError
-from dprepro.normalization import BatchStatistics, measuring
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.gradients import Bounds
 from tests.conftest import dpsgd
 from tests.methods.conftest import LENET, batch_clipping, build
 

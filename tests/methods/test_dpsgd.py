@@ -12,8 +12,8 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from dprepro.accountants.rdp import rdp_epsilon
+from dprepro.clipping.normalization import measuring
 from dprepro.errors import UserError
-from dprepro.normalization import measuring
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.clipping.gradients import Bounds
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Split
 from dprepro.pipeline.methods.base import Relevances
@@ -15,7 +16,6 @@ from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.laplace.settings import IlmSettings
 from dprepro.pipeline.methods.samples import Sample, padded
 from dprepro.pipeline.params import Row
-from dprepro.privacy.gradients import Bounds
 from tests.methods.conftest import build
 from tests.methods.examples import CPU, SAMPLE, Shape, made_up, shape_of
 from tests.narrow import narrow

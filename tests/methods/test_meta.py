@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dprepro.accountants import calibration
+from dprepro.clipping import clippers
+from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, as_input
@@ -23,8 +25,6 @@ from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.lrp import relevances
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.privacy import clippers
-from dprepro.privacy.randomness import Streams
 from tests.methods.examples import made_up, shape_of
 from tests.narrow import narrow
 

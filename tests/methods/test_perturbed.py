@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.errors import UserError
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import release_laplace
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Relevances, as_input
 from dprepro.pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, polynomial
@@ -34,7 +35,6 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training.checkpoints import restore
 from dprepro.pipeline.training.loop import Context, Progress, SeedRun
 from dprepro.pipeline.training.side_by_side import train_runs
-from dprepro.privacy.mechanisms import release_laplace
 from tests.methods.conftest import ALONE, build, flat
 
 D, N, M, UNITS = 784, 200, 10, 25

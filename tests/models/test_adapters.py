@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from dprepro.clipping.clippers import clipper_factory
+from dprepro.clipping.gradients import BookKeeping, Bounds, OneByOne
 from dprepro.pipeline.models.adapters import add_adapters
-from dprepro.privacy.clippers import clipper_factory
-from dprepro.privacy.gradients import BookKeeping, Bounds, OneByOne
 
 CLASSES, RANK = 3, 2
 FROZEN = ("0.", "4.")  # layers with adapters, `.layer` each

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dprepro
-from dprepro.privacy.clippers import clipper_factory
-from dprepro.privacy.gradients import BookKeeping, OneByOne, PerExample
+from dprepro.clipping.clippers import clipper_factory
+from dprepro.clipping.gradients import BookKeeping, OneByOne, PerExample
 from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
 from tests.privacy.corpus.drawn import check
 from tests.privacy.corpus.honest import HONEST, final, linear, reading
@@ -188,8 +188,8 @@ def test_dropout_is_no_mixing_and_draws_for_every_example() -> None:
 
 
 def test_a_network_is_tried_once_and_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clipper_factory = Mock(wraps=dprepro.gradients.clipper_factory)
-    monkeypatch.setattr("dprepro.gradients.clipper_factory", clipper_factory)
+    clipper_factory = Mock(wraps=dprepro.sums.clipper_factory)
+    monkeypatch.setattr("dprepro.sums.clipper_factory", clipper_factory)
     net, (inputs, labels) = Around(hidden=nn.BatchNorm1d(WIDTH)), batch("vector", 5)
     net.eval()
     for number in (2, 5):

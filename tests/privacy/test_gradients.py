@@ -11,11 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from dprepro.normalization import BatchStatistics, measuring
-from dprepro.pipeline.methods.registry import build_net
-from dprepro.pipeline.models import bilstm, lenet5
-from dprepro.pipeline.models.model import Model
-from dprepro.privacy.gradients import (
+from dprepro.clipping.gradients import (
     BookKeeping,
     Bounds,
     Clipper,
@@ -23,7 +19,11 @@ from dprepro.privacy.gradients import (
     clip_factors,
     works_by_example,
 )
-from dprepro.privacy.layer_gradients import Outer
+from dprepro.clipping.layer_gradients import Outer
+from dprepro.clipping.normalization import BatchStatistics, measuring
+from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models import bilstm, lenet5
+from dprepro.pipeline.models.model import Model
 
 TEXTS = {"text": "none", "text_layer": "layer"}  # kind of network to its normalisation
 KINDS = ("none", "layer", "group", "public_bn", "wide", "shared", *TEXTS)

@@ -12,11 +12,11 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
-from dprepro.privacy import mechanisms
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import GaussianMechanism, release_laplace
-from dprepro.privacy.randomness import Streams
+from dprepro.noise import mechanisms
+from dprepro.noise.mechanisms import GaussianMechanism, release_laplace
+from dprepro.noise.streams import Streams
 
 CPU = torch.device("cpu")
 

@@ -16,8 +16,8 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dprepro.privacy import randomness
-from dprepro.privacy.randomness import Streams
+from dprepro.noise import streams as randomness
+from dprepro.noise.streams import Streams
 
 CPU = torch.device("cpu")
 BYTES = 32  # of the operating system's random numbers that a run must ask for, at least
@@ -164,7 +164,7 @@ def test_numbers_drawn_ahead_take_no_thread_from_a_step(cores: int, more: str) -
     script = f"""
 import os, torch
 os.sched_getaffinity = lambda process: range({cores})
-from dprepro.privacy.randomness import Streams
+from dprepro.noise.streams import Streams
 torch.set_num_threads(2)
 torch.randn(10**6).exp()  # the step's own threads are there
 before = len(os.listdir("/proc/self/task"))

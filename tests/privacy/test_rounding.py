@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping import layer_gradients
+from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.clipping.layer_gradients import Full, Gradients, Outer, Rows, squares
 from dprepro.fields import Noise
+from dprepro.noise import mechanisms
+from dprepro.noise.mechanisms import COMPUTING, GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.methods.samples import BatchSum, Sample, parts_of
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.privacy import layer_gradients, mechanisms
-from dprepro.privacy.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
-from dprepro.privacy.layer_gradients import Full, Gradients, Outer, Rows, squares
-from dprepro.privacy.mechanisms import COMPUTING, GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 CPU = torch.device("cpu")
 CLIP, WIDTH, OF_NORMS = 0.1, 40, 2.0**-14

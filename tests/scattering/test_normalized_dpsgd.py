@@ -12,9 +12,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from dprepro.accountants.calibration import poisson_gaussian
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.randomness import Streams
 
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4
 CPU = Execution(torch.device("cpu"), physical=64)

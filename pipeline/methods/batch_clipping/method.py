@@ -16,8 +16,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.clippers import Trial, renews_state
+from dprepro.clipping.gradients import Bounds, ClippedSum, Tensors, clipped
+from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.fields import Isolation
-from dprepro.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.pipeline.methods.augment import Transforms
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.batch_clipping import mini_sets
@@ -25,8 +27,6 @@ from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClipp
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample
 from dprepro.pipeline.methods.statements import Statement
-from dprepro.privacy.clippers import Trial, renews_state
-from dprepro.privacy.gradients import Bounds, ClippedSum, Tensors, clipped
 
 TINY = 1e-12
 KINDS: dict[type[nn.Module], str] = {

@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from dprepro.functional import fresh_state, functional_call
+from dprepro.normalization import measuring
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.functional import fresh_state, functional_call
-from dprepro.normalization import measuring
+from dprepro.clipping.gradients import Tensors
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import gradient as differentiated
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample, independent_sample, padded
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 
 def draw_mini_sets(streams: Streams, settings: BatchClippingSettings, step: int, examples: int) -> Sample:

@@ -10,14 +10,14 @@ from functools import cached_property
 
 from torch import Tensor
 
+from dprepro.clipping.clippers import ClipperFactory
+from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors
 from dprepro.pipeline.methods.base import State, Task, gradient
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.dpsgd.statistics import STATISTICS
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample
-from dprepro.privacy.clippers import ClipperFactory
-from dprepro.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors
 
 
 class Dpsgd(PrivateSteps):

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import vjp, vmap
 
+from dprepro.clipping.clippers import ClipperFactory, clipper_factory
+from dprepro.clipping.functional import functional_call
+from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
+from dprepro.clipping.layer_gradients import AtOutputs, Full, Gradients
+from dprepro.clipping.layers import trained_layers, watch_layers
+from dprepro.clipping.normalization import BatchStatistics, measured, measuring, statistics_layers
 from dprepro.errors import UserError
-from dprepro.functional import functional_call
-from dprepro.normalization import BatchStatistics, measured, measuring, statistics_layers
 from dprepro.pipeline.methods.base import Task, as_input
 from dprepro.pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from dprepro.privacy.clippers import ClipperFactory, clipper_factory
-from dprepro.privacy.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
-from dprepro.privacy.layer_gradients import AtOutputs, Full, Gradients
-from dprepro.privacy.layers import trained_layers, watch_layers
 
 # Smallest number of examples whose gradients through a joint batch are computed together: fewer leave a CPU
 # idle

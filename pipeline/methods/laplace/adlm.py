@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dprepro.clipping.gradients import Tensors
+from dprepro.noise.mechanisms import FINENESS, release_laplace
 from dprepro.pipeline.methods.base import Relevances, State
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.mechanisms import FINENESS, release_laplace
 
 
 class Adlm(Perturbed):

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from dprepro.normalization import measuring
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.normalization import measuring
+from dprepro.clipping.gradients import Tensors
+from dprepro.noise.mechanisms import release_laplace
 from dprepro.pipeline.methods.base import Method, State, Task, as_input, gradient
 from dprepro.pipeline.methods.laplace.settings import IlmSettings
 from dprepro.pipeline.methods.laplace.split_network import split_network
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd
 from dprepro.pipeline.methods.spending import NetworkSizes
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.mechanisms import release_laplace
 
 SECOND = 1 / 8  # phi^(2) of the logistic loss (Eqs. 24 and 25), for any label
 TINY = 1e-6  # smallest divisor when a unit is scaled by its extremes, which are equal in a dead unit

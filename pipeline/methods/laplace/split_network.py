@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.functional import functional_call, has_shared_tensors
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError
-from dprepro.functional import functional_call, has_shared_tensors
-from dprepro.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)

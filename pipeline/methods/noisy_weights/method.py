@@ -8,13 +8,13 @@ shifts of normalisation, and the rows of an embedding table, which are a text's 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.normalization import initial_statistics, measured, measuring
+from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.normalization import initial_statistics, measured, measuring
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import crop_flip
 from dprepro.pipeline.methods.base import Method, Predict, State, Task, as_input, float32, gradient
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.optimizers import Adam
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 MEASURED = 1000  # number of training examples on which a draw's statistics are measured
 

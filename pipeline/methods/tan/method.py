@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dprepro.clipping.gradients import Tensors
+from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import Transforms, crop_flip
 from dprepro.pipeline.methods.base import LAST, Predict, State, Task, as_input
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.privacy.gradients import Tensors
-from dprepro.privacy.randomness import Streams
 
 # Lower edges of the bins of gradient norms in the history (Figure 7)
 NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Bounds, ClippedSum, Tensors
+from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.optimizers import Sgd
 from dprepro.pipeline.methods.private_steps import PrivateSteps
-from dprepro.privacy.gradients import Bounds, ClippedSum, Tensors
-from dprepro.privacy.mechanisms import GaussianMechanism
 from lab.methods.normalized_dpsgd.settings import SUMMED, NormalizedDpsgdSettings
 
 MEAN, VARIANCE = "inputs.mean", "inputs.var"  # names among the model's tensors
