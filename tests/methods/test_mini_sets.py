@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from dprepro.normalization import BatchStatistics
 from torch import nn
 
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.mini_sets import draw_mini_sets

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from dprepro.functional import fresh_state, functional_call
-from dprepro.normalization import measuring
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dprepro.clipping.functional import fresh_state, functional_call
 from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.normalization import measuring
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import gradient as differentiated
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from dprepro.normalization import measuring
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.normalization import measuring
 from dprepro.noise.mechanisms import release_laplace
 from dprepro.pipeline.methods.base import Method, State, Task, as_input, gradient
 from dprepro.pipeline.methods.laplace.settings import IlmSettings
