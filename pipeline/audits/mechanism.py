@@ -38,7 +38,7 @@ BATCHES, ROUNDS = 8, 64  # largest number of examples of such a run, in batches,
 
 
 @dataclass(frozen=True)
-class Scores:
+class MechanismScores:
     """Scores of an attacker, such as log likelihood ratios, without and with the record."""
 
     without: np.ndarray
@@ -130,7 +130,7 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 def audit_singles(
     settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
-) -> Scores:
+) -> MechanismScores:
     """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
@@ -142,7 +142,7 @@ def audit_singles(
         name: (scores[~there], scores[there])
         for name, scores in canary_scores(moved, spending, spending.examples).items()
     }
-    return Scores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
+    return MechanismScores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
 
 
 def audit_crowd(
@@ -153,7 +153,7 @@ def audit_crowd(
     name: str,
     noise: Noise = "grid",
     runs: int = RUNS,
-) -> Scores:
+) -> MechanismScores:
     """Scores of runs with a record, which reverses each clipped mean that contains it, and without a record.
 
     The network has ``parts`` layers. Runs have at most `BATCHES` batches of ``examples``, and `ROUNDS` steps.
@@ -170,7 +170,7 @@ def audit_crowd(
     spending = sides[0].spending
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
-    return Scores(without, within, spending, sides[0].delta, steps)
+    return MechanismScores(without, within, spending, sides[0].delta, steps)
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:
@@ -179,3 +179,9 @@ def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
+
+
+def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
+    """Gaussian mechanism of a row's settings, for the row's number of examples."""
+    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), [name], 1)
+    return gaussian_of(build_method(config.method, task, [canary_settings(config)], "none"))

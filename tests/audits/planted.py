@@ -26,7 +26,7 @@ from torch import Tensor
 
 from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
-from dprepro.auditing import epsilon_bounds
+from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.clipping import layer_gradients
 from dprepro.clipping.gradients import Bounds, Tensors
 from dprepro.noise import mechanisms, rounded_noise
@@ -34,8 +34,8 @@ from dprepro.noise import streams as randomness
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
-from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.audits import mechanism, pair, releases
+from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.ledgers import ledger
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.base import per_replica
@@ -45,7 +45,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum, Sample
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.pipeline.results.schema import EpsilonBound, SearchRecord
+from dprepro.pipeline.results.schema import SearchRecord
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -102,7 +102,7 @@ def labels() -> AuditedEpsilon:
 def floats() -> AuditedEpsilon:
     """By which numbers noise on a grid can make, of one release."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
-    errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
+    errors = floating_point.attack_floating_point(GaussianMechanism((spending,), 1.0), 1.0, "planted")
     shown = epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
     return shown, epsilon_bounds.epsilon_of_mu(1 / 1.1, DELTA)
 
@@ -119,11 +119,11 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
     return audit
 
 
-def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
+def told(scores: MechanismScores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
     return epsilon_bounds.by_gaussian(epsilon_bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
 
 
-def epsilon_upper(scores: Scores) -> float:
+def epsilon_upper(scores: MechanismScores) -> float:
     return smallest_bound(scores.spending, scores.steps, DELTA)
 
 
@@ -365,8 +365,8 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, eps
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[EpsilonBound, ...]:
-    return tuple(EpsilonBound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+def undivided(ways: dict[str, epsilon_bounds.BoundFunction], alpha: float) -> dict[str, float]:
+    return {name: way(alpha) for name, way in ways.items()}
 
 
 NEIGHBOURS = partial(
@@ -528,7 +528,10 @@ FAULTS: dict[str, Fault] = {
         test_bounds.test_thresholds_share_the_confidence,
     ),
     "alpha undivided over an attack's bounds": Fault(
-        rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
+        epsilon_bounds,
+        "joint_bounds",
+        undivided,
+        test_bounds.test_the_bounds_of_an_attack_share_the_confidence,
     ),
     "one candidate dropped": Fault(
         SearchRecord, "spent", lambda self: islice(CANDIDATES(self), 1, None), every_candidate

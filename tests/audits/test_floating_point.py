@@ -10,14 +10,14 @@ import torch
 
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
-from dprepro.auditing import epsilon_bounds
+from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.auditing.epsilon_bounds import ErrorCounts
 from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import canaries, floating_point
+from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
@@ -45,7 +45,7 @@ def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -> None:
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32", "float32")
+    errors = floating_point.attack_floating_point(mechanism_of(multiplier), 1.0, "float32", "float32")
     assert errors.false_alarms == 0
     assert shown(errors) > max(20.0, gaussian_epsilon(1 / multiplier, DELTA))
 
@@ -53,7 +53,7 @@ def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float) -> None:
     releases = 10 * floating_point.RELEASES
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "grid", releases=releases)
+    errors = floating_point.attack_floating_point(mechanism_of(multiplier), 1.0, "grid", releases=releases)
     assert errors.without == errors.within == 10 * 2 * floating_point.COORDINATES
     assert shown(errors) == 0
 
