@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from dprepro.errors import Notice, Stopped, UserError, printable
-from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times
 # as long. On an idle machine, a step of two threads takes up to a third longer if waiting threads sleep at
@@ -61,8 +60,7 @@ def before_any_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Delete half-written files of killed commands."""
-    clear_leftovers()
+    """Take the options of `dprepro` itself."""
 
 
 def main() -> None:

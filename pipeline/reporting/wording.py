@@ -87,9 +87,13 @@ def level_value(level: str) -> str:
 def settings_words(settings: dict[str, Any]) -> str:
     """Settings in words: ``batch 1024, learning rate 0.5``."""
     return ", ".join(
-        f"{spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else value}"
+        f"{spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else _setting(value)}"
         for name, value in settings.items()
     )
+
+
+def _setting(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def claim(ledger: Ledger) -> str:

@@ -79,15 +79,15 @@ def draw(table: pd.DataFrame, external: Sequence[ExternalResult] = ()) -> str | 
     """SVG text with a panel per data set; points link to their rows. None without any point."""
     lines = table[(table["metric"] == METRIC) & (table["unit"] == "percent") & table["ours"].notna()]
     lines = lines[_bounded(lines)]
-    shown = {key: of_set for key, of_set in lines.groupby("dataset") if key in SETS}
+    shown = {key: lines[lines["dataset"] == key] for key in SETS if (lines["dataset"] == key).any()}
     if not shown:
         return None
 
     def plot(figure: Figure) -> None:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, (key, points) in zip(grid, shown.items(), strict=True):
-            _panel(axes, SETS[str(key)], points, sorted(lines["method"].unique()))
-            _plot_external(axes, str(key), external)
+            _panel(axes, SETS[key], points, sorted(lines["method"].unique()))
+            _plot_external(axes, key, external)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

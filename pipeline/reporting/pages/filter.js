@@ -9,7 +9,7 @@ const show = () => {
     const { paper, status, extra, most: bound } = line.dataset;
     const text = line.textContent.toLowerCase();
     const fits = [["paper", paper], ["status", status]].every(([name, value]) => !asked.get(name) || asked.get(name) === value) &&
-      (extra === undefined || asked.get("all") || (asked.get("status") && asked.get("status") === status)) &&
+      (extra === undefined || asked.has("all") || (status !== "" && asked.get("status") === status)) &&
       (most === Infinity || Number(bound) <= most) && words.every((word) => text.includes(word));
     line.hidden = !fits;
     count += fits;

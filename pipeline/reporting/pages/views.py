@@ -61,15 +61,21 @@ class Report:
         """Lines of the table by cell."""
         return Results(self.table)
 
+    def label(self, effect: Columns, side: str) -> str:
+        """Label of a side's line."""
+        line = self.sources.line(effect["paper"], effect["table"], effect[f"{side}_line"])
+        return line.label if line else ""
+
     @cached_property
     def lines(self) -> list["Cell"]:
         """Results of tables' own metrics and printed values, the judged first."""
         found = [
             Cell(line, self)
             for line in self.table.to_dict("records")
-            if line["metric"] == self.sources.table(line["paper"], line["table"]).metric or line["printed"]
+            if line["metric"] == self.sources.table(line["paper"], line["table"]).metric
+            or isinstance(line["printed"], Printed)
         ]
-        return sorted(found, key=lambda cell: (not cell.printed, not cell.ran))
+        return sorted(found, key=lambda cell: (not cell.status, not cell.ran))
 
 
 @dataclass(frozen=True)
@@ -356,6 +362,7 @@ class Shown(NamedTuple):
     says: str
     paper: str
     ours: str
+    status: str  # of the value, or ''
     privacy: str  # a status, or ''
     remark: str  # on the privacy
     href: str
@@ -369,15 +376,17 @@ def _headline(headline: Headline, view: PaperView) -> Shown:
         found = view.report.results.primary((view.key, table, line, metric, headline.at or ""))
         assert found is not None
         cell = Cell(found, view.report)
-        ours = f"{cell.ours} {cell.sign}" if cell.ran else "not run"
-        return Shown(headline.says, cell.printed, ours, cell.privacy, _remark([cell]), f"{page}#{table}")
+        ours, href = cell.ours if cell.ran else "", f"{page}#{table}"
+        status = cell.status or ""
+        return Shown(headline.says, cell.printed, ours, status, cell.privacy, _remark([cell]), href)
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
     cells = list(_claim_cells(result, view))
     ran = any(part.verdict != "not run" for part in result.parts)
-    ours = f"{result.holding} of {len(result.parts)} hold" if ran else "not run"
+    ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
+    status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
     worst = max((cell.privacy for cell in cells), key=BADNESS.index, default="")
-    return Shown(headline.says, "yes", ours, worst, _remark(cells), f"{page}#claim-{result.claim.key}")
+    return Shown(headline.says, "yes", ours, status, worst, _remark(cells), href)
 
 
 def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
@@ -392,11 +401,11 @@ def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
 
 
 def _remark(cells: Iterable[Cell]) -> str:
-    """How much more is spent than is claimed, at the worst cell; the claimed epsilon if it is proven."""
+    """How much more is spent than is claimed, where the least is claimed."""
     exceeded = [cell for cell in cells if cell.privacy == "exceeded"]
     if not exceeded:
         return ""
-    worst = max(exceeded, key=lambda cell: float(cell.line["epsilon_lower"] / cell.line["epsilon_paper"]))
+    worst = min(exceeded, key=lambda cell: float(cell.line["epsilon_paper"]))
     return f"ε ≥ {worst.at_least} where {worst.claimed} is claimed"
 
 
@@ -417,10 +426,8 @@ def _grid(own: pd.DataFrame, view: PaperView, key: str) -> Grid:
                 lines.append((label, _cells(of_line[decide], levels, view)))
             for row, of_row in of_line[~decide & of_line["ours"].notna()].groupby("row", sort=False):
                 first = of_row.iloc[0]
-                apart = first["variant"] or first["remarks"]
-                others.append(
-                    (f"{label}: {apart}" if apart else label, str(row), _cells(of_row, levels, view))
-                )
+                apart = first["variant"] or row
+                others.append((f"{label}: {apart}", str(row), _cells(of_row, levels, view)))
     return Grid(key, table, levels, _heads(levels), tuple(lines), tuple(others))
 
 
