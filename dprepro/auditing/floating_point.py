@@ -32,15 +32,15 @@ def attack_floating_point(
 
     The record's clipped gradient has length ``clip`` and equal coordinates.
     """
-    streams = Streams([f"{name}/floating_point"], True, torch.device("cpu"), noise)
-    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), 1)))
-    deviation = mechanism.deviations(bounds).numpy()[0, 0]
-    spacing = mechanism.spacings(bounds, COORDINATES).numpy()[0]
+    streams = Streams(f"{name}/floating_point", True, torch.device("cpu"), noise)
+    bounds = Bounds.whole(torch.tensor(clip), 1)
+    deviation = mechanism.deviations(bounds).numpy()[0]
+    spacing = mechanism.spacings(bounds, COORDINATES).numpy()
 
     def seen(added: float, first: int) -> int:
-        sums = torch.full((1, COORDINATES), added)
+        sums = torch.full((COORDINATES,), added)
         released = [
-            mechanism.release({"sum": sums}, bounds, streams, first + release)["sum"].numpy()[0]
+            mechanism.release({"sum": sums}, bounds, streams, first + release)["sum"].numpy()
             for release in range(releases)
         ]
         numbers = np.concatenate(released)

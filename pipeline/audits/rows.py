@@ -93,7 +93,7 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     yield _by_scores("pair", paired.scores, noise, delta, functions)
 
     noised, clip = mechanism.mechanism_of(config, examples, name), config.model_dump()["clip"]
-    multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
+    multiplier, count = noised.spending.noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), epsilon_of_mu(1 / multiplier, delta)
     for kind in noises(row):
         errors = floating_point.attack_floating_point(noised, clip, name, kind)
@@ -111,7 +111,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     functions = {"errors": bound_of(scores.without, scores.within, "errors", 0.0)}
     if scores.labels is not None:
         functions["labels"] = bound_of(*scores.labels, "errors", 0.0)
-    event, epsilon_upper = str(scores.method.guarantee(0).spending), releases.release_epsilon(scores.method)
+    event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
     yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)

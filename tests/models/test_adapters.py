@@ -52,7 +52,7 @@ def test_fresh_adapters_leave_the_networks_output() -> None:
 def test_gradients_are_those_of_one_example_at_a_time_and_all_adapters_move(clip: float) -> None:
     net, inputs, labels = add_adapters(trunk(), RANK, CLASSES), images(6), torch.arange(6) % CLASSES
     frozen = {name: value.clone() for name, value in net.state_dict().items() if name not in trained(net)}
-    factory = clipper_factory(net, inputs[:1], single_replica=True)
+    factory = clipper_factory(net, inputs[:1])
     fast, slow = factory(net), OneByOne(net)
     assert isinstance(fast, BookKeeping)
     tensors, start = trained(net), trained(net)
