@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -33,7 +33,7 @@ def attack_floating_point(
     The record's clipped gradient has length ``clip`` and equal coordinates.
     """
     streams = Streams(f"{name}/floating_point", True, torch.device("cpu"), noise)
-    bounds = Bounds.whole(torch.tensor(clip), 1)
+    bounds = ClipLimits.whole(torch.tensor(clip), 1)
     deviation = mechanism.deviations(bounds).numpy()[0]
     spacing = mechanism.spacings(bounds, COORDINATES).numpy()
 

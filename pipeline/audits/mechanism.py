@@ -22,7 +22,7 @@ import torch
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -50,7 +50,7 @@ class MechanismScores:
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
-Release = Callable[[Tensors, Bounds, Streams, int], Tensors]
+Release = Callable[[Tensors, ClipLimits, Streams, int], Tensors]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RecordingMechanism(GaussianMechanism):
         mechanism = gaussian_of(method)
         method.mechanism = cls(mechanism.spending, mechanism.distance, releasing)
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         """Result of ``releasing``, with the arguments of `GaussianMechanism.release`."""
         return self.releasing(sums, bounds, streams, step)
 
@@ -102,7 +102,7 @@ def record_releases(
     spending, delta = spent_by(method)
     mechanism, recorded = gaussian_of(method), []
 
-    def release(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         released = mechanism.release(sums, bounds, streams, step)
         # each layer of a part has an equal share of the part's bound
         limits = bounds.members @ (bounds.limits / bounds.members.sum(0).sqrt())  # (T,)

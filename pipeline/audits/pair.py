@@ -26,7 +26,7 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.pairs import SumsOfPair, noise_variances
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -75,7 +75,7 @@ class RecordedSums:
 
     mechanism: GaussianMechanism
     sums: Tensors
-    bounds: Bounds
+    bounds: ClipLimits
     streams: Streams
 
     def released(self, streams: Streams, step: int) -> Tensors:
@@ -134,7 +134,7 @@ def audit_pair(
         if silent:
             mechanism = gaussian_of(method)
 
-            def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
+            def release(sums: Tensors, bounds: ClipLimits, streams: Streams, _: int) -> Tensors:
                 exact.append(RecordedSums(mechanism, sums, bounds, streams))
                 return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
@@ -184,11 +184,11 @@ def _differs(without: Method, within: Method) -> bool:
     """Return True if the models without and with the record differ after steps with equal releases."""
     releases: list[Tensors] = []
 
-    def record(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def record(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         releases.append(released := mechanisms[0].release(sums, bounds, streams, step))
         return {name: value.clone() for name, value in released.items()}
 
-    def repeat(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def repeat(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         mechanisms[1].release(sums, bounds, streams, step)  # for its side effects
         return releases[step]
 

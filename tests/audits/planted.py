@@ -28,7 +28,7 @@ from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise import mechanisms, rounded_noise
 from dprepro.noise import streams as randomness
 from dprepro.noise.mechanisms import GaussianMechanism
@@ -129,15 +129,15 @@ def epsilon_upper(scores: MechanismScores) -> float:
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
 
 
-def halved(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def halved(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / 2
 
 
-def without_root(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def without_root(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / len(bounds.limits) ** 0.5
 
 
-def once(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def once(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / self.distance
 
 
@@ -145,7 +145,7 @@ RELEASE, RELEASED = GaussianMechanism.release, PrivateSteps.released
 
 
 def halved_in_secret(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Half the noise that `deviations` declares."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -171,7 +171,7 @@ def leaking_beside(share: float) -> Callable[..., Tensors]:
 
 
 def exact_statistics(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Noise on the gradients, and none on the statistics beside them."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -181,7 +181,7 @@ def exact_statistics(
 
 
 def same_in_layers(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """The same numbers for each layer, in its own size."""
     deviations = self.deviations(bounds)
@@ -233,7 +233,7 @@ def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     return ON_GRID((value + (noise + digits) * spacings).float(), 0 * noise, spacings)
 
 
-def without_room(self: GaussianMechanism, bounds: Bounds, size: int) -> Tensor:
+def without_room(self: GaussianMechanism, bounds: ClipLimits, size: int) -> Tensor:
     """Noise for the sum as it is, without the spacing times the root of d by which rounding moves it."""
     return self.deviations(bounds).double() * 2.0 ** -self.bits(size)
 
@@ -266,13 +266,13 @@ def of_fixed_sizes(self: Streams, step: int, examples: int, batches: int, partic
     return np.sort(self._generator("allocation", epoch).permutation(examples)[position::batches])
 
 
-def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
     return batch._replace(sums={name: 5 * value for name, value in batch.sums.items()})
 
 
-def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
     count = sample.mask.sum().clamp_min(1)

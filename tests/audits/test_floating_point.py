@@ -12,7 +12,7 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -61,7 +61,7 @@ def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float
 def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
     mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
-    whole = Bounds.whole(torch.tensor(1.0), 1)
+    whole = ClipLimits.whole(torch.tensor(1.0), 1)
     spacing = float(mechanism.spacings(whole, size))
     streams = Streams("bits", True, torch.device("cpu"), "grid")
     counts: list[list[np.ndarray]] = []

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Tensors, clip_factors
 from dprepro.clipping.layer_gradients import Full, Gradients, Outer, Rows, squares
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
@@ -46,7 +46,7 @@ def test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted(
     made: Callable[[int], Tensor], size: int
 ) -> None:
     gradient = made(size)[None]
-    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     factors, norms = clip_factors(squares(gradient)[:, None], torch.ones(1), bounds)
     vector = (gradient * factors).numpy()[0].astype(float)
     # squares of 24 bits have 48, so that a double holds them, and fsum adds without rounding
@@ -147,7 +147,7 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
     def noted(self: Tan) -> Clipper:
         clip = clipper(self)
 
-        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> Any:
+        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits) -> Any:
             taken.append((inputs[:, 0].tolist(), bounds.limits.dtype))
             return clip(tensors, inputs, labels, mask, bounds)
 
@@ -210,7 +210,7 @@ def test_noise_covers_what_computing_and_the_grid_add(multiplier: float, size: i
     """By fractions: sums (1 + c) C apart, each rounded to the grid, over the noise's deviation, are 1 / z."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
     mechanism = GaussianMechanism(spending, 1.0)
-    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     spacing = Fraction(float(mechanism.spacings(bounds, size)))
     # both sums are off as float32 may be, and a vector is longer, by a deviation's rounding more
     computing = 2 * Fraction(2**15, 2**24) + Fraction(OF_NORMS) + Fraction(1, 2**20)
