@@ -82,10 +82,10 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
         names = TRIALS
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
-    whole = scores.steps == steps and scores.spending.examples == examples
+    covers_all_steps = scores.steps == steps and scores.spending.examples == examples
     functions = {name: bound_of(scores.without, scores.within, name, delta) for name in names}
     functions |= {name: bound_of(*sides, "gaussian", delta) for name, sides in scores.others.items()}
-    yield _by_scores(config.attack, scores, noise, delta, functions, whole)
+    yield _by_scores(config.attack, scores, noise, delta, functions, covers_all_steps)
 
     paired = pair.audit_pair(row, config, settings, name, noise)
     functions = {name: bound_of(paired.scores.without, paired.scores.within, name, delta) for name in TRIALS}
@@ -114,7 +114,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
-    yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)
+    yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, covers_all_steps=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, config, settings, name, kind)
         functions = {"errors": partial(by_errors, errors, delta=0.0)}
@@ -133,11 +133,11 @@ def _by_scores(
     noise: Noise,
     delta: float,
     functions: dict[str, BoundFunction],
-    whole: bool = False,
+    covers_all_steps: bool = False,
 ) -> Fields:
     epsilon_upper = smallest_bound(scores.spending, scores.steps, delta)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
-    return _attack(attack, event, noise, delta, epsilon_upper, trials, functions, whole)
+    return _attack(attack, event, noise, delta, epsilon_upper, trials, functions, covers_all_steps)
 
 
 def _attack(
@@ -148,7 +148,7 @@ def _attack(
     epsilon_upper: float | None,
     trials: tuple[int, int],
     functions: dict[str, BoundFunction],
-    whole: bool = False,
+    covers_all_steps: bool = False,
 ) -> Fields:
     """Fields of an `Attack` record, except `level` and `seconds`."""
     return {
@@ -158,7 +158,7 @@ def _attack(
         "noise": noise,
         "delta": delta,
         "epsilon_upper": None if epsilon_upper is None else up(epsilon_upper),
-        "whole": whole,
+        "whole": covers_all_steps,
         "confidence": 1 - ALPHA,
         "trials": trials,
         "bounds": recorded_bounds(joint_bounds(functions, ALPHA)),

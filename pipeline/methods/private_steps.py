@@ -91,7 +91,7 @@ class PrivateSteps(Method):
         return (TRIED,) if self.isolation == "tried" else ()
 
     @cached_property
-    def whole(self) -> ClipLimits:
+    def clip_limits(self) -> ClipLimits:
         """Bounds of the whole gradient as one part, clipped to the setting `clip`."""
         return self.bounds(self.settings.clip)
 

@@ -98,10 +98,10 @@ def after_a_step(noise: Noise, trainings: int) -> ErrorCounts:
         (moved,) = state["parameters"].values()
         released = (-2 * examples * moved).numpy()  # exactly
         if noise == "grid":
-            spacing = method.mechanism.spacings(method.whole, moved.numel()).numpy()
+            spacing = method.mechanism.spacings(method.clip_limits, moved.numel()).numpy()
             wrong = floating_point.off_grid(released, spacing)
         else:
-            deviation = method.mechanism.deviations(method.whole).numpy()[0]
+            deviation = method.mechanism.deviations(method.clip_limits).numpy()[0]
             wrong = floating_point.impossible(released.ravel(), deviation).reshape(released.shape)
         called = wrong.any(0)
         alarms, misses = alarms + int(called[~there].sum()), misses + int((~called[there]).sum())

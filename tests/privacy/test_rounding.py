@@ -75,7 +75,7 @@ def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
 
 def summed(trained: Tan, chosen: Tensor, parts: tuple[int, ...] = ()) -> np.ndarray:
     """What a step sums of some examples."""
-    bounds = trained.whole
+    bounds = trained.clip_limits
     sample = Sample(chosen, torch.ones(len(chosen)), parts)
     batch: BatchSum = trained.clipped_sums(trained.task.parameters, sample, bounds, 0)
     (value,) = batch.sums.values()
@@ -164,7 +164,7 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
         with monkeypatch.context() as patch:
             # not of step 0, which also takes an example alone
             patch.setattr(Streams, "poisson", lambda *_: sample)
-            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.whole, 1)
+            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.clip_limits, 1)
         return list(taken)
 
     complete = passes(whole)
@@ -192,7 +192,7 @@ def test_parts_of_a_thousand_are_added_in_float32_and_of_three_thousand_in_float
         trained, every = method("grid", mixed(count), 1000), torch.arange(count)
         parts = parts_of(every.numpy(), count, count // 125)
         sample = Sample(every, torch.ones(count), parts)
-        batch = trained.clipped_sums(trained.task.parameters, sample, trained.whole, 0)
+        batch = trained.clipped_sums(trained.task.parameters, sample, trained.clip_limits, 0)
         assert [value.dtype for value in batch.sums.values()] == [dtype]
         total = sum(value.double().numpy() for value in batch.sums.values())
         assert np.linalg.norm(total - exact(mixed(count))) <= (COMPUTING / 2) * CLIP * len(parts)
@@ -254,7 +254,7 @@ def test_parts_of_one_pass_are_summed_as_in_passes_of_their_own(
     for parts in ((120,) * 8, (150,) * 20, (100, 100, 200, 100, 100)):
         trained, every = method("grid", mixed(sum(parts)), 256), torch.arange(sum(parts))
         sample = Sample(every, torch.ones(len(every)), parts)
-        arguments = trained.task.parameters, sample, trained.whole, 1
+        arguments = trained.task.parameters, sample, trained.clip_limits, 1
         assert isinstance(trained.clipper, BookKeeping)
         sizes.clear()  # of trials
         together = trained.clipped_sums(*arguments)

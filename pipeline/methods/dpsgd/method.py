@@ -54,7 +54,7 @@ class Dpsgd(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; the metrics are of its private sample."""
-        parameters, bounds, rate = state["parameters"], self.whole, self.rate(step)
+        parameters, bounds, rate = state["parameters"], self.clip_limits, self.rate(step)
         tensors = self.network(parameters, 0) if self.settings.private else parameters
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = self.released(batch.sums, bounds, step)

@@ -89,7 +89,7 @@ class NormalizedDpsgd(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; the metrics are those of the private sample."""
-        bounds, statistics = self.whole, state["running"]
+        bounds, statistics = self.clip_limits, state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
         released = self.released(batch.sums, bounds, step)
         # by the expected batch size: the true one is private
