@@ -200,7 +200,7 @@ def test_a_fresh_clone_has_nothing_to_run_and_renders_its_report(bare: Checkout)
     assert would_run(bare) == set()
     assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
     bare.run("dvc", "repro", "--allow-missing")
-    (bare.folder / "reports/index.html").unlink()
+    (bare.folder / "reports/README.md").unlink()
     bare.run("dvc", "repro", "--single-item", "report")
     assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
     assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
