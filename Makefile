@@ -33,8 +33,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## first run: every method on synthetic images, two to five minutes
-	@echo "One row of every method, from raw files to the report and MLflow: two to five minutes on two cores."
+demo: $(STAMP) ## first run: every method on scikit-learn's digits, three minutes
+	@echo "One row of every method, from raw files to the report and MLflow: three minutes on two cores."
 	$(BIN)/dvc --cd demo repro
 	@echo "The demo's report: $(CURDIR)/demo/reports/index.html"
 
@@ -99,7 +99,7 @@ hooks: $(STAMP) ## check every commit, by pre-commit
 .PHONY: lock
 lock: $(STAMP) ## write requirements.lock anew; fitting versions stay
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		$(addprefix --extra ,dev lab text vectors postgres) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
+		$(addprefix --extra ,dev lab text vectors) --no-emit-index-url --custom-compile-command 'make lock' $(UPGRADE) --output-file requirements.lock pyproject.toml
 
 .PHONY: upgrade
 upgrade: ## the same with the newest versions; run `make test` afterwards

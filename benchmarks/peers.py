@@ -17,7 +17,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
+from dprepro.pipeline.reporting.intervals import Mean, contrast
 from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
 

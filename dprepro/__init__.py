@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dprepro.auditing.models import ModelAudit, audit_model, worst_start
     from dprepro.auditing.replay import Pair, Replay, Violation, replay
     from dprepro.auditing.training import Claims, Mistake, TrainingAudit, audit_training
-    from dprepro.gradients import ClippedSum, clipped_sum, noisy_sum
     from dprepro.samplers import BallsAndBinsSampler, PoissonSampler
+    from dprepro.sums import ClippedSum, clipped_sum, noisy_sum
 
 __all__ = [
     "AuditedEpsilon",
@@ -65,7 +65,7 @@ __all__ = [
 _MODULES = {
     "accounting": ("Composed", "Spent", "compose", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
-    "gradients": ("ClippedSum", "clipped_sum", "noisy_sum"),
+    "sums": ("ClippedSum", "clipped_sum", "noisy_sum"),
     "auditing.models": ("ModelAudit", "audit_model", "worst_start"),
     "auditing.replay": ("Pair", "Replay", "Violation", "replay"),
     "samplers": ("BallsAndBinsSampler", "PoissonSampler"),

@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 from dprepro.checking import checked
 from dprepro.errors import UserError
 from dprepro.fields import Count
-from dprepro.privacy.randomness import allocation, poisson_sample
+from dprepro.noise.streams import allocation, poisson_sample
 
 
 class _SecretSampler(Sampler[list[int]]):

@@ -1,4 +1,4 @@
-"""Extensions: methods, models, accountants, claims, figures and data sets, found by their packages.
+"""Extensions: methods, models, accountants and data sets, found by their packages.
 
 This project has a package for each kind but data sets. A laboratory's Python packages may have a sub-package
 for each kind. `code` in params.yaml names the packages, which are installed or in the laboratory's folder.
@@ -19,10 +19,8 @@ from dprepro.errors import UserError
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
-Kind = Literal["accountants", "claims", "data_sets", "figures", "methods", "models"]
+Kind = Literal["accountants", "data_sets", "methods", "models"]
 BUILT_IN: dict[Kind, str] = {
-    "claims": "dprepro.pipeline.reporting.claims",
-    "figures": "dprepro.pipeline.reporting.figures",
     "methods": "dprepro.pipeline.methods",
     "models": "dprepro.pipeline.models",
 }

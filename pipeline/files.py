@@ -1,8 +1,8 @@
 """Atomic writing of files, reading with comparison of digests, and digests.
 
 A file is written under a temporary name in its folder, flushed to the disk, and renamed; then the folder is
-flushed. The temporary name contains the names of host and process. The next command removes the leftovers of
-a killed process (`clear_leftovers`). Git and DVC ignore leftovers.
+flushed. The temporary name contains the names of host and process. The next process that writes the file
+removes the leftovers of a killed one. Git and DVC ignore leftovers.
 """
 
 import hashlib
@@ -25,12 +25,6 @@ PARTIAL, REPLACED = "partial", "replaced"
 _TEMPORARY = re.compile(
     rf"\.(?P<name>.+)\.(?P<host>\w+)-(?P<pid>\d+)\.(?P<kind>{PARTIAL}|{REPLACED})(-journal|-wal|-shm)?"
 )
-# Folders in which commands write, relative to the folder of params.yaml. True: leftovers may also be in
-# subfolders. Folders of data are written as a whole, and may contain millions of the user's own files.
-_PLACES = {
-    **{".": False, "reports": True, "runs": True, ".dprepro": True},
-    **{"data": False, "data/raw": False, "data/prepared": False},
-}
 _DAY = 24 * 3600.0  # seconds after which another machine's temporary files count as leftovers
 
 
@@ -71,6 +65,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     temporary = temporary_path(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(path)
         try:
             with temporary.open("wb") as file:
                 yield file
@@ -88,16 +83,13 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Create an empty temporary folder that replaces ``folder`` after the block.
 
     The old folder stays until the new one is complete. A kill between the two renames leaves the old folder
-    under a temporary name, and `clear_leftovers` restores it.
+    under a temporary name, and the next call restores it.
 
     Raises:
         UserError: the folder can't be written. After any error ``folder`` is unchanged.
     """
     building, replaced = temporary_path(folder), temporary_path(folder, REPLACED)
-    # `clear_leftovers` may not search this folder
-    for match in filter(None, (_TEMPORARY.fullmatch(path.name) for path in folder.parent.glob(".*"))):
-        if match["name"] == folder.name:
-            _clear(folder.parent, match)
+    clear_leftovers(folder)
     with writing(building):
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
@@ -145,17 +137,15 @@ def is_temporary(path: Path) -> bool:
     return _TEMPORARY.fullmatch(path.name) is not None
 
 
-def clear_leftovers() -> None:
-    """Remove temporary files of killed processes, and restore replaced folders.
+def clear_leftovers(path: Path) -> None:
+    """Remove temporary files of ``path`` that killed processes left, and restore a replaced folder.
 
     Files of a running process on this machine stay. Files of other machines stay for a day.
     """
-    for root, recursive in _PLACES.items():
-        for folder, names, files in os.walk(root):
-            for match in filter(None, map(_TEMPORARY.fullmatch, [*names, *files])):
-                with suppress(OSError):
-                    _clear(Path(folder), match)
-            names[:] = [name for name in names if recursive and not _TEMPORARY.fullmatch(name)]
+    for match in filter(None, (_TEMPORARY.fullmatch(each.name) for each in path.parent.glob(".*"))):
+        if match["name"] == path.name:
+            with suppress(OSError):
+                _clear(path.parent, match)
 
 
 def _clear(folder: Path, match: re.Match[str]) -> None:

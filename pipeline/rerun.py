@@ -19,7 +19,7 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.judging.intervals import LEVEL, Mean, mean
+from dprepro.pipeline.reporting.intervals import LEVEL, Mean, mean
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Evaluation
 from dprepro.pipeline.results.weights import duration

@@ -34,6 +34,7 @@ from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.searched import candidates, differing, with_chosen
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference, read_history
+from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.transport import dvclock
@@ -100,10 +101,6 @@ def _folder_findings(settings: Settings) -> Iterator[Finding]:
     for name in (*settings.data, *settings.derived):
         if (prepared.PREPARED / name).exists():
             yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name, settings))
-    from dprepro.pipeline.tracking.store import STORE
-
-    if STORE.exists():
-        yield _finding(f"{STORE}", partial(_published, settings))
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
@@ -327,6 +324,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             raise UserError(
                 f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
             )
+        if measured.test_errors is not None:
+            _check_errors(key, measured, measured.test_errors)
     standing = Standing.here(key, settings)
     for trained in run.replicas:
         if reason := standing.differs(run, trained):
@@ -343,6 +342,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
         _compare(key, ledgers, computed, row_composition(run, row.search))
     if unplanned is not None:
         unchecked.append(unplanned)
+    if evaluation and (old := sum(each.test_errors is None for each in evaluation.replicas)):
+        unchecked.append(f"predictions: {old} of {len(run.replicas)} trainings have none in the record")
     if len(present_weights) < len(paths):
         elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
         unchecked.append(
@@ -354,6 +355,19 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     else:
         _measure(key, settings)
     return "; ".join(unchecked) or None
+
+
+def _check_errors(key: str, measured: Evaluated, packed: str) -> None:
+    """Compare a recorded accuracy with the recorded errors on the test split."""
+    try:
+        share = float((errors_of(packed) == 0).mean())
+    except ValueError as problem:
+        share, why = -1.0, f"{problem}"
+    else:
+        why = f"is {measured.metrics['test_accuracy']:g}, and its predictions reach {share:g}"
+    if not isclose(share, measured.metrics["test_accuracy"], abs_tol=1e-9):
+        where = f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}"
+        raise UserError(f"{where}: test_accuracy: {why}")
 
 
 def _untraced(key: str) -> str | None:
@@ -464,10 +478,3 @@ def _first_difference(stored: Any, expected: Any, location: str = "") -> str | N
         return None if stored == expected else location
     inner = (_first_difference(left, right, f"{location}.{name}".lstrip(".")) for name, left, right in pairs)
     return next(filter(None, inner), None)
-
-
-def _published(settings: Settings) -> None:
-    from dprepro.pipeline.tracking import publishing  # imports MLflow
-
-    if missing := publishing.unpublished(publishing.declared(settings), settings):
-        raise UserError(f"{', '.join(missing)}: not published as they are; run `dprepro publish`")

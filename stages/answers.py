@@ -22,7 +22,7 @@ def answering(width: int = 100) -> "Console":
 
 def measured(row: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 (n = 3) percent``, one per level."""
-    from dprepro.pipeline.reporting.judging.intervals import mean
+    from dprepro.pipeline.reporting.intervals import mean
     from dprepro.pipeline.reporting.wording import with_interval
     from dprepro.pipeline.results import records
 
@@ -91,11 +91,10 @@ def compared(difference: "Difference", again: str) -> str:
 def accounted(line: str) -> Iterator[str]:
     """Lines on the privacy of a row or account, such as ``epsilon = 3: epsilon at most 2.6 proven``.
 
-    Each level's line is about its least private seed. It ends with the worst uses of private data outside
-    epsilon. Lines on independent gradients, the composition and a large delta follow.
+    Each level's line is about its least private seed. It ends with the uses of private data outside epsilon.
+    Lines on independent gradients, the composition and a large delta follow.
     """
-    from dprepro.pipeline.reporting.judging.guarantees import worst
-    from dprepro.pipeline.reporting.judging.severity import at_worst, not_covered, specific
+    from dprepro.pipeline.reporting.privacy import not_covered, specific, worst
     from dprepro.pipeline.reporting.wording import composition, delta_remark, isolation
     from dprepro.pipeline.results import records
 
@@ -107,7 +106,7 @@ def accounted(line: str) -> Iterator[str]:
         ledger = worst(ledgers_of_level)
         attacks = [attack for attack in all_attacks if attack.level == level]
         uses = specific(not_covered(ledger, attacks, ledgers.composition if ledgers else None))
-        outside = f"; outside epsilon: {at_worst(uses)}" if uses else ""
+        outside = f"; outside epsilon: {'; '.join(use.words for use in uses)}" if uses else ""
         yield f"{level.replace('=', ' = ')}: {privacy_summary(ledger)}{outside}"
     if run := records.read_run(line):
         proven = [ledger for each in by_level.values() for ledger in each if ledger.epsilon_upper is not None]

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from dprepro.errors import Notice, Stopped, UserError, printable
-from dprepro.pipeline.files import clear_leftovers
 
 # Actively waiting threads take processor time from other processes: on a busy machine a row took nine times
 # as long. On an idle machine, a step of two threads takes up to a third longer if waiting threads sleep at
@@ -61,8 +60,7 @@ def before_any_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Delete half-written files of killed commands."""
-    clear_leftovers()
+    """Take the options of `dprepro` itself."""
 
 
 def main() -> None:
@@ -87,7 +85,7 @@ def main() -> None:
     except RuntimeError as problem:
         if type(problem).__name__ != "OutOfMemoryError":  # torch's own, without its import
             raise
-        _end("the GPU's memory is too small; lower --physical or --replicas-at-once", 1)
+        _end("the GPU's memory is too small; lower --physical or --workers", 1)
     except UnicodeEncodeError as problem:
         around = problem.object[max(0, problem.start - 60) : problem.end + 60]
         _end(f"{around}: a name that is not UTF-8; rename the file or the folder", 1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dprepro.pipeline.params import Settings
     from dprepro.pipeline.reporting.compare import Comparison
-    from dprepro.pipeline.reporting.judging.intervals import Mean
+    from dprepro.pipeline.reporting.intervals import Mean
 
 
 def compare(
@@ -39,14 +39,13 @@ def compare(
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
     """Sentences on epsilons that only the first row has, with commands that add such levels to the second."""
-    from dprepro.pipeline.reporting.compare import proven
     from dprepro.pipeline.reporting.wording import upwards
 
     planned = settings.rows[second].plan
     for comparison in comparisons:
         if not comparison.lacking:
             continue
-        lacks = f"{second} has no level that is proven to spend {upwards(proven(comparison.cell))}"
+        lacks = f"{second} has no level that is proven to spend {upwards(comparison.level.proven)}"
         if comparison.asked is None or planned:
             asked = "" if comparison.asked is None else f", at epsilon {comparison.asked:g}"
             why = f", as {second} has a plan" if planned else ""
@@ -84,7 +83,6 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    from dprepro.pipeline.reporting.compare import proven
     from dprepro.pipeline.reporting.wording import bound, level_words, signed
 
     table = Table(title=f"{first} and {second}", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -93,19 +91,19 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
             head, justify="right" if head in ("accuracy", "difference") else "left", no_wrap=True
         )
     for comparison in comparisons:
-        cell, rival, gap = comparison.cell, comparison.rival, comparison.difference
-        accuracy = f"{cell.mean.value:.2f}{_half(cell.mean)}"
-        measured = (level_words(cell.level), accuracy, bound(cell.guarantee.ledger))
+        level, rival, gap = comparison.level, comparison.rival, comparison.difference
+        accuracy = f"{level.accuracy.value:.2f}{_half(level.accuracy)}"
+        measured = (level_words(level.line["level"]), accuracy, bound(level.ledger))
         if rival is None or gap is None:
-            none = "none spends so little" if isfinite(proven(cell)) else "nothing is comparable"
+            none = "none spends so little" if isfinite(level.proven) else "nothing is comparable"
             table.add_row(*measured, none, "", "", "")
             continue
-        reached = f"{rival.mean.value:.2f}{_half(rival.mean)}"
+        reached = f"{rival.accuracy.value:.2f}{_half(rival.accuracy)}"
         table.add_row(
             *measured,
-            level_words(rival.level),
+            level_words(rival.line["level"]),
             reached,
-            bound(rival.guarantee.ledger),
+            bound(rival.ledger),
             signed(gap.value, 2) + _half(gap),
         )
     return table

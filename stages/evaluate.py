@@ -23,10 +23,14 @@ def evaluate(
     from dprepro.pipeline import params
     from dprepro.pipeline.rerun import replaced
     from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.weights import require
     from dprepro.pipeline.training import evaluation
     from dprepro.stages.progress import counting
 
     loaded = params.load()
+    loaded.row(row)
+    if recorded := records.read_run(row):
+        require(recorded)  # before the data, which a clone lacks too
     data, how = ready(row, loaded, device, physical, anywhere=True)
     run, before = records.read_run(row), records.read_evaluation(row)
     with counting(row, len(run.replicas) if run else 0) as show:

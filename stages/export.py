@@ -20,8 +20,15 @@ def export(
     from dprepro.pipeline import params
     from dprepro.pipeline.export.folder import export as write
     from dprepro.pipeline.export.privacy_statement import headline
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.weights import require
 
-    exported = write(row, level, seed, folder, params.load())
+    settings = params.load()
+    settings.row(row)
+    if (run := records.read_run(row)) and not folder.exists():
+        asked = [each for each in run.replicas if level in (None, each.level) and seed in (None, each.seed)]
+        require(run, asked)  # before the data, which a clone lacks too
+    exported = write(row, level, seed, folder, settings)
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")
     print(f"  {headline(exported.privacy)}")
     if "vocabulary.txt" in exported.files:

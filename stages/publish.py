@@ -1,33 +1,32 @@
-"""`dprepro publish`: MLflow's runs from the records."""
+"""`dprepro publish`: MLflow's store, built anew from the records."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dprepro.pipeline.tracking.publishing import Published
+from pathlib import Path
 
 
 def publish() -> None:
-    """Update MLflow from the records. Without new records, nothing changes.
-
-    One publisher writes at a time; a second one waits.
-    """
-    bring_up_to_date()
+    """Build MLflow's store anew from the records."""
+    build()
 
 
-def bring_up_to_date() -> "Published":
-    """Publish with a progress bar; return the published rows."""
+def build() -> dict[str, str]:
+    """Publish with a progress bar; return the ids of the experiments by paper."""
     from dprepro.pipeline import params
-    from dprepro.pipeline.tracking import publishing
+    from dprepro.pipeline.files import digest_json, write_text
+    from dprepro.pipeline.reporting.sources import read_sources
+    from dprepro.pipeline.tracking.publishing import STORE
+    from dprepro.pipeline.tracking.publishing import publish as write
+    from dprepro.pipeline.tracking.runs import runs
     from dprepro.stages.progress import counting
     from dprepro.stages.report import report_left_out
 
     settings = params.load()
     report_left_out(settings)
-    recorded = publishing.declared(settings)
-    with counting("publish", len(recorded)) as show:
-        done = publishing.publish(recorded, settings, show=show)
-    print(
-        f"{done.address}: {len(done.written)} rows published, {len(done.unchanged)} already there; "
-        f"{done.runs} runs"
-    )
-    return done
+    results = list(runs(read_sources(settings)))
+    with counting("publish", len(results)) as show:
+        experiments = write(results, show=show)
+    # for DVC, whose stage must have an output that is the same for the same records
+    content = [[run.name, run.tags, run.metrics, [seed.metrics for seed in run.seeds]] for run in results]
+    write_text(Path("published.json"), digest_json(content) + "\n")
+    seeds = sum(len(run.seeds) for run in results)
+    print(f"{STORE}: {len(results)} results and {seeds} seeds")
+    return experiments

@@ -1,16 +1,12 @@
 """`dprepro report`: pages, CSV files and pictures."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dprepro.pipeline.params import Settings
 
 
-def report(
-    mlflow: Annotated[bool, typer.Option(help="Also log the pages and tables to MLflow.")] = True,
-) -> None:
+def report() -> None:
     """Write self-contained pages, CSV files and pictures from the records; trains nothing."""
     from dprepro.pipeline import params
     from dprepro.pipeline.reporting import report as reporting
@@ -19,17 +15,6 @@ def report(
     report_left_out(settings)
     written = reporting.write(settings)
     print(f"{written.index}: written, beside it {len(written.pages)} pages of papers")
-    if not mlflow:
-        return
-    from dprepro.pipeline.tracking.publishing import publish_report
-    from dprepro.pipeline.tracking.store import address_without_password
-
-    logged = [
-        paper.key
-        for paper in written.papers
-        if paper.records and publish_report(paper.key, (written.pages[paper.key], *written.tables), settings)
-    ]
-    print(f"{address_without_password()}: reports logged: {', '.join(logged) or 'none is new'}")
 
 
 def report_left_out(settings: "Settings") -> None:

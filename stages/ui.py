@@ -17,31 +17,29 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 5000,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
 ) -> None:
-    """Publish new results, then serve MLflow's page until Ctrl-C."""
+    """Build MLflow's store anew from the records, then serve MLflow's page until Ctrl-C."""
     from dprepro.pipeline.tracking import views
-    from dprepro.pipeline.tracking.publishing import ARTIFACTS
-    from dprepro.pipeline.tracking.store import address, address_without_password
-    from dprepro.pipeline.tracking.store import served as is_served
-    from dprepro.stages.publish import bring_up_to_date
+    from dprepro.pipeline.tracking.publishing import address
+    from dprepro.stages.publish import build
 
-    store, served = address(), is_served()
-    if not served:
-        _check_free(host, port)
-    published = bring_up_to_date()
-    page = address_without_password().rstrip("/") if served else f"http://{host}:{port}"
-    print(
-        f"MLflow runs already at {page}"
-        if served
-        else "MLflow starts, which takes some seconds; Ctrl-C ends it"
-    )
-    for view in views.VIEWS:
-        print(f"  {view.shows}:\n    {views.link(view, published.experiments, page)}", flush=True)
-    if served:
-        return
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
-    command += ["--host", host, "--port", str(port)]
-    command += ["--backend-store-uri", store, "--artifacts-destination", str(ARTIFACTS)]
-    command += ["--uvicorn-opts", "--log-level warning"]
+    _check_free(host, port)
+    experiments = build()
+    print("MLflow starts, which takes some seconds; Ctrl-C ends it. The judged results:")
+    for paper, number in experiments.items():
+        print(f"  {paper}: {views.link(number, f'http://{host}:{port}')}", flush=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--workers",
+        "1",
+        "--host",
+        host,
+        "--port",
+        str(port),
+    ]
+    command += ["--backend-store-uri", address(), "--uvicorn-opts", "--log-level warning"]
     # job runners are unused here; without them MLflow starts four times as fast in a fifth of the memory
     sys.exit(serve(command, {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}))
 

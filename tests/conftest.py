@@ -98,21 +98,8 @@ def typed(warm: Path) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def empty_store() -> Path:
-    """A database as MLflow makes it, once for all tests: the migration takes seconds."""
-    from dprepro.pipeline.tracking.store import MlflowClient
-
-    with alone() as folder:
-        made = folder / "mlflow.db"
-        if not made.exists():
-            MlflowClient(f"sqlite:///{folder}/begun.db").search_experiments()
-            shutil.copy(folder / "begun.db", made)
-    return made
-
-
-@pytest.fixture(scope="session")
 def cpu() -> Execution:
-    return Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+    return Execution(torch.device("cpu"), physical=64)
 
 
 def make_data(train: int = 200, validation: int = 40, test: int = 30) -> Prepared:

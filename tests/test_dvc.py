@@ -123,7 +123,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
+def origin(workshop: Path, warm: Path) -> Checkout:
     """A checkout where everything was run, and its results pushed to a folder."""
     folder = workshop / "origin"
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
@@ -132,7 +132,6 @@ def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
     (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
     copy_code(folder)
     (folder / "params.yaml").write_text(PARAMS)
-    shutil.copy(empty_store, folder)
     checkout = Checkout(folder, warm)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
     config = (ROOT / ".dvc/config").read_text().replace("[core]\n", "[core]\n    remote = store\n")
@@ -149,7 +148,7 @@ def origin(workshop: Path, warm: Path, empty_store: Path) -> Checkout:
 
 
 @pytest.fixture
-def clone(origin: Checkout, warm: Path, tmp_path: Path, empty_store: Path) -> Iterator[Checkout]:
+def clone(origin: Checkout, warm: Path, tmp_path: Path) -> Iterator[Checkout]:
     """A second checkout, where training fails."""
     fake = tmp_path / "bin/dprepro"
     fake.parent.mkdir()
@@ -157,7 +156,6 @@ def clone(origin: Checkout, warm: Path, tmp_path: Path, empty_store: Path) -> It
     fake.chmod(0o755)
     checkout = Checkout(tmp_path / "clone", warm, fake.parent)
     origin.run("git", "clone", "--quiet", str(origin.folder), str(checkout.folder))
-    shutil.copy(empty_store, checkout.folder)
     yield checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them
 
@@ -202,7 +200,7 @@ def test_a_fresh_clone_has_nothing_to_run_and_renders_its_report(bare: Checkout)
     assert would_run(bare) == set()
     assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
     bare.run("dvc", "repro", "--allow-missing")
-    (bare.folder / "reports/index.html").unlink()
+    (bare.folder / "reports/README.md").unlink()
     bare.run("dvc", "repro", "--single-item", "report")
     assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
     assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
@@ -378,7 +376,7 @@ def test_signing_without_weights_keeps_the_pointer(bare: Checkout) -> None:
 
 
 def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
-    """As the README says; DVC's own skips what makes the data."""
+    """DVC's own, with --allow-missing, skips what makes the data."""
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     bare.allow_training()
     assert not (bare.folder / "data").exists()
@@ -387,8 +385,6 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     assert [replica.seed for replica in run.replicas] == [0, 1]
     assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]
     assert "nothing to train" in bare.run("dprepro", "plan", "toy")
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert "`dprepro repro ROW` fetches and prepares the row's data" in readme
 
 
 def test_what_is_pulled_from_a_web_server_runs_nothing_again(clone: Checkout, workshop: Path) -> None:

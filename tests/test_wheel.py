@@ -37,7 +37,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
 # but Jinja, which torch needs too
 OF_A_LABORATORY = {"dvc", "matplotlib", "mlflow", "pandas", "PIL", "pooch", "requests"}
-OF_OTHER_EXTRAS = {"torchtext", "psycopg2"}
+OF_OTHER_EXTRAS = {"torchtext"}
+# modules of one's own, which nothing of dprepro may take for its own
+OWN_MODULES = dict.fromkeys(("pipeline/__init__.py", "stages.py"), "raise ImportError('not of dprepro')\n")
 PARAMS = """\
 source: {kind: synthetic}
 raw: {ag-news: {train: 200, test: 20}}
@@ -164,6 +166,14 @@ def test_import_is_quick_and_brings_what_it_promises(bare: Installed, tmp_path: 
     assert others == "[]"
 
 
+def test_the_library_works_beside_modules_of_ones_own(bare: Installed, tmp_path: Path) -> None:
+    """All that its page shows, without a laboratory's packages."""
+    lay(tmp_path, OWN_MODULES)
+    for place, block in enumerate(block for block in blocks("docs/library.md") if block.language == "python"):
+        (tmp_path / f"block_{place}.py").write_text(block.text)
+        bare.type(f"python block_{place}.py", tmp_path)
+
+
 def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     bare: Installed, laboratory: Installed, tmp_path: Path
 ) -> None:
@@ -195,7 +205,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
             if line.startswith("cd "):
                 folder = folder / line.removeprefix("cd ")
                 edit(folder / "params.yaml", "seeds: 3", "seeds: 1")
-                edit(folder / "params.yaml", "epochs: 6", "epochs: 0.3")
+                edit(folder / "params.yaml", "epochs: 20", "epochs: 0.3")
                 stages = folder / "dvc.yaml"  # attacks take most of the time, and are the same anywhere
                 stages.write_text(without_audits(stages.read_text()))
                 edit(folder / "params.yaml", "levels: [{epsilon: 3}, {epsilon: 8}]", "levels: [{epsilon: 8}]")
@@ -261,11 +271,12 @@ def _own_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, kind: str) -> None:
-    """From an empty folder to a ledger, an audit, a statement and predictions."""
+    """From an empty folder to a ledger, an audit, predictions and a commit, beside modules of one's own."""
     options, model, file = KINDS[kind]
     _own_files(tmp_path)
     folder = tmp_path / "lab"
     laboratory.type("dprepro init --private lab", tmp_path)
+    lay(folder, OWN_MODULES)
     torch.save(models.resnet18().state_dict(), folder / "resnet18.pth")
     for line in (
         f"dprepro new data mine {options}",
@@ -280,3 +291,8 @@ def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, k
     for record in ("evaluations", "ledgers", "audits"):
         assert (folder / f"reports/{record}/first.json").exists(), record
     assert "ε ≤ " in (folder / "out/privacy-statement.html").read_text()
+    laboratory.type("git add params.yaml stages.py pipeline", folder)
+    laboratory.type("git commit --quiet --message first", folder)
+    (folder / "rows.csv").write_text((tmp_path / "mine.csv").read_text())
+    laboratory.type("git add --force rows.csv", folder)
+    assert "rows.csv" in laboratory.type("git commit --quiet --message rows", folder, fails=True)

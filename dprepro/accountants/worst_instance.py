@@ -42,7 +42,7 @@ MIXED = 200  # largest number of parts of the mixture for the sum of all release
 
 
 @dataclass(frozen=True)
-class Pair:
+class WorstPair:
     """Log probabilities of the K outcomes of a step or epoch, without and with the differing record."""
 
     without: np.ndarray  # (K,)
@@ -99,7 +99,7 @@ def _empty_set_limit(spending: SampledGaussian, steps: int, delta: float) -> flo
 
 
 @lru_cache(maxsize=8)
-def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
+def _pair(spending: SampledGaussian, steps: int) -> WorstPair | None:
     noise = spending.noise_multiplier
     if spending.sampling == "shuffled":
         # one batch of an epoch has the record: distribution of the largest release of the epoch
@@ -113,7 +113,7 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
         if included < 1:
             within = np.logaddexp(within + log(included), without + log1p(-included))
         # an incomplete epoch is left out, because it may not reach the record
-        return Pair(without, within, steps // batches)
+        return WorstPair(without, within, steps // batches)
     if spending.sampling == "allocation":
         return _pair_of_epochs(spending, steps)
     counts, probabilities = vector_counts(spending)
@@ -121,10 +121,10 @@ def _pair(spending: SampledGaussian, steps: int) -> Pair | None:
     masses = [_normal_log_masses((edges - mean) / noise) for mean in (0, *counts)]
     unmoved = max(1 - probabilities.sum(), 1e-300)
     within = logsumexp(np.stack(masses), axis=0, b=np.array([unmoved, *probabilities])[:, None])
-    return Pair(masses[0], within, steps)
+    return WorstPair(masses[0], within, steps)
 
 
-def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
+def _pair_of_epochs(spending: SampledGaussian, steps: int) -> WorstPair | None:
     """Pair of a whole epoch of 'allocation', by rounded likelihood ratios; if there is none, of all steps.
 
     Returns:
@@ -137,7 +137,7 @@ def _pair_of_epochs(spending: SampledGaussian, steps: int) -> Pair | None:
     laws = rounded_epoch(noise, batches, batches if epochs else done, spacing_of(noise, batches))
     possible = (laws.without.values > 0) & (laws.within.values > 0)
     without, within = (np.log(law.values[possible]) for law in laws)
-    return Pair(without, within, max(epochs, 1))
+    return WorstPair(without, within, max(epochs, 1))
 
 
 def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from dprepro.auditing.epsilon_bounds import lower_bounds
 
-Kind = Literal["mislabelled", "extreme"]
+CanaryInput = Literal["mislabelled", "extreme"]
 REPEATS = 5  # simulations of a perfect attacker
 # shares of the canaries on which the attacker guesses; never all, because seldom exactly half are in
 SHARES = (0.05, 0.2, 0.5, 0.9)
@@ -33,7 +33,7 @@ class Canaries:
 
 
 def make_canaries(
-    kind: Kind, inputs: np.ndarray, labels: np.ndarray, count: int, classes: int, seed: int
+    kind: CanaryInput, inputs: np.ndarray, labels: np.ndarray, count: int, classes: int, seed: int
 ) -> Canaries:
     """Make ``count`` canaries for data with ``inputs`` (N, ...) and ``labels`` (N,).
 

@@ -9,6 +9,7 @@ known too, mistakes of samplers are separated from other mistakes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -23,12 +24,32 @@ TRUE_SIZE = "sums divided by the true batch size before noise is added"
 OR_THE_RATE = ", or the sampling rate is another"
 
 
+# names of the mistakes that audits find: in a training (`Mistake`), and in one step by `replay` (`Violation`)
+MistakeName = Literal[
+    "clipping",  # an example moves the sum by more than the clipping bound
+    "layers",  # each tensor is clipped to the whole bound
+    "sum",  # what an example adds depends on the others: the sum is clipped
+    "mixing",  # a layer's outputs for an example depend on others
+    "noise",  # none, or of another deviation than declared
+    "uneven",  # the noise's deviation differs between entries
+    "shared",  # entries or tensors have the same noise
+    "reused",  # steps have the same noise
+    "distribution",  # the noise isn't Gaussian
+    "scale",  # the noise's deviation depends on the data
+    "divisor",  # it is private, or isn't the declared one
+    "exact", "shape", "dtype",  # a released number, shape or type depends on the data and has no noise
+    "rate",  # another sampling rate than the claimed one
+    "sampler",  # batches aren't Poisson samples, or not those that are claimed
+    "weights",  # some examples are drawn more often than others
+    "padding",  # copies of examples pad a batch and count as examples
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Mistake:
     """Mistake that a training may contain; ``p``: p-value of the hypothesis of a correct training."""
 
-    # generator, clipping, layers, divisor, noise, uneven, distribution, rate, sampler, weights or padding
-    name: str
+    name: MistakeName
     looks_like: str
     p: float
 
@@ -71,7 +92,7 @@ def recognise(
     examples = sum(kinds)
     text = "longer gradients move releases further: clipping after averaging, or none"
     answers = [
-        _generator(blanks),
+        _reused(blanks),
         Mistake("clipping", text, _further(crowd, kinds, 1)),
         _layers(crowd, kinds, rate, noise_multiplier),
         _divisor(blanks),
@@ -260,7 +281,7 @@ def _dispersion(
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 
-def _generator(blanks: np.ndarray) -> Mistake:
+def _reused(blanks: np.ndarray) -> Mistake:
     """Test whether the noise of any two steps correlates; ``blanks`` as in `recognise`."""
     apart = blanks - blanks.mean(1, keepdims=True)
     apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
@@ -268,8 +289,8 @@ def _generator(blanks: np.ndarray) -> Mistake:
     first, second = np.unravel_index(alike.argmax(), alike.shape)
     freedom, largest = blanks.shape[1] - 2, min(float(alike.max()), 1 - 1e-12)
     p = 2 * float(stats.t.sf(largest * sqrt(freedom / (1 - largest**2)), freedom))
-    text = f"noise of steps {first} and {second} correlates by {largest:.2f}: a generator that is reused"
-    return Mistake("generator", text, min(1.0, p * len(blanks) * (len(blanks) - 1) / 2))
+    text = f"noise of steps {first} and {second} correlates by {largest:.2f}: a generator that is used again"
+    return Mistake("reused", text, min(1.0, p * len(blanks) * (len(blanks) - 1) / 2))
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:

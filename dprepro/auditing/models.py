@@ -26,9 +26,9 @@ from dprepro.auditing.canaries import (
 )
 from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
 from dprepro.checking import checked, floats, refuse_sparse
+from dprepro.clipping.functional import evaluating
 from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, Epsilon, Positive
-from dprepro.functional import evaluating
 
 LONG = 1e6  # length of a gradient canary, above any clipping bound
 WRAPPED = "_module."  # prefix of parameter names in a module wrapped by Opacus

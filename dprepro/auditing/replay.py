@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import hypot, inf, sqrt
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -20,11 +20,12 @@ from torch.nn.modules import module as modules
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from dprepro.auditing.mistakes import MistakeName
 from dprepro.checking import checked, floats, refuse_sparse, warn
+from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
-from dprepro.gradients import REPEATED, Repeated
-from dprepro.privacy.network_state import restored_randomness
+from dprepro.sums import REPEATED, Repeated
 
 DRAWS = 40  # draws of the noise
 REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice
@@ -76,9 +77,7 @@ class Pair:
 class Violation:
     """Violation of an assumption of a step's privacy proof."""
 
-    # clipping, layers, sum, mixing, noise, uneven, shared, reused, distribution, divisor, scale,
-    # exact, shape or dtype
-    name: str
+    name: MistakeName
     tensor: str  # name of the released tensor, or 'all'
     message: str
     measured: float
@@ -516,7 +515,7 @@ class _Comparison:
 
     def _note(
         self,
-        name: str,
+        name: MistakeName,
         tensor: str,
         message: str,
         measured: float,
@@ -727,7 +726,7 @@ class _Comparison:
             if was != now:
                 tensor, _, kind = name.partition(": ")
                 text = f"is {was} with an example and {now} without it: no noise hides this"
-                self._note(kind or "exact", tensor, text, 1.0, pair=pair)
+                self._note(cast(MistakeName, kind or "exact"), tensor, text, 1.0, pair=pair)
         of_ours, of_theirs = (self._factor(rows, pair.factor) for rows in (pair.batch, pair.neighbour))
         apart = {
             name: value / of_ours - theirs.arrays[name] / of_theirs
@@ -774,7 +773,7 @@ class _Comparison:
         """Largest distance that one example may move all tensors together, as they are computed."""
         return self.allowed * (1 + SLACK) + self.rounding
 
-    def _named(self, name: str) -> Violation | None:
+    def _named(self, name: MistakeName) -> Violation | None:
         return next((each for each in self.found if each.name == name), None)
 
     def _farthest(self) -> tuple[dict[str, float], float, tuple[Pair, int, dict[str, float]]]:
@@ -818,6 +817,7 @@ class _Comparison:
         """Record why the example at ``index`` moves the sum by ``farthest``, its tensors by ``moved``."""
         tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
         text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
+        name: MistakeName
         place, shown = self.places.clips, pair
         apart, company = (0.0, pair) if self.replaced else self._depends(pair.batch[index], pair.factor)
         if module := self._mixing_module(pair):

@@ -27,7 +27,7 @@ from dprepro.pipeline.methods.spending import Sizes
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, Bound
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, EpsilonBound
 from dprepro.rounding import down, up
 
 ALPHA = 0.05  # significance of all bounds of an attack together
@@ -92,7 +92,7 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     yield _by_scores("pair", paired.scores, noise, delta, functions)
 
     noised, clip = floating_point.mechanism_of(config, examples, name), config.model_dump()["clip"]
-    multiplier, count = noised.spendings[0].noise_multiplier, floating_point.COORDINATES
+    multiplier, count = noised.spending.noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), epsilon_of_mu(1 / multiplier, delta)
     for kind in noises(row):
         errors = floating_point.audit(noised, clip, name, kind)
@@ -110,7 +110,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     functions = {"errors": _bound(scores.without, scores.within, "errors", 0.0)}
     if scores.labels is not None:
         functions["labels"] = _bound(*scores.labels, "errors", 0.0)
-    event, epsilon_upper = str(scores.method.guarantee(0).spending), releases.release_epsilon(scores.method)
+    event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
     yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)
@@ -164,15 +164,15 @@ def _attack(
     }
 
 
-def _shown(functions: dict[str, BoundFunction]) -> tuple[Bound, ...]:
+def _shown(functions: dict[str, BoundFunction]) -> tuple[EpsilonBound, ...]:
     """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
     return recorded_bounds({name: function(ALPHA / len(functions)) for name, function in functions.items()})
 
 
-def recorded_bounds(found: dict[str, float]) -> tuple[Bound, ...]:
+def recorded_bounds(found: dict[str, float]) -> tuple[EpsilonBound, ...]:
     """Lower bounds by name, as an audit's record has them."""
     return tuple(
-        Bound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
+        EpsilonBound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
         for name, epsilon in found.items()
     )
 

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.export.privacy_statement import PrivacyStatement, markdown
 from dprepro.pipeline.reporting import wording
-from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting.intervals import mean
 from dprepro.pipeline.results.schema import Errors, Record, Replica
 
 ACCURACY = "test_accuracy"

@@ -7,7 +7,7 @@ of private data outside epsilon have two lists: one for the exported folder, and
 records, in case these are published too.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 
 from markdown_it import MarkdownIt
@@ -15,10 +15,8 @@ from markdown_it import MarkdownIt
 from dprepro.pipeline.export.statement import PrivacyStatement
 from dprepro.pipeline.ledgers.data_budget import DataBudget
 from dprepro.pipeline.reporting import vocabulary, wording
-from dprepro.pipeline.reporting.judging import severity
-from dprepro.pipeline.reporting.judging.guarantees import guarantee
-from dprepro.pipeline.reporting.judging.severity import NotCovered
-from dprepro.pipeline.reporting.vocabulary import SEVERITIES, words
+from dprepro.pipeline.reporting.privacy import not_covered, privacy
+from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record, Replica, Versions
 
 SAMPLING = {
@@ -30,13 +28,13 @@ SAMPLING = {
 }
 STRONG = "AES in counter mode; its key was entropy of the operating system and was not kept"
 STATISTICAL = "a statistical generator, not a cryptographic one, seeded with entropy of the operating system"
-# Further uses of private data outside epsilon, besides the uses of `severity.not_covered`
+# Further uses of private data outside epsilon, besides the uses of `not_covered`
 BEYOND = (
     "not protected: test examples; the model card (README.md) has exact scores on all of them together",
 )
 # of a training with a declared number of examples, beside trainings with another number
 BETRAYED = (
-    f"{SEVERITIES['theoretical'].text}: the ε of all trainings together follows the exact number of training "
+    "the ε of all trainings together follows the exact number of training "
     "examples if one of these trainings has no declared number. An attacker who knows that training's "
     "settings and all other examples may then learn whether one is missing",
 )
@@ -57,12 +55,12 @@ DECLARED_PUBLIC = (
     *("own_public", "other_public", "public_start"),
     *("public_network", "public_vectors", "public_relevance"),
 )
-CRITICAL, WEAKENING = (f"{SEVERITIES[grade].text}: " for grade in ("critical", "weakening"))
-GRADES = (
-    f"*{SEVERITIES['critical'].text}*: no ε is proven against an observer of this item; "
-    f"*{SEVERITIES['weakening'].text}*: against an observer of this item, only a larger ε or an ε for some "
-    f"of the examples is proven; *{SEVERITIES['theoretical'].text}*: the item reveals little, as far as we "
-    "know"
+# uses that reveal little, as far as we know
+MINOR = frozenset(
+    {
+        *("declared_description", "informed_relevance", "test_relevance", "other_choices"),
+        *("examples_public", "examples_recorded", "timing", "floating_point", "floating_point_grid"),
+    }
 )
 SIGNERS = {
     "Data owner": "largest number of examples per person: ____; names of columns and classes and ranges of "
@@ -102,18 +100,18 @@ def privacy_statement(
         budget: privacy budget of the private data set; None for public data.
     """
     ledger, made = replica.ledger, record.origins[replica.origin]
-    judged = guarantee([replica], made.reproducible)
+    judged = privacy([replica], made.reproducible)
     # attacks on final models train on the private examples, and are not in the folder
     attacks = [attack for attack in replica.attacks if attack.attack != FINAL_MODEL]
     shown = [attack.epsilon for attack in attacks if attack.whole and attack.attack != FLOATING_POINT]
     private = ledger.event is not None
-    uses = severity.not_covered(ledger, replica.attacks, record.composition) if private else []
+    uses = not_covered(ledger, replica.attacks, record.composition) if private else []
     nominal = replica.settings.get("nominal_examples")
     further = BETRAYED if nominal and budget and budget.examples != {nominal} else ()
     return PrivacyStatement(
         data=data,
         weights=weights,
-        verdict=vocabulary.PRIVACY[judged.state].text,
+        verdict=judged.status,
         why=judged.reason,
         unit=ledger.unit,
         neighbouring=ledger.neighbouring.value,
@@ -143,10 +141,11 @@ def privacy_statement(
             else "the noisy gradient sums of all steps, and everything computed from them without private "
             "data: the weights after each step, and predictions for other inputs"
         ),
-        not_covered=(*_graded(use for use in uses if use.key not in OF_RECORDS), *further, *BEYOND)
+        limits=tuple(use.words for use in uses if use.key not in OF_RECORDS | MINOR),
+        not_covered=(*(use.words for use in uses if use.key not in OF_RECORDS), *further, *BEYOND)
         if private
         else (),
-        not_covered_of_records=_graded(use for use in uses if use.key in OF_RECORDS),
+        not_covered_of_records=tuple(use.words for use in uses if use.key in OF_RECORDS),
         declared_public=tuple(use.words for use in uses if use.key in DECLARED_PUBLIC),
         composition=wording.composition(record.composition) if record.composition else None,
         data_budget=wording.data_budget(budget) if budget else None,
@@ -157,11 +156,6 @@ def privacy_statement(
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
-
-
-def _graded(uses: Iterable[NotCovered]) -> tuple[str, ...]:
-    """Uses of private data outside epsilon, each with its severity in words."""
-    return tuple(f"{SEVERITIES[use.severity].text}: {use.words}" for use in uses)
 
 
 def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
@@ -272,11 +266,7 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         "protection of a person with several examples is weaker, more than in proportion to their number. "
         "Before the release the data owner states the largest number of examples per person."
     )
-    worse = "".join(
-        f"{use[0].upper()}{use[1:]}. "
-        for use in statement.not_covered
-        if use.startswith((CRITICAL, WEAKENING))
-    )
+    worse = "".join(f"ε does not cover {use}. " for use in statement.limits)
     outside = (
         f"**Limits of the guarantee.** {worse}The guarantee does not protect validation and "
         "test examples. The model card has exact scores on all test examples together. The guarantee assumes "
@@ -344,7 +334,7 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     yield from ("### For engineers", "", headline(statement), "", "| | |", "| --- | --- |")
     yield from (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in items.items() if value)
     for title, lines in (
-        (f"In this folder, not covered by ε. {GRADES}.", statement.not_covered),
+        ("In this folder, not covered by ε.", statement.not_covered),
         ("In the laboratory's records, not covered by ε", statement.not_covered_of_records),
         ("Outside the threat model", OUTSIDE if statement.mechanism else ()),
         ("Assumptions", statement.assumptions),

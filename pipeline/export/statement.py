@@ -28,6 +28,7 @@ class PrivacyStatement(Strict):
     steps: int
     protects: str | None  # scope of the protection, if the unit alone doesn't give it
     covered: str
+    limits: tuple[str, ...]  # those of `not_covered` that may reveal something about an example
     not_covered: tuple[str, ...]  # uses of private data in this folder that epsilon doesn't cover
     not_covered_of_records: tuple[str, ...] = ()  # further such uses, visible in the laboratory's records
     declared_public: tuple[str, ...] = ()  # data that params.yaml declares public

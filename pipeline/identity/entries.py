@@ -8,7 +8,6 @@ stage reads. Ledgers have no version, because `dprepro verify` computes them ane
 from pathlib import Path
 from typing import Any
 
-from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.files import digest_file, digest_files, digest_json, write_json
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import PAPERS, Settings
@@ -89,11 +88,6 @@ def entries(settings: Settings) -> dict[str, Any]:
     words = [
         _bytes_of("reporting"),
         digest_files(Path(), PAPERS.glob("*.yaml")),
-        [
-            digest_file(extension.path)
-            for kind in ("claims", "figures")
-            for extension in extensions(kind).values()
-        ],
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
     summaries = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]

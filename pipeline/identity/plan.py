@@ -6,16 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from pydantic import TypeAdapter, ValidationError
-
-from dprepro.errors import UserError
 from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
 
 NEVER = "never ran"
-GPU_ESTIMATES = TypeAdapter(dict[str, float])
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and Linux in Windows
 
 
@@ -45,19 +41,6 @@ def plan(settings: Settings, gpu: bool) -> list[Planned]:
 def lacks(settings: Settings, key: str) -> bool:
     """Return whether a row has missing training runs."""
     return _row(settings, key, records.read_run(key), gpu=True).replicas > 0
-
-
-def gpu_hours(root: Path = Path()) -> dict[str, float]:
-    """Estimated GPU hours by row (`pipeline.cluster.costs`); empty if nothing is estimated.
-
-    Raises:
-        UserError: the file has no such numbers.
-    """
-    path = root / records.GPU_HOURS
-    try:
-        return GPU_ESTIMATES.validate_json(path.read_bytes()) if path.exists() else {}
-    except ValidationError as problem:
-        raise UserError(f"{path}: not GPU hours by row: {problem.errors()[0]['msg']}") from problem
 
 
 def gpu_here() -> bool:

@@ -1,6 +1,5 @@
 """Training classes and networks by their names in params.yaml."""
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -8,19 +7,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dprepro.clipping.functional import trial_results
 from dprepro.errors import UserError, printable
-from dprepro.functional import trial_results
+from dprepro.noise.streams import initial_seed
 from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.methods.base import Method, Task
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.randomness import initial_seed
 
 
-def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
-    """Training method ``name`` for the task's replicas."""
+def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:
+    """Training method ``name`` for a task."""
     return training_class(name)(task, settings, normalization)
 
 
@@ -74,7 +73,7 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
 
 
 def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Network of `build_net` with the initial weights of a replica's ``seed``."""
+    """Network of `build_net` with the initial weights of a training's ``seed``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(initial_seed(seed))
         return build_net(model, shape, classes)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.pipeline.models.model import Model
 
 

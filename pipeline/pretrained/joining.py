@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
@@ -27,7 +28,6 @@ from dprepro.pipeline.params import PARAMS, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
-from dprepro.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
-from dprepro.normalization import BatchStatistics
 from dprepro.pipeline.models.normalization import LocalResponse
 
 STABILIZER = 1e-9  # mu, against division by zero

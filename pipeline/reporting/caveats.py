@@ -1,7 +1,7 @@
 """Caveats of a row: its training budget, its data, and changes since its training."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -10,22 +10,32 @@ from dprepro.pipeline.identity import provenance
 from dprepro.pipeline.identity.standing import Standing, measured_otherwise
 from dprepro.pipeline.params import Account, Row, Settings
 from dprepro.pipeline.reporting.printed import Table
-from dprepro.pipeline.reporting.results import Budget, Caveat, RowResult
 from dprepro.pipeline.reporting.wording import number
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record
 
+Budget = Literal["full", "own", "reduced"]
 REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key of the full one
 Length = Literal["epochs", "steps"]
 LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 OFFICIAL = "official"
 # data that stand in for the paper's, by edition
 STAND_INS = {"digits": "digits of 8 x 8 pixels instead of MNIST", "synthetic": "synthetic data"}
-# With a smaller share of the paper's examples, above and below aren't judged, nor claims on the training.
-ENOUGH_EXAMPLES = 0.9
+ENOUGH_EXAMPLES = 0.9  # a smaller share of the paper's examples is a handicap
 _is_lost = cache(provenance.is_lost)  # it runs git
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """A fact that a reader must know before comparing a row with the paper."""
+
+    words: str
+    incomparable: bool = False  # the row is no reproduction, so it isn't judged
+    fewer_data: bool = False  # much less data than the paper's, a handicap
+
+
 # The numbers are shown, not hidden: they are real, but their settings differ from the declared ones.
-SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True, inconclusive=True)
+SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True)
 
 
 def budget_of(row: Row | Account, table: Table) -> Budget:
@@ -42,9 +52,7 @@ def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Ta
         return
     budget = budget_of(row, table)
     if budget != "full":
-        short = budget == "reduced"
-        words = budget_words(key, row, settings, table, budget)
-        yield Caveat(words, inconclusive=short, training=short, budget=True)
+        yield Caveat(budget_words(key, row, settings, table, budget))
     if row.simulates is not None:
         yield Caveat(f"simulates {row.simulates} with less noise; the ε of {row.simulates} does not apply")
 
@@ -54,7 +62,7 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
     editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
     for edition, words in STAND_INS.items():
         if any(edition == other for _, other in editions):
-            yield Caveat(words, incomparable=True, inconclusive=True)
+            yield Caveat(words, incomparable=True)
     for raw, edition in editions:
         if edition not in (OFFICIAL, *STAND_INS):
             yield Caveat(f"{raw}: {edition} edition")
@@ -62,10 +70,10 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
     if table.examples is not None and examples < table.examples:
         few = examples < ENOUGH_EXAMPLES * table.examples
         words = f"trained on {examples:,} of {table.examples:,} examples"
-        yield Caveat(words, inconclusive=few, fewer_data=few, examples=True)
+        yield Caveat(words, fewer_data=few)
     private = any(replica.ledger.event is not None for replica in record.replicas)
     if any(origin.reproducible for origin in record.origins) and private:
-        yield Caveat("noise seeded: no guarantee", seeded=True)
+        yield Caveat("noise seeded: no guarantee")
 
 
 def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
@@ -119,15 +127,6 @@ def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: s
 def own_budget(levels: Sequence[Any]) -> str:
     """Own training budget in words: ``own budget: 1 to 8 epochs``. ``levels``: settings of each level."""
     return f"own budget: {_trained(levels)}"
-
-
-def caveats_at(row: RowResult, level: str) -> list[Caveat]:
-    """Caveats of a row at one level. An own training budget is stated for this level alone."""
-    if not row.trained or row.budget != "own":
-        return list(row.caveats)
-    levels = [settings for settings in row.trained.resolved if row.trained.level(settings) == level]
-    words = own_budget(levels or row.trained.resolved)
-    return [replace(caveat, words=words) if caveat.budget else caveat for caveat in row.caveats]
 
 
 def _trained(levels: Sequence[Any]) -> str:

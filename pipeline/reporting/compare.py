@@ -8,34 +8,46 @@ from pydantic import ValidationError
 
 from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting.cells import RecordCells
-from dprepro.pipeline.reporting.judging.guarantees import SAME, incomparable
-from dprepro.pipeline.reporting.judging.intervals import Mean, contrast
-from dprepro.pipeline.reporting.printed import Table
-from dprepro.pipeline.reporting.results import Cell, validation
-from dprepro.pipeline.results import records
+from dprepro.pipeline.reporting.effects import difference
+from dprepro.pipeline.reporting.intervals import Mean
+from dprepro.pipeline.reporting.measured import Columns, Measured
+from dprepro.pipeline.reporting.privacy import SAME, incomparable, worst
+from dprepro.pipeline.reporting.sources import Sources, read_sources
 from dprepro.pipeline.results.schema import Ledger
 from dprepro.rounding import rounded_down
 
 DIGITS = 4  # significant digits of a suggested setting
-TABLE = Table(name="", title="", axis="", columns=[], own=True)  # of accuracies in percent
+METRIC = "test_accuracy"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A row at a level: a line of the table of results, and the ledger of its least private seed."""
+
+    line: Columns
+    ledger: Ledger
+
+    @property
+    def proven(self) -> float:
+        """Proven epsilon; infinity if none is proven."""
+        upper = self.line["epsilon_upper"]
+        return inf if upper is None else float(upper)
+
+    @property
+    def accuracy(self) -> Mean:
+        """Mean accuracy in percent."""
+        return Mean(self.line["ours"], self.line["half_width"], len(self.line["by_seed"]))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A level of the first row, and the comparable level of the second row."""
 
-    cell: Cell
-    rival: Cell | None  # has an equal proven epsilon, or else a smaller one; None: no such level
+    level: Level
+    rival: Level | None  # has an equal proven epsilon, or else a smaller one; None: no such level
     difference: Mean | None  # accuracy of the first minus that of the second
     lacking: bool  # the second row has no level with an equal proven epsilon
     asked: float | None  # setting `epsilon` for such a level; None: none is needed or known
-
-
-def proven(cell: Cell) -> float:
-    """Proven epsilon of a cell's worst seed; infinity if none is proven."""
-    epsilon_upper = cell.guarantee.ledger.epsilon_upper
-    return inf if epsilon_upper is None else epsilon_upper
 
 
 def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
@@ -45,34 +57,35 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
         UserError: a row doesn't exist or was not run, or the rows' epsilons are for different data sets,
             neighbours or deltas.
     """
-    sets = [settings.split(settings.row(key).data).raw for key in (first, second)]
+    sets = [settings.raw_set(settings.split(settings.row(key).data).raw) for key in (first, second)]
     if sets[0] != sets[1]:
         raise UserError(f"{first} and {second}: epsilons of different data sets, {sets[0]} and {sets[1]}")
-    bounded = [cell for cell in _cells(second, settings) if isfinite(proven(cell))]
+    sources = read_sources(settings, rows=(first, second))
+    bounded = [level for level in _levels(second, sources) if isfinite(level.proven)]
     comparisons = []
-    for cell in _cells(first, settings):
-        epsilon, ledger = proven(cell), cell.guarantee.ledger
-        for other in bounded if isfinite(epsilon) else ():
-            if why := incomparable(ledger, other.guarantee.ledger):
+    for level in _levels(first, sources):
+        for other in bounded if isfinite(level.proven) else ():
+            if why := incomparable(level.ledger, other.ledger):
                 raise UserError(f"{first} and {second}: epsilons that can't be compared: {why}")
-        rival = _rival(epsilon, bounded)
-        difference = contrast([(1.0, first, cell), (-1.0, second, rival)]) if rival else None
-        equal = rival is not None and epsilon <= SAME * proven(rival)
-        lacking = isfinite(epsilon) and bool(bounded) and not equal
-        asked = _asked(second, ledger, settings) if lacking else None
-        comparisons.append(Comparison(cell, rival, difference, lacking, asked))
+        rival = _rival(level.proven, bounded)
+        apart = difference(level.line, rival.line) if rival else None
+        equal = rival is not None and level.proven <= SAME * rival.proven
+        lacking = isfinite(level.proven) and bool(bounded) and not equal
+        asked = _asked(second, level.ledger, settings) if lacking else None
+        comparisons.append(Comparison(level, rival, apart, lacking, asked))
     return comparisons
 
 
-def _rival(epsilon: float, bounded: Sequence[Cell]) -> Cell | None:
-    """Cell in ``bounded`` with the proven epsilon ``epsilon``; if there is none, one with a smaller epsilon.
+def _rival(epsilon: float, bounded: Sequence[Level]) -> Level | None:
+    """Level in ``bounded`` with the proven epsilon ``epsilon``; if there is none, one with a smaller epsilon.
 
     If there are several, the one with the highest validation accuracy is taken. Test data play no part.
     """
     if not 0 < epsilon < inf:
         return None
-    same = [rival for rival in bounded if epsilon / SAME <= proven(rival) <= SAME * epsilon]
-    return max(same or [rival for rival in bounded if proven(rival) < epsilon], key=validation, default=None)
+    same = [rival for rival in bounded if epsilon / SAME <= rival.proven <= SAME * epsilon]
+    smaller = [rival for rival in bounded if rival.proven < epsilon]
+    return max(same or smaller, key=lambda rival: rival.line["validation"], default=None)
 
 
 def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
@@ -98,10 +111,15 @@ def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
     return float(rounded_down(epsilon, DIGITS))
 
 
-def _cells(key: str, settings: Settings) -> list[Cell]:
-    """Cells of a row, sorted by falling proven epsilon."""
-    record = records.read(key, settings.row(key))
+def _levels(key: str, sources: Sources) -> list[Level]:
+    """Levels of a row, sorted by falling proven epsilon."""
+    record = sources.records.get(key)
     if record is None:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")
-    cells = RecordCells(record, TABLE).cells(TABLE.metric, {})
-    return sorted(cells.values(), key=lambda cell: -proven(cell))
+    lines = Measured(key, sources.settings.rows[key], sources).lines(METRIC)
+    levels = [
+        Level(line, worst(each.ledger for each in record.replicas if each.level == line["level"]))
+        for line in lines
+        if "ours" in line
+    ]
+    return sorted(levels, key=lambda level: -level.proven)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.judging.intervals import NORMAL, Mean, computed, contrast, mean
+from dprepro.pipeline.reporting.intervals import NORMAL, Mean, computed, contrast, mean
 from dprepro.pipeline.reporting.measured import Columns
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.reporting.sources import Sources
@@ -149,11 +149,13 @@ def reason_not_run(*lines: Columns) -> str | None:
     for line in lines:
         if not isinstance(line["by_seed"], dict):
             return "not run"
-        if line["training"] == "shorter":
+        # the noise of a release doesn't depend on the length of the training
+        if line["training"] == "shorter" and line["unit"] == "percent":
             return "shorter training"
         if isinstance(line["not_judged_reason"], str):
             return str(line["not_judged_reason"])
-        if line["method"] != ACCOUNTING and len(line["by_seed"]) < verdict.FEWEST_SEEDS:
+        trained = line["method"] != ACCOUNTING and line["unit"] == "percent"
+        if trained and len(line["by_seed"]) < verdict.FEWEST_SEEDS:
             return f"fewer than {verdict.FEWEST_SEEDS} seeds"
     return None
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from statistics import fmean
 from typing import Any
 
 from dprepro.pipeline.params import Account, Row
-from dprepro.pipeline.reporting import caveats, verdict
-from dprepro.pipeline.reporting.cells import has_converged
-from dprepro.pipeline.reporting.judging.guarantees import ROUNDING, guarantee
-from dprepro.pipeline.reporting.judging.intervals import computed, mean
+from dprepro.pipeline.reporting import caveats
+from dprepro.pipeline.reporting.caveats import Caveat
+from dprepro.pipeline.reporting.intervals import computed, mean
 from dprepro.pipeline.reporting.printed import Table
-from dprepro.pipeline.reporting.results import Caveat
+from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results.schema import ACCOUNTING, Record, Replica
 
@@ -28,14 +28,17 @@ class Measured:
     declared: Row | Account
     sources: Sources
 
-    def lines(self) -> Iterator[Columns]:
-        """Yield the columns of each metric and level; a level that didn't run has no numbers."""
+    def lines(self, *metrics: str) -> Iterator[Columns]:
+        """Yield the columns of each metric and level, by default of all metrics of the table.
+
+        A level that didn't run has no numbers.
+        """
         replicas: dict[str, list[Replica]] = {
             self.declared.level(settings): [] for settings in self.declared.resolved
         }
         for replica in self.record.replicas if self.record else ():
             replicas.setdefault(replica.level, []).append(replica)
-        for metric in (self.table.metric, *self.table.also):
+        for metric in metrics or (self.table.metric, *self.table.also):
             for level, there in replicas.items():
                 numbers = self._numbers(metric, there) if there else {}
                 if numbers:
@@ -58,7 +61,7 @@ class Measured:
     @cached_property
     def _row(self) -> Columns:
         """Columns that all lines of the row share."""
-        declared, row = self.declared, self._trained
+        declared, row, settings = self.declared, self._trained, self.sources.settings
         line = self.sources.line(declared.paper, declared.table, declared.line)
         found = list(self._caveats())
         n = self.table.examples
@@ -70,7 +73,7 @@ class Measured:
             "row": self.key,
             "variant": declared.variant if line else "",
             "method": row.method if row else ACCOUNTING,
-            "data": row.data if row else None,
+            "dataset": settings.raw_set(settings.split(row.data).raw) if row else None,
             "training": TRAINING[caveats.budget_of(declared, self.table)] if row else None,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
@@ -127,6 +130,7 @@ class Measured:
             "ours": ours.value,
             "half_width": ours.half,
             "by_seed": values,
+            "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in replicas),
             "converged": len(values) - len(failed) if judged else len(values),
             "failed_most": max(failed, default=None) if judged else None,
             "planned": digest is not None and plans == {digest} and len(values) == seeds,
@@ -154,24 +158,28 @@ class Measured:
         """Claimed epsilon and its bounds, of the least private seed."""
         record = self.record
         assert record is not None
-        seeded = record.provenance.reproducible
-        found = guarantee(replicas, seeded)
-        ledger, lower = found.ledger, [each.shown for each in replicas if each.shown is not None]
-        status = verdict.privacy(
-            ledger.claimed,
-            None if seeded else ledger.epsilon_upper,
-            max(lower, default=None),
-            rounding=ROUNDING,
-            claims=ledger.claimed_by is not None,
-        )
+        found = privacy(replicas, record.provenance.reproducible)
         return {
-            "epsilon_paper": ledger.claimed,
-            "epsilon_upper": ledger.epsilon_upper,
-            "epsilon_lower": max(lower, default=None),
-            "delta": ledger.delta,
-            "privacy": status,
+            "epsilon_paper": found.ledger.claimed,
+            "epsilon_upper": found.ledger.epsilon_upper,
+            "epsilon_lower": found.lower,
+            "delta": found.ledger.delta,
+            "privacy": found.status,
             "privacy_reason": found.reason,
         }
+
+
+def has_converged(replica: Replica, above: float | None) -> bool:
+    """Return True if a training converged.
+
+    If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.
+    Without ``above`` or a validation accuracy, the metric 'converged' decides. Without this metric, the
+    result is True.
+    """
+    accuracy = replica.metrics.get("validation_accuracy")
+    if above is not None and accuracy is not None:
+        return 100 * accuracy > above
+    return replica.metrics.get("converged", 1.0) > 0
 
 
 def _epochs(settings: Mapping[str, Any], examples: int) -> float:

@@ -1,8 +1,7 @@
 """Schema of a paper's file, `papers/PAPER.yaml` beside params.yaml, and its reading."""
 
 from pathlib import Path
-from string import Formatter
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -11,12 +10,12 @@ from dprepro.errors import UserError, reading
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.reporting.claims import Test
-from dprepro.pipeline.reporting.judging.claim_test import Bounded
 from dprepro.pipeline.reporting.printed import PrintedTables
-from dprepro.pipeline.reporting.vocabulary import CLAIMS
 
-QUOTED = ("ours", "paper", "verdict", "proven", "claimed")  # what a finding may quote of a cell
+# TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]
+Levels = Annotated[list[str], Field(min_length=1)]
+PREVIOUS = "previous"
 
 
 class Assumption(Strict):
@@ -33,8 +32,79 @@ class UnitTest(Strict):
     by: str  # FILE::NAME
 
 
+class Effect(Strict):
+    """Part of a claim: ``left`` minus ``right`` is above and below bounds, at each level of ``at``.
+
+    ``right`` is another line or a number. It is taken at ``right_at``: a level, or 'previous' for the level
+    before in ``at``. With ``ratio``, the bounds are of ``left`` over ``right``.
+    """
+
+    kind: Literal["effect"]
+    left: Reference
+    right: Reference | float
+    at: Levels
+    right_at: str | None = None  # None: the level of ``left``
+    ratio: bool = False
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Effect":
+        if self.above is None and self.below is None:
+            raise ValueError("needs 'above', 'below' or both")
+        return self
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The compared lines."""
+        return (self.left, self.right) if isinstance(self.right, str) else (self.left,)
+
+
+class Value(Strict):
+    """Part of a claim: all trainings of a line converge, or none does, at each level of ``at``."""
+
+    kind: Literal["value"]
+    of: Reference
+    at: Levels
+    converges: bool
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line."""
+        return (self.of,)
+
+
+class Bound(Strict):
+    """Part of a claim: the proven epsilon is at most the claimed one, at each level of ``at``.
+
+    With ``release``, this holds for one quantity that the mechanism releases once. With ``above``, epsilon at
+    the level is instead that many times epsilon at ``right_at``, by any analysis.
+    """
+
+    kind: Literal["bound"]
+    of: Reference
+    at: Levels
+    release: str | None = None
+    right_at: str | None = None
+    above: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> "Bound":
+        if (self.right_at is None) is not (self.above is None):
+            raise ValueError("'right_at' goes with 'above'")
+        return self
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The line."""
+        return (self.of,)
+
+
+Test = Annotated[Effect | Value | Bound, Field(discriminator="kind")]
+
+
 class Claim(Strict):
-    """A sentence of the paper, and tests that decide it by records, or a unit test."""
+    """A sentence of the paper, and what decides it: effects, values and bounds of records, or a unit test."""
 
     key: Key
     says: str  # word for word
@@ -42,7 +112,7 @@ class Claim(Strict):
     reading: str | None = None  # our reading, if the sentence is ambiguous
     tests: list[Test] = Field(default_factory=list)
     unit_test: UnitTest | None = None
-    untested: str | None = None  # why there is no test
+    untested: str | None = None  # why nothing decides it
 
     @model_validator(mode="after")
     def _tested_or_not(self) -> "Claim":
@@ -59,59 +129,23 @@ class OutOfScope(Strict):
     why: str
 
 
-class Place(Strict):
-    """Cell of a row at one level."""
+class Headline(Strict):
+    """A result that the first page shows: a claim, or a printed value."""
 
-    row: Key
-    at: str  # the level
-
-
-class OverLevels(Strict):
-    """Contrasts of two lines at several levels; ``left`` and ``right`` are TABLE/LINE."""
-
-    left: str
-    right: str
-    at: Annotated[list[str], Field(min_length=1)]
-
-
-class Provided(Bounded):
-    """Condition of a finding: the 95 % interval of ``left`` minus ``right``, two cells, is in the bounds."""
-
-    left: str
-    right: str
-
-
-class Finding(Strict):
-    """A sentence with placeholders for numbers: ``{bn.ours}``, ``{bn.paper}``, ``{ln.differences}``."""
-
-    says: str
-    contrasts: dict[str, OverLevels] = Field(default_factory=dict)  # each must be judged at all its levels
-    cells: dict[str, Place] = Field(default_factory=dict)  # the report shows the privacy of the first one
-    claims: dict[Key, str] = Field(default_factory=dict)  # status that each claim must have
-    provided: tuple[Provided, ...] = ()
-    table: Key  # the table with the evidence
+    says: str  # in a few words
+    claim: Key | None = None
+    of: Reference | None = None  # the line of the value
+    at: str | None = None  # its level
 
     @model_validator(mode="after")
-    def _names_what_it_quotes(self) -> "Finding":
-        for _, name, _, _ in Formatter().parse(self.says):
-            cell, _, what = (name or "").partition(".")
-            differences = cell in self.contrasts and what == "differences"
-            if name is not None and not differences and (cell not in self.cells or what not in QUOTED):
-                allowed = [f"{cell}.{what}" for cell in self.cells for what in QUOTED]
-                allowed += [f"{name}.differences" for name in self.contrasts]
-                raise ValueError(f"says: {{{name}}}; allowed: {', '.join(allowed)}")
-        if unknown := set(self.claims.values()) - set(CLAIMS):
-            raise ValueError(f"claims: {', '.join(sorted(unknown))}; allowed: {', '.join(CLAIMS)}")
-        if not self.cells and not self.claims and not self.contrasts:
-            raise ValueError("needs 'cells', 'contrasts' or 'claims' that carry it")
-        compared = {name for needs in self.provided for name in (needs.left, needs.right)}
-        if unknown := compared - set(self.cells):
-            raise ValueError(f"provided: {', '.join(sorted(unknown))}; allowed: {', '.join(self.cells)}")
+    def _one_of_both(self) -> "Headline":
+        if (self.claim is None) is (self.of is None) or (self.of is None) is not (self.at is None):
+            raise ValueError("needs 'claim', or 'of' and 'at'")
         return self
 
 
 class Paper(PrintedTables):
-    """A paper: its printed tables, open choices, findings and claims."""
+    """A paper: its printed tables, open choices, headlines and claims."""
 
     title: str
     authors: tuple[str, ...] = ()
@@ -121,9 +155,8 @@ class Paper(PrintedTables):
     # meanings of the paper's own terms, and of endings of its rows' names
     words: dict[str, str] = Field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
-    findings: tuple[Finding, ...] = ()  # the most important first
+    headlines: tuple[Headline, ...] = ()  # on the first page
     claims: tuple[Claim, ...] = ()
-    main_claims: tuple[Key, ...] = ()  # claims that the paper is about
     out_of_scope: tuple[OutOfScope, ...] = ()
     # A training has converged if its last validation accuracy is above this, in percent. None: the rule of
     # `pipeline.training.evaluation` decides.
@@ -137,9 +170,11 @@ class Paper(PrintedTables):
     @model_validator(mode="after")
     def _references_exist(self) -> "Paper":
         keys = [claim.key for claim in self.claims]
-        for key in self.main_claims:
-            if key not in keys:
-                raise ValueError(f"main_claims: no claim {key!r}; there are: {', '.join(keys)}")
+        for headline in self.headlines:
+            if headline.claim is not None and headline.claim not in keys:
+                raise ValueError(f"headlines: no claim {headline.claim!r}; there are: {', '.join(keys)}")
+            if headline.of is not None and headline.of not in self.lines:
+                raise ValueError(f"headlines: no line {headline.of!r}; there are: {', '.join(self.lines)}")
         for claim in self.claims:
             for test in claim.tests:
                 for reference in test.references:

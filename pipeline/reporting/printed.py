@@ -4,11 +4,10 @@ import re
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from dprepro.errors import shown
 from dprepro.fields import Finite, Key, NotNegative, Strict
-from dprepro.pipeline.extensions import extensions
 
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
 # largest margin without a reason: percentage points, or a share of a number
@@ -57,8 +56,6 @@ class Line(Strict):
     untried: str | None = None  # why no row is declared for it
     # reasons, by level, why a value doesn't count: it is printed twice, or our number uses it as input
     uncounted: dict[str, str] = Field(default_factory=dict)
-    # why our numbers differ, and what was tried to find out; shown at the table while any number differs
-    differs: str | None = None
 
     def number(self, level: str) -> float | None:
         """Number printed at a level; None if there is none."""
@@ -90,14 +87,8 @@ class Table(Strict):
     # points, or for other numbers a share of the printed number
     margin: Annotated[float, Field(gt=0)] | None = None
     margin_why: str | None = None  # reason for a margin above 2 points or 1 %
-    # the lines lie close together, so the margin is at most half the range of a column's printed values
-    close: bool = False
-    # size of the test set, the same for the paper and us; None: no number is a share of such a set
-    tested: Annotated[int, Field(ge=1)] | None = None
     seeds: Annotated[int, Field(ge=1)] = 1  # trainings behind each printed value; 1 if the paper doesn't say
-    baseline: Key | None = None  # the line with which the others are compared; None: the first
     argues: tuple[Argued, ...] = ()  # pairs of lines whose difference the paper discusses
-    argues_levels: bool = False  # whether the paper also discusses changes between columns
     axis: str  # meaning of the columns
     columns: list[str]  # levels in the paper's order
     own: bool = False  # our own experiment: nothing in it counts as the paper's
@@ -107,9 +98,6 @@ class Table(Strict):
     examples: Annotated[int, Field(ge=1)] | None = None  # the paper's N; None: not given
     # False: the trained network is changed before the test, so an accuracy at chance is no failed training
     convergence: bool = True
-    # whether the paper gives the step sizes; then failed training is a finding without a search
-    rates_given: bool = False
-    figures: tuple[str, ...] = ()  # names of the modules of further figures
     lines: tuple[Line, ...] = ()
 
     @model_validator(mode="after")
@@ -130,50 +118,16 @@ class Table(Strict):
         if self.margin_why is None and (self.margin or 0.0) > WIDEST[self.unit]:
             raise ValueError(f"margin: above {WIDEST[self.unit]:g} 'margin_why' must say why")
         keys = {line.key for line in self.lines}
-        named = {self.baseline} - {None} | {key for pair in self.argues for key in (pair.left, pair.right)}
-        if unknown := sorted(map(str, named - keys)):
-            raise ValueError(f"baseline, argues: no line {', '.join(unknown)}; allowed: {', '.join(keys)}")
+        named = {key for pair in self.argues for key in (pair.left, pair.right)}
+        if unknown := sorted(named - keys):
+            raise ValueError(f"argues: no line {', '.join(unknown)}; allowed: {', '.join(keys)}")
         return self
-
-    @field_validator("figures")
-    @classmethod
-    def _known_figures(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = extensions("figures")
-        if unknown := sorted(set(names) - known.keys()):
-            raise ValueError(f"no figure {', '.join(unknown)}; allowed: {', '.join(known)}")
-        return names
 
     def margin_at(self, printed: Printed) -> float:
         """The margin around a printed value, in the table's unit."""
         if self.unit == "percent" or self.margin is None:
             return self.margin or 0.0
         return self.margin * abs(printed.value or 0.0)
-
-    def judged_margin(self, level: str, printed: Printed) -> float:
-        """Margin for the verdict on ``printed``; in a `close` table, at most half the range of its column.
-
-        If all lines print the same number in the column ``level``, the range is zero and sets no limit.
-        """
-        margin = self.margin_at(printed)
-        column = self.column(level)
-        half = (max(column) - min(column)) / 2 if column else 0.0
-        return min(margin, half) if self.close and half > 0 else margin
-
-    def column(self, level: str, besides: str = "") -> list[float]:
-        """Numbers printed at a level, without the number of the line ``besides``."""
-        numbers = (line.number(level) for line in self.lines if line.key != besides)
-        return [number for number in numbers if number is not None]
-
-    @property
-    def lacks_errors(self) -> bool:
-        """Return True if the table prints an accuracy without an error, as for single runs."""
-        printed = (value for line in self.lines for value in line.values.values())
-        return bool(self.tested) and any(each.value is not None and each.error is None for each in printed)
-
-    @property
-    def prints(self) -> bool:
-        """Return True if the paper prints any value of the table; curves of a figure may have none."""
-        return any(line.values for line in self.lines)
 
     def scale_of(self, metric: str) -> float:
         """Factor from a record's metric to the printed unit."""
@@ -205,12 +159,3 @@ class PrintedTables(Strict):
     def table_of(self, reference: str) -> Table:
         """Table of the line with this reference."""
         return self.tables[reference.partition("/")[0]]
-
-    def decimals_of(self, reference: str) -> int | None:
-        """Number of decimals of a line's metric in tables; None: three significant digits."""
-        return self.table_of(reference).decimals_of(reference.partition(":")[2])
-
-    def is_accuracy(self, reference: str) -> bool:
-        """Return True if the line's metric is a percentage, not a number such as a scale of noise."""
-        table = self.table_of(reference)
-        return table.unit == "percent" and reference.partition(":")[2] not in table.noises

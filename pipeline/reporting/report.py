@@ -1,88 +1,128 @@
-"""Write the report under `reports/`: pages, pictures, CSV files, and numbers for DVC."""
+"""Writes the report under `reports/`: pages, pictures, CSV files, Markdown, and numbers for DVC."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from dprepro.pipeline.files import digest, write_text
+from dprepro.pipeline.ledgers.data_budget import data_budgets
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting.drawing import accuracy_privacy, forest
-from dprepro.pipeline.reporting.facts import PaperResult
-from dprepro.pipeline.reporting.gather import gather
+from dprepro.pipeline.reporting.claims import claims
+from dprepro.pipeline.reporting.drawing import accuracy_privacy, curves
+from dprepro.pipeline.reporting.effects import effects
 from dprepro.pipeline.reporting.pages.environment import render
-from dprepro.pipeline.reporting.prose import counts
-from dprepro.pipeline.reporting.summary import contrasts_csv, judged_numbers, summary_csv
+from dprepro.pipeline.reporting.pages.views import Cell, Report
+from dprepro.pipeline.reporting.sources import read_sources
+from dprepro.pipeline.reporting.table import primary, results, to_csv
+from dprepro.rounding import rounded_up
 
 REPORTS = Path("reports")
+FOLDERS = ("figures", "metrics", "papers", "rows")  # DVC refuses a stage if one of its outputs is missing
 
 
 @dataclass(frozen=True)
-class Report:
-    """Results of a report, and paths of its pages and tables."""
+class Written:
+    """A written report: what it shows, and paths of its pages and tables."""
 
-    papers: tuple[PaperResult, ...]
+    report: Report
     index: Path  # the first page
     pages: dict[str, Path]  # by paper
     tables: tuple[Path, ...]  # CSV files of all papers
 
 
-def write(settings: Settings, root: Path = Path()) -> Report:
-    """Write the report of everything that ``settings`` declares, from the records under ``root``.
+def gather(settings: Settings, root: Path = Path()) -> Report:
+    """Make the tables of everything that ``settings`` declares, from the records under ``root``.
 
-    Unchanged files keep their modification time.
+    Raises:
+        UserError: a record, search or paper is invalid.
+    """
+    sources = read_sources(settings, root)
+    table = results(sources)
+    picture = accuracy_privacy.draw(table, accuracy_privacy.external_results(settings, root))
+    return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
+
+
+def write(settings: Settings, root: Path = Path()) -> Written:
+    """Write the report. Unchanged files keep their modification time.
 
     Raises:
         UserError: a record, history, search or paper is invalid, or a file can't be written.
     """
-    papers, folder = gather(settings, root), root / REPORTS
-    picture = accuracy_privacy.draw(papers, accuracy_privacy.external_results(settings, root))
-    for outputs in ("figures", "metrics", "papers"):  # DVC refuses a stage if one of its outputs is missing
+    report, folder = gather(settings, root), root / REPORTS
+    for outputs in FOLDERS:
         (folder / outputs).mkdir(parents=True, exist_ok=True)
-    _put(dict(_files(papers, picture)), folder)
-    pages = {paper.key: folder / "papers" / f"{paper.key}.html" for paper in papers}
-    tables = (folder / "summary.csv", folder / "contrasts.csv")
-    return Report(tuple(papers), folder / "index.html", pages, tables)
+    _put(dict(_files(report)), folder)
+    pages = {view.key: folder / "papers" / f"{view.key}.html" for view in report.papers}
+    tables = folder / "summary.csv", folder / "contrasts.csv"
+    return Written(report, folder / "index.html", pages, tables)
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
-    """Write files that are missing or differ; delete numbers and pages of papers not among ``files``."""
+    """Write files that are missing or differ; delete files of an earlier report."""
     for name, content in files.items():
         path = folder / name
         if not path.exists() or path.read_bytes() != content.encode():
             write_text(path, content)
-    for path in (*folder.glob("metrics/*.json"), *folder.glob("papers/*.html")):
+    for path in (path for outputs in FOLDERS for path in folder.glob(f"{outputs}/*")):
         if path.relative_to(folder).as_posix() not in files:
             path.unlink()
 
 
-def _files(papers: Sequence[PaperResult], picture: str | None) -> Iterator[tuple[str, str]]:
+def _files(report: Report) -> Iterator[tuple[str, str]]:
     """Yield (path, text) of each page, picture, CSV file and file of numbers for DVC."""
-    facts = [fact for paper in papers for fact in paper.facts]
-    ran = [fact for fact in facts if fact.cell]
-    summary = summary_csv(ran)
-    terms = {word: meaning for paper in papers for word, meaning in paper.paper.words.items()}
-    panels = forest.panels([paper for paper in papers if paper.paper.published])
-    if picture is not None:
-        yield f"figures/{accuracy_privacy.NAME}.svg", picture
-    if panels:
-        yield f"figures/{forest.NAME}.svg", render("forest.svg", panels=panels) + "\n"
-    for paper in papers:
-        own = {"panels": forest.panels([paper]), "terms": paper.paper.words}
-        yield f"papers/{paper.key}.html", render("paper.html", result=paper, **own, up="../")
-        yield f"metrics/{paper.key}.json", _json(counts.metrics(paper))
-    shown = {"papers": papers, "panels": panels, "picture": picture, "digest": digest(summary.encode())}
-    yield "index.html", render("index.html", **shown, terms=terms, up="")
-    yield "README.md", render("index.md", papers=papers) + "\n"
-    told = sorted((fact for fact in facts if fact.cell or fact.value), key=lambda fact: fact.value is None)
-    yield "results.html", render("results.html", facts=told, terms=terms, up="")
-    private = [fact for fact in ran if fact.cell and fact.cell.guarantee.ledger.claimed_by]
-    yield "ledger.html", render("ledger.html", facts=private, terms=terms, up="")
+    summary = to_csv(report.table[report.table["ours"].notna() | report.table["printed"].notna()])
+    budgets = data_budgets(report.sources.settings, report.sources.root)
+    if report.picture is not None:
+        yield f"figures/{accuracy_privacy.NAME}.svg", report.picture
+    shown = {"budgets": budgets, "digest": digest(summary.encode())}
+    yield "index.html", render("index.html", report=report, **shown, up="")
+    for page in ("ledger", "results", "effects"):
+        yield f"{page}.html", render(f"{page}.html", report=report, up="")
+    yield "README.md", render("index.md", report=report) + "\n"
+    for view in report.papers:
+        yield f"papers/{view.key}.html", render("paper.html", report=report, view=view, up="../")
+        if view.paper.published:
+            yield f"{view.key}.md", render("paper.md", view=view) + "\n"
+    for key, record in report.sources.records.items():
+        cells = [Cell(line, report) for line in report.table[report.table["row"] == key].to_dict("records")]
+        pictures = curves.draw(record, report.sources.root)
+        declared = report.sources.settings.lines[key]
+        yield (
+            f"rows/{key}.html",
+            render(
+                "row.html",
+                report=report,
+                record=record,
+                declared=declared,
+                cells=cells,
+                pictures=pictures,
+                up="../",
+            ),
+        )
     yield "summary.csv", summary
-    yield "contrasts.csv", contrasts_csv(contrast for paper in papers for contrast in paper.contrasts)
-    for fact in ran:
-        if (numbers := judged_numbers(fact)) and fact.line.line:
-            yield f"metrics/{fact.table.name}-{fact.line.line.key}-{fact.level}.json", _json(numbers)
+    yield "contrasts.csv", to_csv(report.effects)
+    for paper, table in primary(report.table).groupby("paper"):
+        yield f"metrics/{paper}.json", _json(table["status"].value_counts().sort_index().to_dict())
+    for line in primary(report.table).to_dict("records"):
+        if isinstance(line["status"], str) and line["status"] != "not run":
+            name = f"{line['paper']}-{line['table']}-{line['line']}-{line['level']}"
+            yield f"metrics/{name}.json", _json(_numbers(Cell(line, report)))
+
+
+def _numbers(cell: Cell) -> dict[str, float]:
+    """Rounded numbers of a judged printed value for `dvc metrics show`."""
+    line, decimals = cell.line, cell.table.decimals
+    upper = line["epsilon_upper"]
+    numbers = {
+        "paper": line["paper_value"],
+        "ours": round(line["ours"], decimals),
+        "plus_minus": round(line["half_width"], decimals),
+        "epsilon": None if pd.isna(upper) else float(rounded_up(float(f"{upper:.9g}"), 3)),
+    }
+    return {name: float(number) for name, number in numbers.items() if not pd.isna(number)}
 
 
 def _json(numbers: Mapping[str, float]) -> str:

@@ -1,6 +1,6 @@
 """What the tables are made of: declarations (params.yaml), printed values (the papers' files) and records."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,15 +36,19 @@ class Sources:
         return self.searches.get(declared.search or "") if isinstance(declared, Row) else None
 
 
-def read_sources(settings: Settings, root: Path = Path()) -> Sources:
-    """Read everything that ``settings`` declares from the files under ``root``.
+def read_sources(settings: Settings, root: Path = Path(), rows: Collection[str] | None = None) -> Sources:
+    """Read everything that ``settings`` declares from the files under ``root``; with ``rows``, theirs alone.
 
     Rows come from params.yaml, not from the folder of records, which still has records of removed rows.
 
     Raises:
         UserError: the file of a record, search or paper is invalid.
     """
-    kept = {key: records.read(key, line, root) for key, line in settings.lines.items()}
+    kept = {
+        key: records.read(key, line, root)
+        for key, line in settings.lines.items()
+        if rows is None or key in rows
+    }
     named = dict.fromkeys([*settings.searches, *(row.search for row in settings.rows.values() if row.search)])
     found = {name: records.read_search(name, root) for name in named}
     names = sorted({line.paper for line in settings.lines.values()})

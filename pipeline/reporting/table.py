@@ -18,7 +18,7 @@ from dprepro.pipeline.results.schema import ACCOUNTING
 CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` with `is_primary` decides it
 COLUMNS = [
     # the paper's cell, and our row: `variant` says how it differs from the paper's line, '' if it doesn't
-    *CELL, "row", "label", "variant", "is_primary", "method", "data", "unit",
+    *CELL, "row", "label", "variant", "is_primary", "method", "dataset", "unit",
     # length of the training: 'as printed', 'paper silent' (ours) or 'shorter'; whether all seeds were planned
     "training", "epochs", "batch", "examples", "planned", "trained_as", "shared_start", "remarks",
     # the paper's cell, its number, standard error; our seeds, mean, half its 95 % interval, values by seed
@@ -124,8 +124,9 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
         judged = _compared(line, printed, table, values)
     reason = reason or _reason(line)
     status: str | None = "not run" if reason else judged.status
+    footnote = printed.explanation
     if line["metric"] == table.metric and line["level"] in printed_line.uncounted:
-        status, reason = None, f"not counted: {printed_line.uncounted[line['level']]}"
+        status, footnote = None, f"not counted: {printed_line.uncounted[line['level']]}"
     return {
         "printed": printed,
         "paper_value": printed.value,
@@ -136,7 +137,7 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
         "status": status if line["is_primary"] else None,
         "handicap": _handicap(line, most) if status == "lower" else None,
         "not_judged_reason": reason,
-        "explanation": printed.explanation,
+        "explanation": footnote,
     }
 
 

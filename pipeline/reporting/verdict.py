@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 
 from scipy.special import stdtrit
 
-from dprepro.pipeline.reporting.judging.intervals import LEVEL, NORMAL, Mean
+from dprepro.pipeline.reporting.intervals import LEVEL, NORMAL, Mean
 from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
+from dprepro.rounding import up
 
 Value = Literal["reproduced", "higher", "lower", "uncertain", "not run"]
 Effect = Literal[
@@ -23,6 +24,8 @@ Claim = Literal["supported", "contradicted", "mixed", "not tested"]
 Part = Literal["holds", "fails", "uncertain", "not run"]  # of a claim
 
 FEWEST_SEEDS = 3
+# Largest ratio of a bound to a claim that may come from float32 rounding alone, such as of noise scales.
+ROUNDING = 1 + 1e-6
 # Decimal numbers are inexact in binary. Without this tolerance 7.92 would be further from 8.00 than 0.08.
 BINARY = 1e-12
 
@@ -152,32 +155,30 @@ def part(ours: Mean, above: float | None, below: float | None) -> Part:
 
 
 def claim(parts: Iterable[Part]) -> Claim:
-    """Judge a claim by those of its parts that ran.
+    """Judge a claim by its parts.
 
-    'supported': all hold. 'contradicted': at least one fails and none holds. 'mixed': anything else.
+    'contradicted': at least one part fails and none holds. 'supported': more than half of all parts hold, and
+    the others did not run. 'not tested': fewer hold, and the others did not run. 'mixed': anything else.
     """
+    parts = list(parts)
     ran = {each for each in parts if each != "not run"}
-    if not ran:
-        return "not tested"
-    if ran == {"holds"}:
-        return "supported"
+    if ran <= {"holds"}:
+        return "supported" if 2 * parts.count("holds") > len(parts) else "not tested"
     return "contradicted" if "fails" in ran and "holds" not in ran else "mixed"
 
 
-def privacy(
-    claimed: float | None, upper: float | None, lower: float | None, *, rounding: float, claims: bool = True
-) -> Privacy:
+def privacy(claimed: float | None, upper: float | None, lower: float | None, claims: bool = True) -> Privacy:
     """Judge a claimed epsilon by an upper and a lower bound for the mechanism as it ran.
 
     Args:
         claimed: None: no epsilon is claimed, or one too large for a float.
         upper: None: nothing is proven.
         lower: None: no lower bound is known.
-        rounding: largest ratio of a bound to a claim that float32 rounding may cause.
         claims: whether an epsilon is claimed.
     """
     if claimed is None:
         return "not proven" if claims else "no claim"
-    if lower is not None and lower > rounding * claimed:
+    if lower is not None and lower > ROUNDING * claimed:
         return "exceeded"
-    return "proven" if upper is not None and upper <= rounding * claimed else "not proven"
+    # ledgers have bounds rounded up, so the smallest excess is one unit of the last digit
+    return "proven" if upper is not None and upper <= up(ROUNDING * claimed) else "not proven"

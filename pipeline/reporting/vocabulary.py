@@ -1,4 +1,4 @@
-"""Words of `words.yaml`: verdicts, attacks, bounds, rules and statements on guarantees.
+"""Words of `words.yaml`: attacks, bounds and statements on guarantees.
 
 Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.methods.statements`), so
 better words also reach old records.
@@ -6,7 +6,6 @@ better words also reach old records.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 from ruamel.yaml import YAML
 
@@ -15,41 +14,18 @@ from dprepro.fields import Strict
 from dprepro.pipeline.methods.statements import Statement
 
 
-class Word(Strict):
-    """A verdict in words."""
-
-    text: str  # in a cell
-    tone: Literal["good", "bad", "warn", "plain", "faint"]  # colours of the page
-    counted: str = ""  # after a number, as in '3 agree'
-    means: str = ""  # explanation, if the word needs one
-    group: str = ""  # column of the overview
-
-
 class Words(Strict):
     """Content of `words.yaml`, by the keys in code and records."""
 
-    values: dict[str, Word]
-    contrasts: dict[str, Word]
-    privacy: dict[str, Word]
-    ledgers: dict[str, Word]
-    severities: dict[str, Word]
-    outcomes: dict[str, str]  # tones
-    claims: dict[str, Word]
     isolation: dict[str, str]
     attacks: dict[str, str]
     bounds: dict[str, str]
-    strengths: dict[str, str]
-    evidence: dict[str, str]
-    uses: dict[str, str]
-    rules: dict[str, str]
     statements: dict[str, str]  # with placeholders for the values of a statement
 
 
 WORDS = Words.model_validate(
     YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 )
-VALUES, CONTRASTS, PRIVACY = WORDS.values, WORDS.contrasts, WORDS.privacy
-SEVERITIES, CLAIMS = WORDS.severities, WORDS.claims
 
 
 def words(statement: Statement) -> str:

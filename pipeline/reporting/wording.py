@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from math import inf, isinf
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from dprepro.accountants.records import Risk
 from dprepro.fields import is_large_delta
-from dprepro.pipeline.reporting.judging.guarantees import Guarantee
-from dprepro.pipeline.reporting.judging.intervals import Mean
-from dprepro.pipeline.reporting.judging.rule import MOST_SEEDS, Verdict
-from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
-from dprepro.pipeline.reporting.results import Cell, TableResult
-from dprepro.pipeline.reporting.vocabulary import PRIVACY, WORDS
+from dprepro.pipeline.reporting.intervals import Mean
+from dprepro.pipeline.reporting.printed import Printed
+from dprepro.pipeline.reporting.vocabulary import WORDS
 from dprepro.pipeline.results.schema import Attack, Composition, Ledger
 from dprepro.rounding import rounded_down, rounded_up
 
@@ -73,28 +70,12 @@ def with_interval(value: Mean, decimals: int | None, sign: bool = False) -> str:
 def level_words(level: str) -> str:
     """Name of a level in words: ``ε = 3`` for ``epsilon=3``."""
     name, _, value = level.partition("=")
-    return f"{_SYMBOLS.get(name, _spelled(name))} = {level_value(level)}" if value else level
+    return f"{_SYMBOLS.get(name, spelled(name))} = {level_value(level)}" if value else level
 
 
-def anchor(row: str, level: str) -> str:
-    """Id of a level's entry on the paper's page: ``row-ROW-epsilon-3``."""
-    return f"row-{row}-{level.replace('=', '-')}"
-
-
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """Name of a setting or metric, with blanks for underscores."""
     return name.replace("_", " ")
-
-
-def columns_words(result: TableResult) -> str:
-    """Meaning of the table's columns: its `axis`; without one, the settings that name the levels."""
-    return result.table.axis or ", ".join(
-        dict.fromkeys(_spelled(level.partition("=")[0]) for level in result.levels)
-    )
-
-
-def measured_words(result: TableResult) -> str:
-    """Name of the table's metric, in words."""
-    return result.table.measured or _spelled(result.table.metric)
 
 
 def level_value(level: str) -> str:
@@ -103,18 +84,16 @@ def level_value(level: str) -> str:
     return _SYMBOLS.get(value, value)
 
 
-def column_heads(result: TableResult) -> list[str]:
-    """Column heads, one per level: ``∞``, ``8``; or ``σ = 8`` if the levels name different settings."""
-    settings = {level.partition("=")[0] for level in result.levels}
-    return [level_value(level) if len(settings) == 1 else level_words(level) for level in result.levels]
-
-
 def settings_words(settings: dict[str, Any]) -> str:
     """Settings in words: ``batch 1024, learning rate 0.5``."""
     return ", ".join(
-        f"{_spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else value}"
+        f"{spelled(name)} {f'({settings_words(value)})' if isinstance(value, dict) else _setting(value)}"
         for name, value in settings.items()
     )
+
+
+def _setting(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def claim(ledger: Ledger) -> str:
@@ -240,54 +219,6 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
     )
 
 
-def guarantee_words(guarantee: Guarantee) -> str:
-    """Verdict on a guarantee with its proven bound, for a table's cell; 'holds' shows the bound alone."""
-    if guarantee.state == "holds":
-        return bound(guarantee.ledger)
-    text = PRIVACY[guarantee.state].text
-    return (
-        f"{text}: {bound(guarantee.ledger)}" if guarantee.state in ("weaker", "exceeds", "vacuous") else text
-    )
-
-
-def privacy_words(cell: Cell) -> str:
-    """``ε 7 / 6.02 / 3.26``: claimed ε, upper bound and lower bound; then the verdict unless it is 'holds'.
-
-    The lower bound is the largest of the computed one and of those by attacks on the whole mechanism.
-    """
-    guarantee = cell.guarantee
-    if guarantee.state == "none":
-        return PRIVACY["none"].text
-    ledger, shown = guarantee.ledger, cell.shown
-    proven = "none" if ledger.epsilon_upper is None else upwards(ledger.epsilon_upper)
-    epsilons = f"ε {claim(ledger)} / {proven} / {'–' if shown is None else downwards(shown)}"
-    attacked = max(replica.attacked or 0.0 for replica in cell.replicas)
-    refuted = guarantee.state == "none_proven" and attacked > (ledger.claimed or inf)
-    if guarantee.state == "holds":
-        return epsilons
-    return f"{epsilons} {PRIVACY[guarantee.state].text}{', CLAIM REFUTED BY AN ATTACK' if refuted else ''}"
-
-
-def convergence(cell: Cell) -> str:
-    """Number of converged seeds in words: ``No-convergence``, ``2 of 3 converged``; '' if all converged."""
-    if cell.converged == 0:
-        return NO_CONVERGENCE
-    return "" if cell.converged == cell.mean.n else f"{cell.converged} of {cell.mean.n} converged"
-
-
-def verdict_words(verdict: Verdict) -> str:
-    """Verdict in words: ``agrees, 0.4 above``, ``inconclusive (about 9 seeds would decide it)``."""
-    words, brackets = str(verdict.name), [verdict.share] if verdict.share else []
-    if verdict.offset is not None:
-        words += (
-            f", {number(float(f'{abs(verdict.offset):.2g}'))} {'above' if verdict.offset > 0 else 'below'}"
-        )
-    if verdict.name == "inconclusive":
-        enough = f"about {verdict.seeds}" if verdict.seeds else f"not even {MOST_SEEDS}"
-        brackets.append(f"{enough} seeds would decide it")
-    return words + (f" ({'; '.join(brackets)})" if brackets else "")
-
-
 def attack_words(attack: Attack | None) -> str:
     """Attack in words: ``ATTACK: ε ≥ 3.26 (from counted errors, at 95 % confidence); accounted ε 7``."""
     if attack is None:
@@ -300,12 +231,6 @@ def attack_words(attack: Attack | None) -> str:
     if attack.epsilon_upper is not None:
         accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
     return f"{WORDS.attacks[attack.attack]}: {shown_words(attack, by)}; {accounted}"
-
-
-def final_model_words(attack: Attack) -> str:
-    """Attack on a final model in words: its bounds, and a perfect attacker's median bound."""
-    most = max((bound.epsilon for bound in attack.could_show), default=0.0)
-    return f"{shown_words(attack)} (a perfect attacker's median: {downwards(most)})"
 
 
 def shown_words(attack: Attack, by: str = "") -> str:

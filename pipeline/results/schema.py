@@ -107,7 +107,7 @@ FLOATING_POINT = "floating_point"  # the attack on arithmetic, which is reported
 FINAL_MODEL = "final_model"  # the attack on the network alone, which `dprepro audit ROW` leaves out
 
 
-class Bound(Strict):
+class EpsilonBound(Strict):
     """Lower bound on epsilon from an attack."""
 
     # 'errors', 'gaussian', 'one_run', 'one_run_curve', 'coordinates': see `dprepro.auditing.epsilon_bounds`;
@@ -133,8 +133,9 @@ class Attack(Strict):
     whole: bool  # whether the attacked mechanism has all examples and steps of the row
     confidence: Probability
     trials: tuple[Whole, Whole]  # number without the record, number with it
-    bounds: tuple[Bound, ...]
-    could_show: tuple[Bound, ...] = ()  # bounds of a perfect attacker with as many trials; (): not computed
+    bounds: tuple[EpsilonBound, ...]
+    # bounds of a perfect attacker with as many trials; (): not computed
+    could_show: tuple[EpsilonBound, ...] = ()
     seconds: NotNegative  # of processor time
     # digest of the attacked training (`records.training_digest`); None: an attack on code
     training: Plain | None = omitted(None)
@@ -423,6 +424,11 @@ class Evaluated(OfReplica):
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
     scores: Scores | Errors | None = omitted(None)  # of own data
+    # of public data: packed errors on the test split (`pipeline.results.predictions`); None: measured before
+    # this field existed, or the method has noise at test time
+    test_errors: Annotated[str, Field(max_length=1_000_000, pattern=r"^[A-Za-z0-9+/=]*$")] | None = omitted(
+        None
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> "Evaluated":

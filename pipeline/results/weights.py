@@ -14,8 +14,8 @@ from dprepro.pipeline.files import Damaged, check_file, digest, read_checked, wr
 if TYPE_CHECKING:
     import torch
 
+    from dprepro.clipping.gradients import Tensors
     from dprepro.pipeline.results.schema import Run, Trained
-    from dprepro.privacy.gradients import Tensors
 
 RUNS = Path("runs")
 ENDING = ".safetensors"

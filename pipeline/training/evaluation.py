@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
@@ -19,6 +20,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
+from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
     CONVERGED,
     Errors,
@@ -29,9 +31,8 @@ from dprepro.pipeline.results.schema import (
     Trained,
 )
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
-from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
+from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
-from dprepro.privacy.gradients import Tensors
 
 
 def evaluate(
@@ -82,7 +83,7 @@ def evaluate(
     ]
     recorded = method_settings()[row.method].recorded
     try:
-        members = [Replica(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
+        members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
     except ValidationError as problem:
         raise UserError(
             f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
@@ -102,6 +103,7 @@ def evaluate(
             measured_by=versions.MEASURING,
             metrics={**found.metrics, **noise(trained.spending)},
             scores=found.scores,
+            test_errors=found.test_errors,
         )
         show(member.name)
     evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
@@ -109,66 +111,59 @@ def evaluate(
 
 
 class Measured(NamedTuple):
-    """Metrics and scores of one replica."""
+    """Metrics and scores of one training."""
 
     metrics: dict[str, float]
     scores: Scores | Errors | None
+    test_errors: str | None  # `pipeline.results.predictions`
 
 
 def measure(
-    weights: Mapping[Replica, Tensors],
+    weights: Mapping[SeedRun, Tensors],
     model: Model,
     method: str,
     reproducible: bool,
     data: Prepared,
     execution: Execution,
     scored: bool,
-) -> Iterator[tuple[Replica, Measured]]:
-    """Trained replicas of one model, with the metrics of their ``weights``.
+) -> Iterator[tuple[SeedRun, Measured]]:
+    """Finished trainings of one model, with the metrics of their ``weights``.
 
-    Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
-    are those of the test split.
+    If ``scored``, `Measured.scores` are those of the test split; otherwise `Measured.test_errors` are, if the
+    method predicts one class for each example.
 
     Raises:
         UserError: weights are another network's.
     """
-    for group in grouped_for(list(weights), model, data, execution):
-        tensors = [weights[member] for member in group]
-        task = make_task(group, model, reproducible, data, execution)
-        for member, member_weights in zip(group, tensors, strict=True):
-            _check_fit(member_weights, task.parameters, member)
-        trained = build_method(method, task, [member.settings for member in group], model.normalization)
-        stacked = {
-            name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
-        }
-        columns = _accuracies(trained, stacked, data, execution)
-        outputs = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
-        for index, member in enumerate(group):
-            metrics = {name: column[index].item() for name, column in columns.items()}
-            labels = np.array(data.splits["test"].labels)
-            found: Scores | Errors | None = None
-            if outputs is not None and data.target is not None:
+    for run, tensors in weights.items():
+        task = make_task(run, model, reproducible, data, execution)
+        for name, value in task.parameters.items():
+            if name not in tensors or tensors[name].shape != value.shape:
+                raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
+        trained = build_method(method, task, run.settings, model.normalization)
+        predictions: list[torch.Tensor] = []
+        metrics = _accuracies(trained, tensors, data, execution, predictions.append)
+        labels = np.array(data.splits["test"].labels)
+        found: Scores | Errors | None = None
+        wrong: str | None = None
+        if scored:
+            outputs = _probabilities(trained, tensors, data.splits["test"], execution)
+            if data.target is None:
+                found = scores(outputs, labels)
+            else:
                 low, high = data.target
-                found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
-            elif outputs is not None:
-                found = scores(outputs[index], labels)
-            yield member, Measured(metrics, found)
+                found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
+        elif data.target is None and trained.test_draws == 1:
+            wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
+        yield run, Measured(metrics, found, wrong)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) probabilities by R replicas of K classes for N examples; (R, N, 1) for a numeric target."""
-    replicas = len(next(iter(model.values())))
+    """(N, K) probabilities of K classes for N examples; (N, 1) for a numeric target."""
     with torch.no_grad():
         network = method.network(model, 0)
-        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, replicas, execution)]
-    return torch.cat(parts, 1).cpu().numpy()
-
-
-def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Check that weights are those of the network; ``expected`` has shapes (R, ...), of R replicas."""
-    for name, value in expected.items():
-        if name not in weights or weights[name].shape != value.shape[1:]:
-            raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
+        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, execution)]
+    return torch.cat(parts).cpu().numpy()
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
@@ -181,25 +176,32 @@ def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
     return {f"noise_{release.quantity}": release.noise[1] / release.span for release in spending.laplace}
 
 
-def _accuracies(method: Method, model: Tensors, data: Prepared, execution: Execution) -> Tensors:
-    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time."""
-    replicas = len(next(iter(model.values())))
-    draws: dict[str, list[torch.Tensor]] = {
-        split: [] for split in ("validation", "test") if len(data.splits[split])
-    }
+def _accuracies(
+    method: Method,
+    model: Tensors,
+    data: Prepared,
+    execution: Execution,
+    keep: Callable[[torch.Tensor], object],
+) -> dict[str, float]:
+    """Accuracies by name; means over the draws if the method has noise at test time.
+
+    ``keep`` is called with the (B,) predictions of each batch of the test split.
+    """
+    draws: dict[str, list[float]] = {split: [] for split in ("validation", "test") if len(data.splits[split])}
     for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            values.append(accuracy(method.predictor(network), replicas, data.splits[split], execution))
-    accuracies = {split: torch.stack(values) for split, values in draws.items()}
-    columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
+            kept = [keep] if split == "test" else []
+            values.append(accuracy(method.predictor(network), data.splits[split], execution, *kept))
+    accuracies = {split: torch.tensor(values, dtype=torch.float64) for split, values in draws.items()}
+    columns = {f"{split}_accuracy": values.mean().item() for split, values in accuracies.items()}
     if data.target is None:
         judged = columns.get("validation_accuracy", columns["test_accuracy"])
-        columns["converged"] = (judged > CONVERGED / data.classes).double()
+        columns["converged"] = float(judged > CONVERGED / data.classes)
     if method.test_draws > 1:
-        columns["test_accuracy_draws_std"] = accuracies["test"].std(0)
+        columns["test_accuracy_draws_std"] = accuracies["test"].std().item()
     for name, predict in method.variants(model).items():
         with torch.no_grad():
-            columns[f"test_accuracy_{name}"] = accuracy(predict, replicas, data.splits["test"], execution)
+            columns[f"test_accuracy_{name}"] = accuracy(predict, data.splits["test"], execution)
     return columns

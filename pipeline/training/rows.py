@@ -33,9 +33,9 @@ from dprepro.pipeline.results.histories import history_csv, read_history
 from dprepro.pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from dprepro.pipeline.training.loop import Context, Group, Replica, Show
+from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
 from dprepro.pipeline.training.not_covered import data_uses
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.side_by_side import train_runs
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class TrainedRow:
     standing: int  # valid replicas of earlier runs, whose weights are here
 
 
-def replicas(row: Row) -> list[Replica]:
+def replicas(row: Row) -> list[SeedRun]:
     """All seeds of all levels of a row."""
-    return [Replica(row.level(settings), seed, settings) for settings, seed in row.trainings]
+    return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
-def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[Replica]:
+def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
     """Declared replicas without a valid training or without its weights: those that `train` would train."""
     lost = {replica.key for replica in lacking(run, root, compared=True)}
     kept = {replica.key for replica in Standing(row, data).of(run)} - lost
@@ -72,7 +72,7 @@ def train(
     """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
-    `train_replicas` for ``workers``.
+    `train_runs` for ``workers``.
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, initial weights or
@@ -100,9 +100,9 @@ def train(
         if previous and not wanted and (stopped(key, root) or len(standing) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
-            with closing(train_replicas(wanted, context, workers)) as groups:
-                for group in groups:
-                    _write(key, row, group, source, data, frozen, root)
+            with closing(train_runs(wanted, context, workers)) as trainings:
+                for finished in trainings:
+                    _write(key, row, finished, source, data, frozen, root)
         except Unproven as problem:
             write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
             if standing:
@@ -112,7 +112,7 @@ def train(
     return TrainedRow(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
-def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
+def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
     """Fingerprints of each replica's frozen tensors."""
     networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
     for replica in replicas:
@@ -156,22 +156,22 @@ def stopped(key: str, root: Path) -> int:
 def _write(
     key: str,
     row: Row,
-    group: Group | None,
+    finished: FinishedTraining | None,
     source: Provenance,
     data: Prepared,
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Add a group to the valid replicas, and write first its weights, then the history, then the run.
+    """Add a training to the valid ones, and write first its weights, then the history, then the run.
 
-    The run has the digests of weights and history. If ``group`` is None, only invalid replicas are removed.
+    The run has the digests of weights and history. If ``finished`` is None, only invalid ones are removed.
     """
     previous = records.read_run(key, root)
     standing = Standing(row, data).of(previous)
     trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
     earlier: tuple[Replaced, ...] = ()
     gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)
-    renewed = {replica.key for replica in group.replicas} if group else set()
+    renewed = {finished.run.key} if finished else set()
     if previous:  # the results of invalid replicas were seen, so their privacy loss stays
         earlier = previous.replaced
         # a valid training whose weights are lost counts beside its rebuilt one, except on public data
@@ -184,13 +184,12 @@ def _write(
     history = records.history_path(key, root)
     kept = trained.keys() - renewed
     lines = [line for line in read_history(history) if line[:2] in kept] if previous else []
-    if group is not None:
-        lines += group.history
-        model = group.method.model(group.state)
-        for index, replica in enumerate(group.replicas):
-            path = weights_path(key, *replica.key, root)
-            digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            trained[replica.key] = (_trained(group, index, digest, frozen[replica.key], data, row), source)
+    if finished is not None:
+        lines += finished.history
+        model, name = finished.method.model(finished.state), finished.run.key
+        path = weights_path(key, *name, root)
+        digest = write_weights(path, {tensor: value.cpu() for tensor, value in model.items()})
+        trained[name] = (_trained(finished, digest, frozen[name], data, row), source)
     history_before = history.read_bytes() if history.exists() else None
     write_text(history, history_csv(lines))
     order = [replica.key for replica in replicas(row) if replica.key in trained]
@@ -220,29 +219,29 @@ def _write(
 
 
 def _trained(
-    group: Group, index: int, weights: str, frozen: tuple[float, ...], data: Prepared, row: Row
+    finished: FinishedTraining, weights: str, frozen: tuple[float, ...], data: Prepared, row: Row
 ) -> Trained:
-    replica = group.replicas[index]
-    guarantee = group.method.guarantee(index)
+    run, method = finished.run, finished.method
+    guarantee = method.guarantee()
     return Trained(
-        level=replica.level,
-        seed=replica.seed,
-        settings=replica.settings.model_dump(mode="json"),
-        steps=group.steps,
+        level=run.level,
+        seed=run.seed,
+        settings=run.settings.model_dump(mode="json"),
+        steps=finished.steps,
         spending=guarantee.spending,
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
         broken=guarantee.broken,
-        not_covered=(*data_uses(data, replica.settings, row.model.network), *guarantee.not_covered),
+        not_covered=(*data_uses(data, run.settings, row.model.network), *guarantee.not_covered),
         protects=guarantee.protects,
-        noise=group.method.task.streams.noise,
-        isolation=group.method.isolation,
+        noise=method.task.streams.noise,
+        isolation=method.isolation,
         weights=weights,
         frozen=frozen,
-        seconds=round(group.seconds, 3),
-        cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
-        started=group.started,
-        ended=group.ended,
+        seconds=round(finished.seconds, 3),
+        cpu_seconds=round(finished.cpu_seconds, 3),
+        started=finished.started,
+        ended=finished.ended,
         origin=0,  # set when it is merged with the row's other replicas
     )
 

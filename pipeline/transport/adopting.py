@@ -15,7 +15,15 @@ from pathlib import Path
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.files import digest_file, place, temporary_path, write_bytes, write_text, writing
+from dprepro.pipeline.files import (
+    clear_leftovers,
+    digest_file,
+    place,
+    temporary_path,
+    write_bytes,
+    write_text,
+    writing,
+)
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.standing import Standing, measured_otherwise
 from dprepro.pipeline.ledgers.declared import contradictions
@@ -74,6 +82,7 @@ def _staging() -> Iterator[Path]:
     """Yield a temporary folder on the disk of the results, so that files are placed by renaming."""
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
+        clear_leftovers(STAGING / "adopt")
         folder = temporary_path(STAGING / "adopt")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

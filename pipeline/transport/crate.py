@@ -170,7 +170,7 @@ def _printed(table: Table | None, line: str, level: str) -> dict[str, Any]:
     if table is None or printed is None or printed.value is None:
         return {"printed": None, "tolerance": None}
     scale = table.scale_of(table.metric)
-    tolerance = table.judged_margin(level, printed)
+    tolerance = table.margin_at(printed)
     return {"printed": round(printed.value / scale, 6), "tolerance": round(tolerance / scale, 6)}
 
 

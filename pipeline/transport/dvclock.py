@@ -159,6 +159,7 @@ def enter_missing() -> list[str]:
                 if "md5" in part
             }
             for part in (*entry.get("deps", ()), *entry.get("outs", ())):
+                part.setdefault("hash", "md5")  # or DVC holds input and output apart
                 if not Path(part["path"]).exists():
                     part |= known.get(part["path"], {})
             if entry != signed.get(name):

@@ -7,8 +7,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError, shown
-from dprepro.normalization import initial_statistics
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.ledgers.declared import input_shape
 from dprepro.pipeline.methods.base import LAST

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from dprepro.clipping.gradients import Tensors
 from dprepro.pipeline.audits import final_model
 from dprepro.pipeline.audits.final_model import audit_model
 from dprepro.pipeline.audits.pair import Without
@@ -14,7 +15,6 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
-from dprepro.privacy.gradients import Tensors
 from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
 from tests.there import there
@@ -137,9 +137,9 @@ def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: P
 
 
 def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:
-    streams = Without(["a"], True, torch.device("cpu"))
-    whole = Without(["a"], True, torch.device("cpu"))
+    streams = Without("a", True, torch.device("cpu"))
+    whole = Without("a", True, torch.device("cpu"))
     streams.absent, whole.absent = np.array([3, 5]), np.array([], int)
     for step in range(20):
-        (some,), (others,) = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
+        some, others = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
         assert some.tolist() == [place for place in others if place not in (3, 5)]

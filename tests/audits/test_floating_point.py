@@ -12,16 +12,16 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.clipping.gradients import Bounds
 from dprepro.fields import Noise
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import canaries, floating_point
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.results.schema import FLOATING_POINT
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 
 DELTA, ALPHA = 1e-5, 0.05
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
@@ -29,7 +29,7 @@ SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 
 def mechanism_of(multiplier: float) -> GaussianMechanism:
     spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
-    return GaussianMechanism((spending,), 1.0)
+    return GaussianMechanism(spending, 1.0)
 
 
 def shown(errors: ErrorCounts) -> float:
@@ -61,9 +61,9 @@ def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float
 def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
     mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
-    whole = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(1.0), 1)))
+    whole = Bounds.whole(torch.tensor(1.0), 1)
     spacing = float(mechanism.spacings(whole, size))
-    streams = Streams(["bits"], True, torch.device("cpu"), "grid")
+    streams = Streams("bits", True, torch.device("cpu"), "grid")
     counts: list[list[np.ndarray]] = []
     for added in (0.0, 1 / size**0.5):
         sums = {"sum": torch.full((1, size), added)}
@@ -85,31 +85,27 @@ def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     )  # what one coordinate may tell at most
 
 
-def after_a_step(noise: Noise, replicas: int) -> ErrorCounts:
+def after_a_step(noise: Noise, trainings: int) -> ErrorCounts:
     """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
     examples = 1024
     configured = TanSettings(batch=examples, steps=1, sigma=1.1, learning_rate=0.5, delta=DELTA)
-    present = torch.arange(examples) % 2 == 1
-    names = [f"reader/{replica}" for replica in range(replicas)]
-    task = canaries.task(canaries.single_canaries(examples, present), names, 1, noise=noise)
-    method = Tan(task, [configured] * replicas, "none")
-    state = method.init()
-    state["parameters"] = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
-    state, _ = method.step(state, 0)
-    (moved,) = state["parameters"].values()
-    released = (-2 * examples * moved).numpy()  # exactly
-    whole = method.bounds(method.clips)
-    if noise == "grid":
-        spacing = method.mechanism.spacings(whole, moved[0].numel()).numpy()
-        wrong = floating_point.off_grid(released, spacing[..., None])
-    else:
-        wrong = floating_point.impossible(
-            released.ravel(), method.mechanism.deviations(whole).numpy()[0, 0]
-        ).reshape(released.shape)
-    called = wrong.any(1)
-    there = present.numpy()
-    alarms, misses = int(called[:, ~there].sum()), int((~called[:, there]).sum())
-    return ErrorCounts(alarms, replicas * int((~there).sum()), misses, replicas * int(there.sum()))
+    there = np.arange(examples) % 2 == 1
+    kinds = canaries.single_canaries(examples, torch.from_numpy(there))
+    alarms = misses = 0
+    for number in range(trainings):
+        method = Tan(canaries.task(kinds, f"reader/{number}", 1, noise=noise), configured, "none")
+        state, _ = method.step(method.init(), 0)
+        (moved,) = state["parameters"].values()
+        released = (-2 * examples * moved).numpy()  # exactly
+        if noise == "grid":
+            spacing = method.mechanism.spacings(method.whole, moved.numel()).numpy()
+            wrong = floating_point.off_grid(released, spacing)
+        else:
+            deviation = method.mechanism.deviations(method.whole).numpy()[0]
+            wrong = floating_point.impossible(released.ravel(), deviation).reshape(released.shape)
+        called = wrong.any(0)
+        alarms, misses = alarms + int(called[~there].sum()), misses + int((~called[there]).sum())
+    return ErrorCounts(alarms, trainings * int((~there).sum()), misses, trainings * int(there.sum()))
 
 
 def test_parameters_after_a_step_tell_of_float32_noise_and_not_of_noise_on_a_grid() -> None:

@@ -17,8 +17,10 @@ from dprepro.pipeline.models.model import architectures
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.pretrained import relevance, starts
 from dprepro.pipeline.reporting import papers, report
+from dprepro.pipeline.reporting.sources import read_sources
 from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import publishing
+from dprepro.pipeline.tracking.runs import runs
 from dprepro.pipeline.training import evaluation, rows
 
 PARAMS = Path(__file__).with_name("params.yaml")
@@ -102,8 +104,9 @@ def test_every_variant_from_raw_files_to_the_report(
     assert all(page.stat().st_size > 10_000 for page in (written.index, *written.pages.values()))
     with next(iter(Path("reports/histories").glob("*.csv"))).open(newline="") as file:
         assert next(csv.reader(file)) == list(records.HISTORY_COLUMNS)
-    published = publishing.publish(publishing.declared(settings), settings)
-    assert set(published.written) == settings.lines.keys()
+    found = list(runs(read_sources(settings)))
+    publishing.publish(found)
+    assert {run.tags["row"] for run in found} == settings.lines.keys()
 
 
 def _join(settings: Settings, name: str) -> None:

@@ -119,11 +119,7 @@ def test_a_copy_that_is_only_staged_is_noticed(people: Path, later: str) -> None
         Path(name).unlink()
         if later == "changed":
             Path(name).write_text("nothing\n")
-    for staged in (False, True):
-        assert {*private.private_files(params.load().own, staged=staged)["people"]} == {
-            "notes.txt",
-            "copy.csv",
-        }
+    assert {*private.private_files(params.load().own)["people"]} == {"notes.txt", "copy.csv"}
 
 
 def test_a_copy_of_what_changed_or_was_never_fetched_is_noticed(project: Path) -> None:

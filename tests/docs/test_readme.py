@@ -1,6 +1,7 @@
 """README: short, and its findings have the numbers of the records."""
 
 import re
+from fnmatch import fnmatch
 from typing import Any
 
 import pandas as pd
@@ -100,3 +101,13 @@ def test_it_is_short_and_begins_with_its_commands() -> None:
     beginning = " ".join(TEXT.split()[:120])
     assert "make demo" in beginning
     assert "make test" in beginning
+
+
+def test_the_commands_that_rebuild() -> None:
+    """Row and level of the number exist; the table's trainings are counted."""
+    settings = load(ROOT / "params.yaml")
+    ((row, level),) = re.findall(r"dprepro rerun (\S+) --level (\S+)", TEXT)
+    assert f"epsilon={level}" in {settings.rows[row].level(each) for each in settings.rows[row].resolved}
+    ((pattern, count),) = re.findall(r"--glob 'evaluate@(\S+)' .* (\d+) trainings", TEXT)
+    rows = [each for key, each in settings.rows.items() if fnmatch(key, pattern)]
+    assert sum(len(each.trainings) for each in rows) == int(count)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dprepro.pipeline.files import clear_leftovers, digest, digest_file
+from dprepro.pipeline.files import digest, digest_file
 from tests.keeping import lasting
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
@@ -61,7 +61,6 @@ def in_child(work: Callable[[], object], folder: Path, kill: Kill = NEVER) -> tu
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
             _call_before_changes(change, str(folder.resolve()))
-            clear_leftovers()
             work()
             status = 0
         finally:

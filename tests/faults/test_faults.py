@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,7 +22,6 @@ from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.weights import read_weights, weights_path
-from dprepro.pipeline.tracking import publishing
 from dprepro.pipeline.training.checkpoints import restore
 from dprepro.pipeline.transport import archive
 from dprepro.pipeline.transport.adopting import adopt
@@ -32,9 +30,8 @@ from dprepro.stages import ui
 from dprepro.stages.app import app
 from dprepro.stages.init import init
 from tests.faults import project
-from tests.faults.kills import Kill, Unbroken, in_child
+from tests.faults.kills import Kill, Unbroken
 from tests.faults.project import CHECKPOINT, MINE, PACK, ROW, settings
-from tests.refusal import refusal_of
 from tests.there import there
 
 CPU = torch.device("cpu")
@@ -193,10 +190,6 @@ def test_no_changed_value_goes_unnoticed(workspace: Path, path: Path, count: int
         assert any(finding.wrong for finding in verification.verify(declared)), place
 
 
-def publish() -> None:
-    publishing.publish(publishing.declared(settings()), settings())
-
-
 def serve() -> None:
     """`dprepro ui` up to where MLflow's server takes over."""
     with patch.multiple(ui, serve=lambda *_: 0, _check_free=lambda *_: None), suppress(SystemExit):
@@ -218,23 +211,19 @@ WORK: dict[str, tuple[Callable[[], object], Path]] = {
 }  # fmt: skip
 
 
-def begun(command: str, workspace: Path, store: Path, scratch: Path) -> Unbroken:
-    """The command without a kill, where there is nothing of what it makes but an empty ``store``."""
+def begun(command: str, workspace: Path, scratch: Path) -> Unbroken:
+    """The command without a kill, where there is nothing of what it makes."""
     work, made_by_it = WORK[command]
     if made_by_it.is_dir():
         shutil.rmtree(made_by_it)
     else:
         made_by_it.unlink(missing_ok=True)
-    if command == "ui":
-        shutil.copy(store, made_by_it)
     return Unbroken(work, workspace, scratch)
 
 
 @pytest.mark.parametrize("command", WORK)
-def test_a_killed_command_ends_as_an_unbroken_one(
-    workspace: Path, empty_store: Path, tmp_path: Path, command: str
-) -> None:
-    unbroken = begun(command, workspace, empty_store, tmp_path)
+def test_a_killed_command_ends_as_an_unbroken_one(workspace: Path, tmp_path: Path, command: str) -> None:
+    unbroken = begun(command, workspace, tmp_path)
     assert bool([name for name in unbroken.left if name.startswith("mlflow.db")]) == (command == "ui")
     # the last: all was written, and nobody was told
     for place in {2, unbroken.changes // 2, unbroken.changes, unbroken.changes + 1}:
@@ -242,33 +231,12 @@ def test_a_killed_command_ends_as_an_unbroken_one(
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("command", ["search", "init", "export", "adopt", "ui"])
+@pytest.mark.parametrize("command", ["search", "init", "export", "adopt"])
 def test_a_command_killed_at_any_of_its_changes_ends_as_an_unbroken_one(
-    workspace: Path, empty_store: Path, tmp_path: Path, command: str
+    workspace: Path, tmp_path: Path, command: str
 ) -> None:
-    """Changes in November 2026: 22 of search, 62 of init, 36 of export, 112 of adopt, and 101 of ui."""
-    unbroken = begun(command, workspace, empty_store, tmp_path)
+    """Changes in November 2026: 22 of search, 62 of init, 36 of export, and 112 of adopt."""
+    unbroken = begun(command, workspace, tmp_path)
     print(f"{command}: {unbroken.changes} changes")
     for place in range(1, unbroken.changes + 2):
         unbroken.check_killed(Kill(before_change=place))
-
-
-def test_a_store_on_a_full_disk_is_one_line(workspace: Path, empty_store: Path) -> None:
-    shutil.copy(empty_store, "mlflow.db")
-
-    def full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # bytes of any file
-        assert "mlflow.db" in refusal_of(publish)
-
-    assert in_child(full, workspace)[0] == 0
-
-
-def test_a_store_that_is_killed_while_sqlite_writes_ends_as_an_unbroken_one(
-    workspace: Path, made: Path, empty_store: Path, tmp_path: Path
-) -> None:
-    shutil.copy(empty_store, "mlflow.db")
-    unbroken = Unbroken(publish, workspace, tmp_path)
-    assert [name for name in unbroken.left if name.startswith("mlflow.db")]
-    unbroken.check_killed(Kill(after=0.5 * unbroken.seconds))
-    # and where it is made, which takes seconds
-    unbroken.check_killed(Kill(after=1.0), begun=made)

@@ -8,8 +8,8 @@ import pytest
 import safetensors.torch
 import torch
 
+from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
-from dprepro.normalization import initial_statistics
 from dprepro.pipeline import params
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.transport import networks

@@ -15,11 +15,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dprepro.clipping.clippers import ClipperFactory
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.files import clear_leftovers, digest_file, temporary_path, write_text, writing
+from dprepro.pipeline.files import digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.private_steps import PrivateSteps
@@ -30,7 +31,6 @@ from dprepro.pipeline.results.schema import TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
-from dprepro.privacy.clippers import ClipperFactory
 from dprepro.stages.app import app
 from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
@@ -305,8 +305,11 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
     edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
+    edit(MEASURED, "replicas/0/test_errors", None)
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "--measure" in str(unchecked[ROW])
+    assert "predictions: 1 of " in str(unchecked[ROW])
     assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
     # accuracies of a seed that the row no longer has are left after `dprepro train`
     edit(MEASURED, "replicas", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
@@ -384,30 +387,21 @@ def left_by(process: int, path: Path) -> Path:
     return left
 
 
-def test_leftovers_of_the_dead_are_cleared_and_of_the_living_or_a_persons_own_are_not(
-    workspace: Path,
-) -> None:
+def test_leftovers_of_the_dead_are_cleared_and_of_the_living_are_not(workspace: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    for path in (MEASURED, Path("runs/small/x"), Path("params.yaml"), Path("data/prepared/mnist")):
+    for path in (MEASURED, Path("params.yaml")):
         left, other = left_by(dead.pid, path), left_by(os.getppid(), path)
-        journal = Path(f"{left}-journal")  # SQLite's own
-        journal.write_bytes(b"half")
-        clear_leftovers()
-        assert [each.exists() for each in (left, journal, other)] == [False, False, True]
-    for folder in ("data/mine/train", "data/raw/mine/train"):
-        own = left_by(dead.pid, Path(folder) / "image.png")
-        clear_leftovers()
-        assert own.exists()
+        write_text(path, path.read_text())
+        assert [each.exists() for each in (left, other)] == [False, True]
 
 
 def test_what_was_being_replaced_comes_back(workspace: Path) -> None:
     folder = prepared.PREPARED / "mnist"
     before = digest_file(folder / "manifest.json")
     folder.rename(temporary_path(folder, "replaced"))
-    clear_leftovers()
-    assert digest_file(folder / "manifest.json") == before
     prepare("mnist", settings())
+    assert digest_file(folder / "manifest.json") == before
     assert [path.name for path in prepared.PREPARED.iterdir()] == ["mnist"]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from dprepro.noise.mechanisms import GaussianMechanism
+from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.privacy.mechanisms import GaussianMechanism
-from dprepro.privacy.randomness import Streams
 from tests.golden.steps import Kind, kinds, kinds_of
 from tests.golden.values import path_of, problem, read
 

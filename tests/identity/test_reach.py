@@ -16,7 +16,6 @@ from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.models import model
 from tests.checkout import copy_code
 from tests.docs.blocks import WRITTEN, edit, lay
-from tests.reporting.kinds import CLAIM, FIGURE, PAPER
 
 ROOT = Path(__file__).parents[2]
 OWN = params.load(ROOT / "params.yaml")
@@ -79,10 +78,10 @@ def of_rows(*stages: str, method: str | None = None, model: str | None = None) -
 def test_a_renamed_variable_in_the_engine_and_what_is_new_move_no_number(
     copy: Path, moved_in: Callable[[], set[str]]
 ) -> None:
-    """Nor do a method's room, a model, and a paper with its claim and its figure."""
+    """Nor do a method's room, a model, and a paper."""
     edit(copy / "pipeline/training/loop.py", "stopped_by", "signal")
     edit(copy / "params.yaml", "\nraw:\n", "\ncode: [lab]\nraw:\n")
-    new = {"lab/claims/even.py": CLAIM, "lab/figures/toy.py": FIGURE, "papers/toys.yaml": PAPER, **WRITTEN}
+    new = {"papers/toys.yaml": "title: A paper of toys\n", **WRITTEN}
     assert not any((copy / name).exists() for name in new)
     lay(copy, new)
     assert moved_in() == {"report", "publish"}

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader, TensorDataset
 import dprepro
 from dprepro import gradients
 from dprepro.accountants.gaussian import gaussian_epsilon
-from dprepro.functional import trial_results
+from dprepro.clipping.clippers import ClipperFactory
+from dprepro.clipping.functional import trial_results
 from dprepro.pipeline.data import catalog, synthetic
 from dprepro.pipeline.data.catalog import Edition, File
 from dprepro.pipeline.files import digest_file
-from dprepro.privacy.clippers import ClipperFactory
 from tests.docs.blocks import blocks
 from tests.laboratory import laboratory, refused, run
 from tests.privacy.corpus import alone

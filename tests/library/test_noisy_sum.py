@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
-from dprepro.privacy.gradients import Bounds
-from dprepro.privacy.mechanisms import COMPUTING, FINENESS, GaussianMechanism
-from dprepro.privacy.randomness import Streams
+from dprepro.clipping.gradients import Bounds
+from dprepro.noise.mechanisms import COMPUTING, FINENESS, GaussianMechanism
+from dprepro.noise.streams import Streams
 
 SEEDED = torch.Generator().manual_seed(0)
 INPUTS, LABELS = torch.rand(400, 20, generator=SEEDED), torch.randint(3, (400,), generator=SEEDED)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.func import vjp, vmap
 
-from dprepro.functional import functional_call
-from dprepro.normalization import BatchStatistics, measuring
+from dprepro.clipping.functional import functional_call
+from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.pipeline.methods.dpsgd.joint_convolutions import LinearizedBlocks, leading_blocks
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.models.normalization import LocalResponse

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.functional import functional_call
+from dprepro.clipping.functional import functional_call
 
 
 class Twice(nn.Module):

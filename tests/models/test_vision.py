@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.normalization import BatchStatistics, measuring, statistics_layers
+from dprepro.clipping.gradients import BookKeeping, Bounds
+from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
-from dprepro.privacy.gradients import BookKeeping, Bounds
 from tests.narrow import narrow
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)

@@ -8,7 +8,7 @@ from captum.attr import LRP
 from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
-from dprepro.normalization import BatchStatistics
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.pipeline.models import resnet18
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.models.normalization import LocalResponse

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, laplace, norm
 
-from dprepro.privacy import rounded_noise
-from dprepro.privacy.rounded_noise import (
+from dprepro.noise import rounded_noise
+from dprepro.noise.rounded_noise import (
     CELL_BITS,
     INDEX_BITS,
     LONGEST,

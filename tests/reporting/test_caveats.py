@@ -1,4 +1,4 @@
-"""How much of the paper's training a row has, and which rows wait for a GPU."""
+"""How much of the paper's training a row has, and what else a reader must know."""
 
 from pathlib import Path
 from typing import Any
@@ -9,49 +9,35 @@ from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting import caveats
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.results import records
-from tests.reporting.made_up import toys
+from tests.reporting.made_up import dpsgd
 
 ROOT = Path(__file__).parents[2]
-TABLE = toys.paper(table={"budget": {}}).tables["t"]
+SILENT = Table(name="t", title="t", axis="", columns=[])
+TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
 
 
-def short(epochs: float) -> dict[str, Any]:
-    return {"budget": "reduced", "settings": {"batch": 100, "epochs": epochs, "learning_rate": 0.1}}
-
-
-def share(key: str, table: Table = TABLE, **rows: Any) -> str:
-    declared = toys.settings(**rows)
-    return caveats.budget_words(key, declared.rows[key], declared, table, declared.rows[key].budget)
+def budget(epochs: float, of: str = dpsgd.PLAIN, table: Table = SILENT, full: Any = 50) -> str:
+    """Budget in words of a reduced row of these epochs, beside a full row of 50."""
+    key = f"{of}-reduced"
+    settings = dpsgd.settings(**{of: {"settings": {"batch": 1024, "epochs": full, "learning_rate": 0.5}}})
+    short = {"budget": "reduced", "settings": {"batch": 1024, "epochs": epochs, "learning_rate": 0.5}}
+    row = settings.rows[dpsgd.PLAIN].model_validate(settings.rows[dpsgd.PLAIN].model_dump() | short)
+    return caveats.budget_words(key, row, settings, table, "reduced")
 
 
 def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
-    assert share("row-reduced", row={}, row_reduced=short(10)) == "10 epochs instead of our full row's 50"
-    assert share("row-reduced", row={}, row_reduced=short(0.25)) == "0.25 epochs instead of our full row's 50"
-    levels = [{"sigma": 0, "epochs": 2}, {"sigma": 1, "epochs": 6}]
-    said = "2 to 6 epochs instead of our full row's 50"
-    assert share("row-reduced", row={}, row_reduced=short(1) | {"levels": levels}) == said
-    told = toys.paper(table={"budget": {"epochs": 25}}).tables["t"]
-    assert share("row-reduced", told, row_reduced=short(5)) == "5 epochs instead of 25"
-    assert share("row-reduced", row_reduced=short(5)) == "reduced budget: 5 epochs"
-    assert share("row-reduced", row_reduced=short(1)) == "reduced budget: 1 epoch"
+    assert budget(10) == "10 epochs instead of our full row's 50"
+    assert budget(0.25) == "0.25 epochs instead of our full row's 50"
+    assert budget(5, of="none", table=TOLD) == "5 epochs instead of 25"
+    assert budget(5, of="none") == "reduced budget: 5 epochs"
+    assert budget(1, of="none") == "reduced budget: 1 epoch"
 
 
-def test_where_the_paper_gives_no_budget_ours_is_said() -> None:
-    assert share("row", row={"budget": "own"}) == "own budget: 50 epochs"
-    told: dict[str, Any] = {"budget": {"epochs": 50}}
-    silent: dict[str, Any] = {"budget": {}}
-    for said, budget in ((told, "full"), (silent, "own"), ({"own": True}, "full")):
-        (row,) = toys.ran({"row": None}, paper=toys.paper(table=said)).tables[0].rows
-        assert (row.budget, row.counts) == (budget, True)
-        assert ("own budget: 50 epochs" in [caveat.words for caveat in row.caveats]) == (budget == "own")
-
-
-def test_a_row_that_needs_a_gpu_waits_for_one_until_it_is_run() -> None:
-    for changes, needed in (({}, False), ({"needs": "cpu"}, False), ({"needs": "gpu"}, True)):
-        (result,) = toys.ran({"row": None}, {"row": changes}).tables[0].rows
-        assert result.waits is needed
-        assert ("waits for a GPU" in [caveat.words for caveat in result.caveats]) is needed
-    assert not toys.ran({"row": (90.0,) * 3}, {"row": {"needs": "gpu"}}).tables[0].rows[0].waits
+def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
+    row = dpsgd.settings().rows[dpsgd.PLAIN]
+    assert caveats.budget_of(row, SILENT) == "own"
+    assert caveats.budget_of(row, TOLD) == "full"
+    assert caveats.budget_of(row, SILENT.model_copy(update={"own": True})) == "full"
 
 
 def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(

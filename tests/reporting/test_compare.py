@@ -2,8 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,8 +9,7 @@ from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.pld import pld_epsilon
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
-from dprepro.pipeline.reporting.compare import _asked, _rival, compared, proven
-from dprepro.pipeline.reporting.judging.intervals import mean
+from dprepro.pipeline.reporting.compare import Level, _asked, _rival, compared
 from dprepro.pipeline.results import records
 from dprepro.stages.compare import _changed
 from tests.reporting.made_up import dpsgd
@@ -28,21 +25,26 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None:
     first, *others = compared(dpsgd.LAYER, dpsgd.PLAIN, dpsgd.settings())
-    assert (first.cell.level, first.rival) == ("epsilon=inf", None)  # 'no bound' is comparable with none
-    epsilons = [proven(comparison.cell) for comparison in others]
+    assert (first.level.line["level"], first.rival) == (
+        "epsilon=inf",
+        None,
+    )  # 'no bound' is comparable with none
+    epsilons = [comparison.level.proven for comparison in others]
     assert epsilons == sorted(epsilons, reverse=True)
     for comparison in others:
         rival = comparison.rival
         assert rival is not None
         assert not comparison.lacking
-        assert proven(rival) <= 1.01 * proven(comparison.cell)
+        assert rival.proven <= 1.01 * comparison.level.proven
         assert comparison.difference is not None
-        assert comparison.difference.value == pytest.approx(comparison.cell.mean.value - rival.mean.value)
+        assert comparison.difference.value == pytest.approx(
+            comparison.level.accuracy.value - rival.accuracy.value
+        )
 
 
 def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
     comparisons = compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings())
-    private = [comparison for comparison in comparisons if proven(comparison.cell) < 99]
+    private = [comparison for comparison in comparisons if comparison.level.proven < 99]
     assert private
     assert all(comparison.rival is None and comparison.difference is None for comparison in private)
 
@@ -89,28 +91,27 @@ def test_rows_that_have_nothing_to_compare_are_refused_in_a_line(
         compared(dpsgd.PLAIN, dpsgd.LAYER, elsewhere)
 
 
-def level(name: str, epsilon: float, validation: float, *values: float) -> Any:
-    """As much of a cell as is looked at."""
-    guarantee = SimpleNamespace(ledger=dpsgd.ledger(epsilon_upper=epsilon))
-    replicas = [SimpleNamespace(metrics={"validation_accuracy": validation})]
-    return SimpleNamespace(level=name, mean=mean(values), guarantee=guarantee, replicas=replicas)
+def level(name: str, epsilon: float, validation: float, ours: float) -> Level:
+    """As much of a level as is looked at."""
+    line = {"level": name, "epsilon_upper": epsilon, "validation": validation, "ours": ours}
+    return Level(line, dpsgd.ledger(epsilon_upper=epsilon))
 
 
 def test_only_a_level_that_spends_no_more_is_compared() -> None:
-    bounded = [level("epsilon=4", 4.0, 0.9, 92, 94), level("epsilon=1", 1.0, 0.8, 80, 84)]
+    bounded = [level("epsilon=4", 4.0, 0.9, 93), level("epsilon=1", 1.0, 0.8, 82)]
     bounded.append(level("epsilon=9", 9.0, 0.95, 99))
     # one of the same epsilon, to a hundredth, else the best of those that spend less
     found = {epsilon: _rival(epsilon, bounded) for epsilon in (2.0, 4.03, 20.0, 0.5, float("inf"))}
-    names = {epsilon: rival.level if rival else None for epsilon, rival in found.items()}
+    names = {epsilon: rival.line["level"] if rival else None for epsilon, rival in found.items()}
     assert names == {2.0: "epsilon=1", 4.03: "epsilon=4", 20.0: "epsilon=9", 0.5: None, float("inf"): None}
 
 
 def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_data_say() -> None:
-    bounded = [level("batch=64", 4.0, 0.8, 99, 99), level("batch=128", 4.0, 0.9, 50, 50)]
+    bounded = [level("batch=64", 4.0, 0.8, 99), level("batch=128", 4.0, 0.9, 50)]
     for epsilon in (4.0, 20.0):
         rival = _rival(epsilon, bounded)
         assert rival is not None
-        assert rival.level == "batch=128"
+        assert rival.line["level"] == "batch=128"
 
 
 def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:

@@ -10,7 +10,7 @@ from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.drawing import accuracy_privacy
 from dprepro.pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
-from dprepro.pipeline.reporting.report import Report
+from dprepro.pipeline.reporting.report import Written
 from tests.reporting.made_up import dpsgd
 
 PAPER = """
@@ -32,14 +32,14 @@ def summary(tmp_path: Path) -> Path:
     path.parent.mkdir(parents=True)
     (tmp_path / "other/papers").mkdir()
     (tmp_path / "other/papers/second.yaml").write_text(PAPER)
-    bound = {"metric": "test_accuracy", "decides": True, "proven": 2.5, "privacy": "holds"}
+    bound = {"metric": "test_accuracy", "is_primary": True, "epsilon_upper": 2.5, "privacy": "proven"}
     lines = [
         {**bound, "ours": 98.7},
-        {**bound, "ours": 1.0, "decides": False},
-        {**bound, "ours": 2.0, "proven": "", "privacy": "no ε claimed"},
+        {**bound, "ours": 1.0, "is_primary": False},
+        {**bound, "ours": 2.0, "epsilon_upper": "", "privacy": "no claim"},
         {**bound, "ours": 3.0, "metric": "auc"},
     ]
-    common = {"paper": "second", "line": "features", "data": "mnist-of-theirs", "raw": "mnist"}
+    common = {"paper": "second", "label": "features", "dataset": "mnist", "privacy_reason": ""}
     pd.DataFrame([common | line for line in lines]).to_csv(path, index=False)
     return path
 
@@ -50,15 +50,15 @@ def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Pat
     assert external_results(dpsgd.settings(), tmp_path) == []
 
 
-def test_it_is_drawn_in_its_data_sets_panel(written: Report, tmp_path: Path, summary: Path) -> None:
-    without = accuracy_privacy.draw(written.papers)
-    picture = accuracy_privacy.draw(written.papers, external_results(named(), tmp_path))
+def test_it_is_drawn_in_its_data_sets_panel(written: Written, tmp_path: Path, summary: Path) -> None:
+    without = accuracy_privacy.draw(written.report.table)
+    picture = accuracy_privacy.draw(written.report.table, external_results(named(), tmp_path))
     assert without is not None
     assert picture is not None
     assert "First et al. 2021, features, run here" in picture
     assert "First et al." not in without
     elsewhere = [ExternalResult("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
-    assert accuracy_privacy.draw(written.papers, elsewhere) == without
+    assert accuracy_privacy.draw(written.report.table, elsewhere) == without
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_it_is_drawn_in_its_data_sets_panel(written: Report, tmp_path: Path, sum
     [
         None,
         b"a,b\n1,2\n",
-        b"metric,decides,proven,privacy,ours,paper\ntest_accuracy,True,x,,90,second\n",
+        b"metric,is_primary,epsilon_upper,privacy,ours,paper\ntest_accuracy,True,x,,90,second\n",
         b"caf\xe9\n",
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from dprepro.pipeline.reporting.judging.intervals import Mean, computed, contrast, mean
+from dprepro.pipeline.reporting.intervals import Mean, computed, contrast, mean
 
 
 def seeds(values: Sequence[float] | dict[int, float]) -> Any:
@@ -59,30 +59,13 @@ def test_what_is_computed_has_no_spread() -> None:
 def test_one_seed_has_no_interval_and_decides_nothing() -> None:
     for single in (mean([97.0]), difference([97.0], RIGHT)):
         assert single.half is None
-        assert single.where(above=0, below=None) == "undecided"
 
 
 def test_cells_of_a_row_without_a_common_seed_decide_nothing() -> None:
     left, right = seeds({0: 97.0, 1: 97.4}), seeds({2: 96.9, 3: 97.3})
     gap = contrast([(1, "row", left), (-1, "row", right)], less=0.5)
     assert (gap.value, gap.half, gap.n) == (pytest.approx(-0.4), None, 0)
-    assert gap.where(above=-50, below=50) == "undecided"
 
 
 def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:
     assert difference([1.0, 1.0], [0.5, 0.5]) == Mean(0.5, 0.0, 2)
-
-
-@pytest.mark.parametrize(
-    ("above", "below", "verdict"),
-    [
-        (0, None, "holds"),
-        (1, None, "undecided"),
-        (1.5, None, "fails"),
-        (None, 2, "holds"),
-        (0.5, 1.5, "undecided"),
-        (None, 0, "fails"),
-    ],
-)
-def test_verdicts_look_at_the_whole_interval(above: float, below: float, verdict: str) -> None:
-    assert Mean(1.0, 0.5, 3).where(above, below) == verdict

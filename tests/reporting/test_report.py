@@ -1,100 +1,95 @@
-from dataclasses import replace
+"""Pages and files of the report."""
+
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from dprepro.errors import UserError
-from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import report
-from dprepro.pipeline.reporting.drawing import levels
-from dprepro.pipeline.reporting.pages import environment
-from dprepro.pipeline.reporting.report import Report
-from dprepro.pipeline.results.schema import Record
-from tests.keeping import keep_search, lay_papers
-from tests.reporting import lookup
-from tests.reporting.lookup import drawn, page_of
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting import report, verdict
+from dprepro.pipeline.reporting.pages.views import SIGNS
+from dprepro.pipeline.reporting.report import Written
 from tests.reporting.made_up import dpsgd
+from tests.reporting.markup import check, words
+
+ROOT = Path(__file__).parents[2]
+STATUSES = {
+    word
+    for kind in (verdict.Value, verdict.Effect, verdict.Privacy, verdict.Claim)
+    for word in get_args(kind)
+}
+# Words of earlier status systems, which no page has.
+GONE = re.compile(
+    r"\b(inconclusive|not judged|agrees|undecided|waits for a GPU|voids ε|weakens ε|vacuous|refuted)\b"
+)
 
 
-def page_with(root: Path, record: Record, declared: Settings) -> str:
-    """The page of a report on one record, as read."""
-    dpsgd.put(record, root)
-    return lookup.text(report.write(declared, root))
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    """Files of this laboratory's report, by path."""
+    files: dict[str, str] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_put", lambda made, folder: files.update(made))
+        report.write(load(ROOT / "params.yaml"), ROOT)
+    return files
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take seconds, and are looked at elsewhere."""
-    monkeypatch.setitem(environment._environment().globals, "plot", lambda table: None)
+def test_every_committed_file_is_what_the_records_say(made: dict[str, str]) -> None:
+    committed = {name for name in made if not name.endswith(".html")}
+    folder = ROOT / report.REPORTS
+    there = {
+        path.relative_to(folder).as_posix() for path in (*folder.glob("metrics/*"), *folder.glob("*.md"))
+    }
+    assert there <= committed
+    assert [name for name in committed if made[name] != (folder / name).read_text(encoding="utf-8")] == []
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_the_search_behind_a_row_is_linked_once_it_is_there(tmp_path: Path) -> None:
-    declared = dpsgd.settings()
-    row = declared.rows[dpsgd.LAYER].model_copy(update={"search": "layer"})
-    declared = declared.model_copy(update={"rows": {dpsgd.LAYER: row}})
-    record = dpsgd.record(dpsgd.LAYER, declared)
-    assert "search layer: not run" in page_with(tmp_path, record, declared)
-    keep_search(tmp_path, "layer", dpsgd.LAYER, {"settings": {"batch": 1024}}, {"settings": {"batch": 512}})
-    text = page_with(tmp_path, record, declared)
-    assert "2 candidates" in text
-    assert "ε = 3: batch 1024" in text
-    assert 'href="../searches/layer.json"' in (tmp_path / "reports/papers/davody2020.html").read_text()
-    (tmp_path / "reports/searches/layer.json").write_text("[]")
-    with pytest.raises(UserError, match=r"layer\.json: not what `dprepro` writes"):
-        report.write(declared, tmp_path)
+def test_all_pages_have_at_most_18_status_words_and_each_at_most_10(made: dict[str, str]) -> None:
+    assert len(STATUSES) == 18
+    assert set(SIGNS) == STATUSES
+    every = set()
+    for name, page in made.items():
+        if name.endswith(".html"):
+            used = set(re.findall(r'class="status">([^<]+)<', page))
+            assert used <= STATUSES, name
+            assert len(used) <= 10, name
+            every |= used
+            text = words(re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL))
+            assert not GONE.search(text), (name, GONE.search(text))
+    assert len(every) > 10
 
 
-@pytest.mark.usefixtures("undrawn")
+def test_every_value_that_differs_has_an_explanation_or_says_unexplained(made: dict[str, str]) -> None:
+    for name, page in made.items():
+        if name.startswith("papers/"):
+            marked = len(re.findall(r'<br><span class="(?:higher|lower)">', page))
+            explained = "".join(re.findall(r'<ul class="why">.*?</ul>', page, re.DOTALL))
+            assert len(re.findall(r": [▲▼]", explained)) == marked, name
+
+
+def test_every_page_loads_nothing_and_leads_somewhere(written: Written) -> None:
+    for page in written.index.parent.rglob("*.html"):
+        check(page)
+
+
 def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
-    lay_papers(tmp_path)
-    removed = tmp_path / "reports/papers/removed.html"  # of a paper without rows
-    removed.parent.mkdir(parents=True)
-    removed.touch()
     written = report.write(dpsgd.settings(), tmp_path)
-    assert not removed.exists()
-    text, index = lookup.text(written), written.index.read_text()
-    assert "No such row has run yet." in text
-    assert "119 not run" in text
-    assert '<ol class="findings">' not in index
-    assert "have a claimed ε" not in index
+    assert "Nothing has been trained yet" in written.index.read_text()
+    assert not list(tmp_path.glob("reports/figures/*"))
 
 
-def test_texts_of_params_are_escaped_and_records_with_markup_refused(tmp_path: Path) -> None:
-    script = "<script>alert(1)</script>"
-    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": f"DPSGD (LeNet-5), {script}"}})
-    record = dpsgd.record(dpsgd.PLAIN, declared)
-    dpsgd.put(record, tmp_path)
-    page = page_of(report.write(declared, tmp_path)).read_text()
-    assert "&lt;script&gt;alert(1)" in page
-    assert "<script" not in page
-    made = record.provenance.model_copy(update={"device": script})
-    with pytest.raises(UserError, match=r"origins\.0\.device"):
-        page_with(tmp_path, record.model_copy(update={"origins": (made,)}), declared)
+def test_texts_of_params_are_escaped(tmp_path: Path) -> None:
+    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": "<b>bold</b>"}})
+    written = report.write(dpsgd.put_all(declared, tmp_path), tmp_path)
+    page = (written.index.parent / f"rows/{dpsgd.PLAIN}.html").read_text()
+    assert "<b>bold" not in page
+    assert "&lt;b&gt;bold" in page
 
 
-def test_without_numbers_nothing_is_drawn(tmp_path: Path, written: Report) -> None:
-    nothing = lookup.table(dpsgd.settings(**{key: {"paper": "mine"} for key in dpsgd.LABELS}), tmp_path)
-    assert levels.draw(nothing) is None
-    # a line that was only accounted for, at a level of its own, has neither a point nor a printed value
-    table = written.papers[0].tables[0]
-    lines = tuple(replace(line, rows=()) for line in table.lines)
-    assert levels.draw(replace(table, levels=("noise_multiplier=1.1",), lines=lines)) is None
-
-
-def test_a_label_with_dollars_is_no_formula(tmp_path: Path) -> None:
-    label = r"at $\eps$ and 5$"
-    declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": label, "line": None}})
-    dpsgd.put(dpsgd.record(dpsgd.PLAIN, declared), tmp_path)
-    drawn(levels.draw(lookup.table(declared, tmp_path)), label)
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_what_came_from_elsewhere_says_so_on_its_page(tmp_path: Path) -> None:
-    """Also where a later replica did."""
-    declared = dpsgd.settings()
-    record = dpsgd.record(dpsgd.PLAIN, declared)
-    later = record.provenance.model_copy(update={"adopted": "rows.tar.gz (sha256:ab)"})
-    record = record.model_copy(update={"origins": (record.provenance, later)})
-    said = "trained elsewhere; imported with its test results from rows.tar.gz (sha256:ab)"
-    assert said in page_with(tmp_path, record, declared)
+def test_a_file_of_an_earlier_report_is_deleted(tmp_path: Path) -> None:
+    written = report.write(dpsgd.fill(tmp_path), tmp_path)
+    old = written.index.parent / "rows/gone.html"
+    old.write_text("")
+    report.write(dpsgd.settings(), tmp_path)
+    assert not old.exists()

@@ -9,7 +9,7 @@ sqrt(1.2421² + .196²) = 1.2574.
 import pytest
 
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.judging.intervals import Mean
+from dprepro.pipeline.reporting.intervals import Mean
 from dprepro.pipeline.reporting.printed import Printed
 
 RUNS = (98.0, 98.5, 99.0)
@@ -104,6 +104,8 @@ def test_a_part_of_a_claim(
     ("parts", "status"),
     [
         (["holds", "holds", "not run"], "supported"),
+        (["holds", "not run"], "not tested"),
+        (["fails", "not run"], "contradicted"),
         (["fails", "uncertain"], "contradicted"),
         (["holds", "fails"], "mixed"),
         (["holds", "uncertain"], "mixed"),
@@ -129,8 +131,6 @@ def test_a_claim(parts: list[verdict.Part], status: str) -> None:
     ],
 )
 def test_privacy(claimed: float | None, upper: float | None, lower: float | None, status: str) -> None:
-    assert verdict.privacy(claimed, upper, lower, rounding=1 + 1e-6) == (
-        status if claimed is not None else "not proven"
-    )
+    assert verdict.privacy(claimed, upper, lower) == (status if claimed is not None else "not proven")
     if claimed is None:
-        assert verdict.privacy(claimed, upper, lower, rounding=1 + 1e-6, claims=False) == status
+        assert verdict.privacy(claimed, upper, lower, claims=False) == status

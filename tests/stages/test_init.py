@@ -35,7 +35,7 @@ def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
     assert [line.label for line in table.lines] == [row.label]
     assert set(table.columns) == {row.level(configured) for configured in row.resolved}
     assert not row.reproducible
-    assert settings.source.kind == "synthetic"
+    assert settings.source.kind == "digits"
 
 
 def test_a_bare_repository_is_no_checkout_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,16 @@
 """What tests of MLflow's store share."""
 
 import os
-import shutil
 import socket
 import subprocess
 import time
 import urllib.request
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results.schema import Record
-from dprepro.pipeline.tracking import store
 from tests.reporting.made_up import dpsgd as example
 
 
@@ -40,24 +37,12 @@ def answers(address: str, process: subprocess.Popen) -> None:
             time.sleep(0.2)
 
 
-@pytest.fixture
-def root(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an empty store of its own; the current one."""
-    monkeypatch.delenv(store.STORE_ENV, raising=False)
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(empty_store, tmp_path / store.STORE)
-    return tmp_path
-
-
-RUNS = 7  # of `small`: the row, two levels, two seeds each
-
-
 def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
-    """A row's record with two levels and two seeds."""
+    """A row's record with two levels and three seeds."""
     record = example.record(key, declared, shift=shift)
     kept = tuple(
         replica
         for replica in record.replicas
-        if replica.level in ("epsilon=inf", "epsilon=3") and replica.seed < 2
+        if replica.level in ("epsilon=inf", "epsilon=3") and replica.seed < 3
     )
     return record.model_copy(update={"replicas": kept})

@@ -10,6 +10,7 @@ import pytest
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
+from dprepro.pipeline import verification
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.versions import MEASURING
 from dprepro.pipeline.methods.base import Execution
@@ -19,6 +20,7 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
+from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side
 from dprepro.pipeline.training import rows as training
@@ -55,7 +57,7 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(weights: dict[loop.Replica, Any], *arguments: Any) -> Iterator[Any]:
+    def noted(weights: dict[loop.SeedRun, Any], *arguments: Any) -> Iterator[Any]:
         seeds.extend(member.seed for member in weights)
         return real(weights, *arguments)
 
@@ -72,6 +74,21 @@ def test_what_was_measured_is_not_measured_again(
     before = path.read_bytes()
     assert measure(measured, tiny, cpu, monkeypatch) == []
     assert path.read_bytes() == before
+
+
+def test_predictions_outlast_the_weights(measured: Path, tiny: Prepared) -> None:
+    """The accuracy is the share of right ones, and another accuracy beside them is wrong."""
+    (first, _) = there(records.read_evaluation("row", measured)).replicas
+    errors = errors_of(there(first.test_errors))
+    assert len(errors) == len(tiny.splits["test"])
+    assert (errors == 0).mean() == first.metrics["test_accuracy"]
+    verification._check_errors("row", first, there(first.test_errors))
+    other = first.model_copy(update={"metrics": {"test_accuracy": first.metrics["test_accuracy"] / 2}})
+    line = refusal_of(lambda: verification._check_errors("row", other, there(first.test_errors)))
+    assert "seed 0: test_accuracy: is " in line
+    assert "and its predictions reach " in line
+    line = refusal_of(lambda: verification._check_errors("row", first, "AAAA"))
+    assert "seed 0: test_accuracy: not packed errors" in line
 
 
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
@@ -175,15 +192,14 @@ def test_what_comes_with_the_data_and_no_epsilon_counts_is_told(
 
 def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     values = {"batch": 20, "epochs": 0.2, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
-    replica = loop.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
+    run = loop.SeedRun("epsilon=8", 0, IlmSettings.model_validate(values))
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
     shown: list[loop.Progress] = []
     context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
-    list(side_by_side.train_replicas([replica], context))
+    list(side_by_side.train_runs([run], context))
     assert shown
     for progress in shown:
-        (guarantee,) = progress.guarantees
-        assert guarantee.epsilon_after(progress.step) == pytest.approx(8.0)
+        assert progress.guarantee.epsilon_after(progress.step) == pytest.approx(8.0)
 
 
 def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
@@ -195,22 +211,14 @@ def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
     assert evaluation.noise(gaussian) == evaluation.noise(None) == {}
 
 
-def test_every_replica_is_shown_however_many_are_measured_at_once(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
+def test_every_training_is_shown_measured_or_not(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     line = refusal_of(lambda: evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path))
     assert "not there; run `dprepro train row` first" in line
     training.train("row", declared(3), tiny, cpu, quiet, 1e9, tmp_path)
-    kept = set()
-    for at_once in (1, None, 2):
-        records.evaluation_path("row", tmp_path).unlink(missing_ok=True)
-        shown: list[str] = []
-        how = replace(cpu, replicas_at_once=at_once)
-        path = evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
-        assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
-        kept.add(path.read_bytes())
-    assert len(kept) == 1
+    shown: list[str] = []
+    path = evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
+    assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
     # nothing is left to measure: all are shown as measured, and the record stays
     before = path.read_bytes()
-    evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
+    evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
     assert (len(shown), path.read_bytes()) == (6, before)

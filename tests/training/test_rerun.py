@@ -126,5 +126,9 @@ def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Pat
     assert identities == {each.identity for each in before.replicas}
     assert len(list(Path("runs/r").iterdir())) == 4
     assert "0 replicas trained, 4 stand" in run("train r")
+    run("evaluate r")
+    assert all(
+        each.test_errors is None for each in there(records.read_evaluation("r")).replicas
+    )  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
     assert "1 replicas trained, 3 stand" in run("train r")

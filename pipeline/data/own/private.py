@@ -1,4 +1,4 @@
-"""Protection of private files from git: ignored folders, and a search for tracked files."""
+"""Protection of private files from git: ignored folders, and a check of what is tracked or staged."""
 
 import os
 import re
@@ -135,23 +135,19 @@ def _listed(root: Path, *pathspecs: str) -> list[str]:
     return [name for name in _git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if name]
 
 
-def private_files(declarations: Mapping[str, OwnFiles], staged: bool = False) -> dict[str, list[str]]:
-    """Private files that git tracks, for each own data set: original, fetched, prepared or copied files.
+def private_files(declarations: Mapping[str, OwnFiles]) -> dict[str, list[str]]:
+    """Private files that git tracks, and copies of them that are staged, for each own data set.
 
-    The whole checkout is searched, even if this folder is a subfolder of it. The search finds copies of
-    original and fetched files, and files with some rows of a private table or CSV of texts. It reads the
-    files of the folder, and git's own content of files that have been changed or deleted since they were
-    staged. With ``staged``, only files that the next commit changes are searched for rows.
+    Original, fetched and prepared files are found wherever git tracks them. Copies of original and fetched
+    files, and files with some rows of a private table or CSV of texts, are found in what the next commit adds
+    or changes, in the whole checkout, by git's own content.
     """
     if not declarations:
         return {}
-    listed, tracked_files = _listed(Path(), ":(top)"), {}
-    # with `staged`, files that the next commit adds or changes
-    searched = {name for _, name in _names("diff", "--cached", "--diff-filter=d")} if staged else {*listed}
+    tracked_files = {}
     with TemporaryDirectory() as folder:
-        copies_of = [(each, Path(each)) for each in listed if Path(each).is_file()]
-        copies_of += _indexed(Path(folder))
-        sizes = {path: path.stat().st_size for _, path in copies_of}
+        staged = _staged(Path(folder))
+        sizes = {path: path.stat().st_size for _, path in staged}
         for name, declared in declarations.items():
             places = [Path(declared.path), RAW / name]
             private = {path: path.stat().st_size for place in places for path in _data_files(place)}
@@ -159,11 +155,11 @@ def private_files(declarations: Mapping[str, OwnFiles], staged: bool = False) ->
             same_size = {*sizes.values()} & {*private.values()} - {0}
             digests = {digest_file(path) for path, size in private.items() if size in same_size}
             copies = [
-                each for each, path in copies_of if sizes[path] in same_size and digest_file(path) in digests
+                each for each, path in staged if sizes[path] in same_size and digest_file(path) in digests
             ]
             found = list(dict.fromkeys([*tracked([*places, PREPARED / name]), *copies]))
             if isinstance(declared, OwnTable | OwnTexts):
-                others = [(each, path) for each, path in copies_of if each in searched and each not in found]
+                others = [(each, path) for each, path in staged if each not in found]
                 tables = {path.resolve() for path in private}
                 parts = {*files_with_rows(tables, (path for _, path in others))}
                 found += dict.fromkeys(each for each, path in others if path in parts)
@@ -171,14 +167,14 @@ def private_files(declarations: Mapping[str, OwnFiles], staged: bool = False) ->
     return {name: files for name, files in tracked_files.items() if files}
 
 
-def _indexed(folder: Path) -> list[tuple[str, Path]]:
-    """Files that differ from git's index or are missing, with the index's content as a file in ``folder``."""
-    copies = []
-    for number, (below_top, name) in enumerate(_names("diff-files")):
+def _staged(folder: Path) -> list[tuple[str, Path]]:
+    """Files that the next commit adds or changes, with their staged content as a file in ``folder``."""
+    staged = []
+    for number, (below_top, name) in enumerate(_names("diff", "--cached", "--diff-filter=d")):
         place = folder / f"{number}{Path(name).suffix}"
         place.write_bytes(os.fsencode(_git(Path(), "cat-file", "blob", f":{below_top}")))
-        copies.append((name, place))
-    return copies
+        staged.append((name, place))
+    return staged
 
 
 def _names(*command: str) -> list[tuple[str, str]]:
@@ -227,7 +223,7 @@ def _git(root: Path, *command: str) -> str:
 
 if __name__ == "__main__":  # before each commit (.pre-commit-config.yaml)
     try:
-        for files in private_files(load().own, staged=True).values():
+        for files in private_files(load().own).values():
             refuse_tracked(files)
     except UserError as problem:
         raise SystemExit(str(problem)) from None

@@ -24,7 +24,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     axis: ClassVar[str] = "epsilon"
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     noiseless: ClassVar[Statement] = statement("no_clipping_no_noise")
-    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "weight_decay", "accountant"})
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
     }

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from dprepro.clipping.functional import functional_call, has_shared_tensors
+from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError
-from dprepro.functional import functional_call, has_shared_tensors
-from dprepro.privacy.gradients import Tensors
 
 
 @dataclass(frozen=True)
 class SplitNetwork:
-    """Network of one replica as a function of its parameters."""
+    """Network as a function of its parameters."""
 
     features: nn.Sequential  # layers from the inputs to the |h_k| units of the last hidden layer
     output: nn.Linear

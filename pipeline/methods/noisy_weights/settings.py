@@ -20,7 +20,6 @@ class NoisyWeightsSettings(EpochSettings):
     title: ClassVar[str] = "noisy weights (Davody et al.)"
     # gradients are neither clipped nor noised
     noiseless: ClassVar[Statement] = statement("noisy_weights")
-    varying: ClassVar[frozenset[str]] = frozenset({"averaging"})
     retired: ClassVar[dict[str, Any]] = {"scale": 1}
     beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 

@@ -19,7 +19,6 @@ class TanSettings(DescentSettings):
     title: ClassVar[str] = "DP-SGD by total noise (Sander et al.)"
     beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
-    varying: ClassVar[frozenset[str]] = frozenset({"momentum", "dampening", "weight_decay", "ema"})
     NOTES: ClassVar[int] = 10  # lines of a history; not one per pass, because B may have any size
 
     steps: Count  # S

@@ -1,108 +1,486 @@
-"""Contents of pages beyond formats and counts: facts by line, settings, alarms, numbers of verdicts."""
+"""Contents of pages: the table in a paper's own layout, headlines, lines of the ledger, and rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
 from typing import Any, NamedTuple
 
-from dprepro.pipeline.reporting.facts import Fact, PaperResult
-from dprepro.pipeline.reporting.results import Cell, LineResult, RowResult, TableResult
-from dprepro.pipeline.reporting.vocabulary import PRIVACY, Word
-from dprepro.pipeline.reporting.wording import level_words
+import pandas as pd
 
-Share = tuple[int, Word]  # a part of a bar: number of results with a verdict, and the verdict
+from dprepro.pipeline.reporting.claims import ClaimResult, Part
+from dprepro.pipeline.reporting.effects import Results
+from dprepro.pipeline.reporting.measured import Columns
+from dprepro.pipeline.reporting.papers import Headline, Paper, short
+from dprepro.pipeline.reporting.printed import Printed, Table
+from dprepro.pipeline.reporting.privacy import not_covered, specific
+from dprepro.pipeline.reporting.sources import Sources
+from dprepro.pipeline.reporting.wording import (
+    downwards,
+    fixed,
+    level_value,
+    level_words,
+    number,
+    printed,
+    signed,
+    upwards,
+)
+from dprepro.pipeline.results.schema import Record
 
-
-class Reading(NamedTuple):
-    """Facts of a line: all of its deciding rows, or only those of one row that decide no printed value."""
-
-    line: LineResult
-    rows: list[RowResult]  # rows that ran
-    facts: dict[str, Fact]  # by level
-
-    def further(self, metric: str) -> dict[str, Cell]:
-        """Cells of a further metric by level."""
-        also = ((level, fact.row.also[metric]) for level, fact in self.facts.items() if fact.row)
-        return {level: cells[level] for level, cells in also if level in cells}
-
-
-def deciding(result: TableResult) -> list[Reading]:
-    """A `Reading` of the deciding rows for each line of a table, also for lines without printed values."""
-    readings = []
-    for line in result.lines:
-        ran = {level: row for level in result.levels if (row := line.deciding(level)) and level in row.cells}
-        facts = {level: Fact(result, line, ran.get(level), level) for level in result.levels}
-        readings.append(Reading(line, list({row.key: row for row in ran.values()}.values()), facts))
-    return readings
-
-
-def variants(result: TableResult) -> list[Reading]:
-    """A `Reading` of the facts that decide no printed value, for each row with such facts, line by line."""
-    return [
-        Reading(line, [row], facts)
-        for line in result.lines
-        for row in line.rows
-        if (facts := {fact.level: fact for fact in row_facts(row, line, result) if not fact.decides})
-    ]
+# A sign tells statuses apart in print, and for readers who can't tell colours apart.
+SIGNS = {
+    "reproduced": "■", "higher": "▲", "lower": "▼", "uncertain": "◆", "not run": "□",
+    "same direction": "■", "opposite": "✕", "none in either": "○", "only in one": "◐", "confounded": "◇",
+    "proven": "■", "exceeded": "▲", "not proven": "◇", "no claim": "–",
+    "supported": "■", "contradicted": "✕", "mixed": "◐", "not tested": "□",
+}  # fmt: skip
+VALUES = ("reproduced", "higher", "lower", "uncertain", "not run")
+BADNESS = ("", "no claim", "proven", "not proven", "exceeded")
+HANDICAP = "h"  # beside the sign of a 'lower' with a handicap
 
 
-def row_facts(row: RowResult, line: LineResult, result: TableResult) -> list[Fact]:
-    """Facts of a row at the levels that ran."""
-    return [Fact(result, line, row, level) for level in row.cells]
+@dataclass(frozen=True)
+class Report:
+    """All that pages show."""
+
+    sources: Sources
+    table: pd.DataFrame
+    effects: pd.DataFrame
+    claims: tuple[ClaimResult, ...]
+    picture: str | None = None  # SVG of accuracy against proven epsilon
+
+    @cached_property
+    def papers(self) -> list["PaperView"]:
+        """Published papers, then the titles of rows of our own."""
+        views = [PaperView(key, self) for key in self.sources.papers]
+        return sorted(views, key=lambda view: not view.paper.published)
+
+    @cached_property
+    def results(self) -> Results:
+        """Lines of the table by cell."""
+        return Results(self.table)
+
+    def label(self, effect: Columns, side: str) -> str:
+        """Label of a side's line."""
+        line = self.sources.line(effect["paper"], effect["table"], effect[f"{side}_line"])
+        return line.label if line else ""
+
+    @cached_property
+    def lines(self) -> list["Cell"]:
+        """Results of tables' own metrics and printed values, the judged first."""
+        found = [
+            Cell(line, self)
+            for line in self.table.to_dict("records")
+            if line["metric"] == self.sources.table(line["paper"], line["table"]).metric
+            or isinstance(line["printed"], Printed)
+        ]
+        return sorted(found, key=lambda cell: (not cell.status, not cell.ran))
 
 
-def row_settings(row: RowResult) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Settings that all levels of a row share, and further settings by level; unset ones are left out."""
-    replicas = row.record.replicas if row.record else ()
-    by_level = {replica.level: replica.settings for replica in replicas}
-    first, *others = list(by_level.values()) or [{}]
+@dataclass(frozen=True)
+class Cell:
+    """A line of the table, in words."""
+
+    line: Columns
+    report: Report
+
+    @property
+    def table(self) -> Table:
+        """The paper's table."""
+        return self.report.sources.table(self.line["paper"], self.line["table"])
+
+    @property
+    def paper(self) -> str:
+        """Short name of the paper."""
+        return short(self.report.sources.papers[self.line["paper"]])
+
+    @property
+    def level(self) -> str:
+        """Name of the level in words."""
+        return level_words(self.line["level"])
+
+    @property
+    def ran(self) -> bool:
+        """Whether there is a result."""
+        return isinstance(self.line["by_seed"], dict)
+
+    @property
+    def key(self) -> str | None:
+        """Key of the row; None if no row is declared."""
+        return self.line["row"] if isinstance(self.line["row"], str) else None
+
+    @property
+    def printed(self) -> str:
+        """The paper's cell as printed; '' if it prints none."""
+        cell = self.line["printed"]
+        return printed(cell, self.table.decimals) if isinstance(cell, Printed) else ""
+
+    @property
+    def status(self) -> str | None:
+        """Status of the printed value."""
+        return _text(self.line["status"])
+
+    @property
+    def sign(self) -> str:
+        """Sign of the status, with a mark for a handicap."""
+        mark = HANDICAP if _text(self.line["handicap"]) else ""
+        return f"{SIGNS[self.status]}{mark}" if self.status else ""
+
+    @property
+    def ours(self) -> str:
+        """Mean with half its interval; '' if the row hasn't run."""
+        if not self.ran:
+            return ""
+        half, decimals = self.line["half_width"], self._decimals
+        exact = pd.isna(self.line["n"])
+        text = fixed(self.line["ours"], decimals)
+        if exact or pd.isna(half):
+            return text if exact else f"{text} (n = {self.line['n']:.0f})"
+        return f"{text} ± {_short(fixed(half, decimals))}"
+
+    @property
+    def difference(self) -> str:
+        """Ours minus the paper's; '' if no numbers are compared."""
+        apart = self.line["difference"]
+        return "" if pd.isna(apart) or not isfinite(apart) else signed(apart, self._decimals)
+
+    @property
+    def share(self) -> str:
+        """Share of converged trainings, if not all converged: ``57 of 60 converge``."""
+        n, converged = self.line["n"], self.line["converged"]
+        return "" if not self.ran or pd.isna(n) or converged == n else f"{converged:.0f} of {n:.0f} converge"
+
+    @property
+    def note(self) -> str:
+        """What else a reader must know: the handicap, or why it isn't judged."""
+        return _text(self.line["handicap"]) or _text(self.line["not_judged_reason"]) or ""
+
+    @property
+    def title(self) -> str:
+        """Text on hover."""
+        n = "" if not self.ran or pd.isna(self.line["n"]) else f"{self.line['n']:.0f} seeds"
+        parts = (self.status, n, self.share, self.note, self.line["privacy"] if self.claims else None)
+        return ", ".join(filter(None, map(_text, parts)))
+
+    @property
+    def claims(self) -> bool:
+        """Whether an epsilon is claimed."""
+        return _text(self.line["privacy"]) not in (None, "no claim")
+
+    @property
+    def privacy(self) -> str:
+        """Status of the claimed epsilon."""
+        return _text(self.line["privacy"]) or ""
+
+    @property
+    def claimed(self) -> str:
+        """Claimed epsilon."""
+        value = self.line["epsilon_paper"]
+        return ("above 1e308" if self.claims else "–") if pd.isna(value) else upwards(value)
+
+    @property
+    def at_most(self) -> str:
+        """Upper bound on epsilon."""
+        value = self.line["epsilon_upper"]
+        return "none" if pd.isna(value) else upwards(value)
+
+    @property
+    def at_least(self) -> str:
+        """Lower bound on epsilon."""
+        value = self.line["epsilon_lower"]
+        return "–" if pd.isna(value) else downwards(value)
+
+    @property
+    def uses(self) -> str:
+        """Uses of the row that no epsilon covers, besides those that all rows share."""
+        record = self.report.sources.records[self.line["row"]]
+        replica = next(each for each in record.replicas if each.level == self.line["level"])
+        uses = not_covered(replica.ledger, replica.attacks, record.composition)
+        return "; ".join(use.words for use in specific(uses))
+
+    @property
+    def _decimals(self) -> int | None:
+        return self.table.decimals_of(self.line["metric"])
+
+
+class Why(NamedTuple):
+    """Values that differ for one reason."""
+
+    cells: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table in the paper's layout."""
+
+    key: str
+    table: Table
+    levels: tuple[str, ...]
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Cell | None, ...]], ...]  # label, cell at each level
+    # label, row and cells of rows that decide nothing
+    others: tuple[tuple[str, str, tuple[Cell | None, ...]], ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Cells of the paper's lines."""
+        return [cell for _, cells in self.lines for cell in cells if cell]
+
+    @property
+    def ran(self) -> bool:
+        """Whether anything ran."""
+        return any(cell.ran for cell in self.cells) or bool(self.others)
+
+    @property
+    def prints(self) -> bool:
+        """Whether the paper prints values."""
+        return any(cell.printed for cell in self.cells)
+
+    @property
+    def counts(self) -> str:
+        """Number of values of each status: ``■ 12 ▲ 3``."""
+        found = Counter(cell.status for cell in self.cells if cell.status)
+        return " ".join(f"{SIGNS[status]} {found[status]}" for status in VALUES if found[status])
+
+    @property
+    def why(self) -> list[Why]:
+        """Values that differ, with the explanation."""
+        by_text: dict[str, list[str]] = {}
+        for label, cells in self.lines:
+            for cell in cells:
+                if cell and cell.status in ("higher", "lower"):
+                    text = _text(cell.line["explanation"]) or "Unexplained."
+                    handicap = f" ({cell.note})" if cell.note else ""
+                    by_text.setdefault(text, []).append(
+                        f"{label}, {cell.level}: {cell.sign} {cell.difference}{handicap}"
+                    )
+        return [Why("; ".join(cells), text) for text, cells in by_text.items()]
+
+    @property
+    def unproven(self) -> set[str]:
+        """Labels of lines with a claimed epsilon that isn't proven at some level."""
+        return {
+            label
+            for label, cells in self.lines
+            if any(cell and cell.privacy in ("not proven", "exceeded") for cell in cells)
+        }
+
+    @property
+    def training(self) -> str:
+        """Length of our training and number of examples, in words."""
+        ran = [cell.line for cell in self.cells if cell.ran and not pd.isna(cell.line["epochs"])]
+        if not ran:
+            return ""
+        kinds = {line["training"] for line in ran}
+        epochs = sorted({line["epochs"] for line in ran})
+        examples = sorted({int(line["examples"]) for line in ran})
+        said = {"as printed": "as printed", "paper silent": "the paper is silent", "shorter": "shorter"}
+        length = " to ".join(dict.fromkeys(number(each) for each in (epochs[0], epochs[-1])))
+        paper = f" of {self.table.examples:,}" if self.table.examples else ""
+        data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
+        kind = " or ".join(said[kind] for kind in sorted(kinds))
+        return f"our training ({kind}): {length} epochs, {data}{paper} examples"
+
+    @property
+    def rebuild(self) -> str | None:
+        """Command that trains a cell again."""
+        ran = [cell for cell in self.cells if cell.ran and cell.line["by_seed"] and cell.line["epochs"]]
+        cell = next((cell for cell in ran if cell.status), None)
+        return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
+
+
+@dataclass(frozen=True)
+class PaperView:
+    """A paper with its results."""
+
+    key: str
+    report: Report
+
+    @property
+    def paper(self) -> Paper:
+        """What its file says."""
+        return self.report.sources.papers[self.key]
+
+    @property
+    def name(self) -> str:
+        """Short name."""
+        return short(self.paper)
+
+    @cached_property
+    def grids(self) -> list[Grid]:
+        """Tables with declared rows or printed values: the main one first, then those that ran."""
+        own = self.report.table[self.report.table["paper"] == self.key]
+        keys = [*self.paper.tables, *sorted(set(own["table"]) - set(self.paper.tables))]
+        there = set(own["table"])
+        grids = [_grid(own[own["table"] == key], self, key) for key in keys if key in there]
+        main = next(
+            (head.of.partition("/")[0] for head in self.paper.headlines if head.of), next(iter(keys), "")
+        )
+        return sorted(grids, key=lambda grid: (grid.key != main, not grid.prints, not grid.ran))
+
+    @cached_property
+    def claims(self) -> list[ClaimResult]:
+        """Claims that something decides."""
+        return [each for each in self.report.claims if each.paper == self.key and not each.claim.untested]
+
+    @cached_property
+    def untested(self) -> list[ClaimResult]:
+        """Sentences that nothing decides."""
+        return [each for each in self.report.claims if each.paper == self.key and each.claim.untested]
+
+    @property
+    def headlines(self) -> list["Shown"]:
+        """What the first page says of the paper."""
+        return [_headline(headline, self) for headline in self.paper.headlines]
+
+    def part_words(self, part: Part) -> str:
+        """Part of a claim: what is compared, ours, the paper's and what is claimed."""
+        left, right = part.left, part.right
+        text = f"{self.paper.lines[left[0]].label}"
+        if isinstance(right, tuple) and right[0] != left[0]:
+            text += f" {'÷' if part.ratio else '−'} {self.paper.lines[right[0]].label}"
+        text += f", {level_words(left[1])}"
+        if isinstance(right, tuple) and right[1] != left[1]:
+            text += f" against {level_words(right[1])}"
+        if part.ours is not None:
+            half = "" if not part.ours.half else f" ± {_short(f'{part.ours.half:.2f}')}"
+            apart = right is not None
+            text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{half}"
+        bounds = [f"> {number(part.above)}"] if part.above is not None else []
+        bounds += [f"< {number(part.below)}"] if part.below is not None else []
+        text += f", claimed {' and '.join(bounds)}" if bounds else ""
+        if part.theirs is not None:
+            text += f", printed {number(part.theirs)}"
+        return text + (f" ({part.reason})" if part.reason else "")
+
+
+class Shown(NamedTuple):
+    """A headline: what the paper says, what is found, and the privacy."""
+
+    says: str
+    paper: str
+    ours: str
+    status: str  # of the value, or ''
+    privacy: str  # a status, or ''
+    remark: str  # on the privacy
+    href: str
+
+
+def _headline(headline: Headline, view: PaperView) -> Shown:
+    page = f"papers/{view.key}.html"
+    if headline.of is not None:
+        table, _, line = headline.of.partition("/")
+        metric = view.report.sources.table(view.key, table).metric
+        found = view.report.results.primary((view.key, table, line, metric, headline.at or ""))
+        assert found is not None
+        cell = Cell(found, view.report)
+        ours, href = cell.ours if cell.ran else "", f"{page}#{table}"
+        status = cell.status or ""
+        return Shown(headline.says, cell.printed, ours, status, cell.privacy, _remark([cell]), href)
+    claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
+    result = claims[headline.claim or ""]
+    cells = list(_claim_cells(result, view))
+    ran = any(part.verdict != "not run" for part in result.parts)
+    ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
+    status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
+    worst = max((cell.privacy for cell in cells), key=BADNESS.index, default="")
+    return Shown(headline.says, "yes", ours, status, worst, _remark(cells), href)
+
+
+def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
+    """Yield the results behind a claim."""
+    for place in (place for part in result.parts for place in (part.left, part.right)):
+        if isinstance(place, tuple):
+            table, _, rest = place[0].partition("/")
+            metric = view.report.sources.table(view.key, table).metric
+            line = view.report.results.primary((view.key, table, rest.partition(":")[0], metric, place[1]))
+            if line is not None and isinstance(line["by_seed"], dict):
+                yield Cell(line, view.report)
+
+
+def _remark(cells: Iterable[Cell]) -> str:
+    """How much more is spent than is claimed, where the least is claimed."""
+    exceeded = [cell for cell in cells if cell.privacy == "exceeded"]
+    if not exceeded:
+        return ""
+    worst = min(exceeded, key=lambda cell: float(cell.line["epsilon_paper"]))
+    return f"ε ≥ {worst.at_least} where {worst.claimed} is claimed"
+
+
+def _grid(own: pd.DataFrame, view: PaperView, key: str) -> Grid:
+    """A table of a paper; ``own`` are its lines of the table of all results."""
+    table = view.report.sources.table(view.key, key)
+    levels = _levels(table, own)
+    further = own.loc[own["printed"].notna() & (own["metric"] != table.metric), "metric"].unique()
+    lines, others = [], []
+    for metric in (table.metric, *further):
+        of_metric = own[own["metric"] == metric]
+        for name in dict.fromkeys([*(line.key for line in table.lines), *of_metric["line"]]):
+            of_line = of_metric[of_metric["line"] == name]
+            label = next(iter(of_line["label"]), name)
+            label += f", {table.also[metric]}" if metric != table.metric else ""
+            decide = of_line["is_primary"]
+            if decide.any():
+                lines.append((label, _cells(of_line[decide], levels, view)))
+            for row, of_row in of_line[~decide & of_line["ours"].notna()].groupby("row", sort=False):
+                first = of_row.iloc[0]
+                apart = first["variant"] or row
+                others.append((f"{label}: {apart}", str(row), _cells(of_row, levels, view)))
+    return Grid(key, table, levels, _heads(levels), tuple(lines), tuple(others))
+
+
+def _cells(lines: pd.DataFrame, levels: Sequence[str], view: PaperView) -> tuple[Cell | None, ...]:
+    found = {line["level"]: Cell(line, view.report) for line in lines.to_dict("records")}
+    return tuple(found.get(level) for level in levels)
+
+
+def _levels(table: Table, own: pd.DataFrame) -> tuple[str, ...]:
+    """Columns, with further levels of rows: in numerical order if the columns have one, else at the end."""
+
+    def value(level: str) -> float:
+        try:
+            return float(level.partition("=")[2])
+        except ValueError:  # a word comes last if numbers rise
+            return float("inf")
+
+    levels = list(dict.fromkeys([*table.columns, *own["level"]]))
+    for falling in (False, True):
+        if len(table.columns) > 1 and sorted(table.columns, key=value, reverse=falling) == table.columns:
+            return tuple(sorted(levels, key=value, reverse=falling))
+    return tuple(levels)
+
+
+def _heads(levels: Sequence[str]) -> tuple[str, ...]:
+    """Column heads: ``ε = ∞``, ``8``, ``4``; all with names if the levels name different settings."""
+    one = len({level.partition("=")[0] for level in levels}) == 1
+    return tuple(
+        level_words(level) if not one or place == 0 else level_value(level)
+        for place, level in enumerate(levels)
+    )
+
+
+def _short(text: str) -> str:
+    """``.22`` for ``0.22``."""
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def row_settings(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings that all levels share, and further settings by level; unset ones are left out."""
+    settings = {replica.level: replica.settings for replica in record.replicas}
+    first, *others = settings.values()
     common = {
         name: value
         for name, value in first.items()
         if value is not None and all(level.get(name) == value for level in others)
     }
-    special = {}
-    for level, settings in by_level.items():
-        known = {*common, level.partition("=")[0]}
-        if further := {
-            name: value for name, value in settings.items() if name not in known and value is not None
-        }:
-            special[level] = further
-    return common, special
-
-
-def alarms(result: TableResult) -> list[tuple[list[str], tuple[str, str]]]:
-    """Cells whose bound is missing, too large or useless, as (rows with levels, (verdict, reason))."""
-    levels: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for cell in result.cells:
-        guarantee = cell.guarantee
-        if guarantee.state not in ("holds", "none"):
-            alarm = PRIVACY[guarantee.state].text, guarantee.reason or ""
-            levels.setdefault(alarm, {}).setdefault(cell.row, []).append(level_words(cell.level))
-    return [
-        ([f"{row} ({', '.join(at)})" for row, at in rows.items()], alarm) for alarm, rows in levels.items()
-    ]
-
-
-def difference(line: LineResult, levels: Sequence[str]) -> str:
-    """Levels at which a line's numbers differ from the paper's, and the reason; '' if none differs."""
-    statuses = {level: value.status for level in levels if (value := line.value(level))}
-    sides = [
-        f"{side} the paper at {', '.join(level_words(level) for level in at)}"
-        for side in ("above", "below")
-        if (at := [level for level, status in statuses.items() if status == side])
-    ]
-    why = line.line.differs if line.line else None
-    return f"{line.label}: ours is {' and '.join(sides)}. {why or 'Unexplained.'}" if sides else ""
-
-
-def states(result: PaperResult) -> list[str]:
-    """Verdict on the privacy of each cell; variants, and our own experiments on a paper, are left out."""
-    tables = [table for table in result.tables if not (result.paper.published and table.table.own)]
-    rows = [row for table in tables for row in table.rows if not row.variant]
-    return [cell.guarantee.state for row in rows for cell in row.cells.values()]
-
-
-def shares(keys: Iterable[str], words: Mapping[str, Word]) -> list[Share]:
-    """Number and word of each verdict that occurs in ``keys``, in the order of ``words``."""
-    numbers = Counter(keys)
-    return [(numbers[key], word) for key, word in words.items() if numbers[key]]
+    special = {
+        level: {name: value for name, value in each.items() if name not in common and value is not None}
+        for level, each in settings.items()
+    }
+    return common, {level: further for level, further in special.items() if further}

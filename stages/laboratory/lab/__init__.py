@@ -1,5 +1,5 @@
 """Code of this laboratory; params.yaml names it under `code`.
 
-A method is a folder `methods/NAME/`, a model a file `models/NAME.py`; `accountants/`, `claims/`, `figures/`
-and `data_sets/` have files too.
+A method is a folder `methods/NAME/`, a model a file `models/NAME.py`; `accountants/` and `data_sets/`
+have files too.
 """

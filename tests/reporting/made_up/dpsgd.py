@@ -18,7 +18,7 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Attack, Bound, Ledger, Provenance, Record, Replica
+from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, Replica
 from tests.keeping import keep
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
@@ -194,7 +194,7 @@ def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, 
     values: dict[str, Any] = {
         "level": "epsilon=1", "attack": "pair", "sees": "every step", "event": "noise", "delta": 1e-5,
         "epsilon_upper": epsilon_upper, "whole": False, "confidence": 0.95, "trials": (9, 9), "seconds": 1,
-        "bounds": (Bound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
+        "bounds": (EpsilonBound(by="errors", epsilon=epsilon, assumes_gaussian=gaussian),),
     }  # fmt: skip
     return Attack(**values | changes)
 

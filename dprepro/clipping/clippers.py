@@ -1,0 +1,547 @@
+"""Choice of the fastest correct clipper for a network, by trials on made-up inputs.
+
+`BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`.
+`OneByOne` runs the network on one example after the other. With all three, no network can mix examples; only
+a network that `works_by_example` runs on the batch itself. But a clipper's gradients may be wrong, and a
+network may keep state between calls, or may be meant to mix the examples of a batch. So a trial runs the
+network on made-up inputs, without data, and compares each example in a batch with the example alone.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.overrides import TorchFunctionMode
+
+from dprepro.clipping.gradients import (
+    BookKeeping,
+    Bounds,
+    Clipper,
+    Loss,
+    OneByOne,
+    PerExample,
+    Tensors,
+    loss_of,
+)
+from dprepro.clipping.layers import watch_layers
+from dprepro.clipping.network_state import (
+    Prints,
+    call,
+    changed,
+    fixed_randomness,
+    prints_inside,
+    prints_outside,
+)
+from dprepro.clipping.normalization import initial_statistics
+from dprepro.errors import UserError
+from dprepro.fields import Isolation
+
+SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
+FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
+FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
+EXPENSIVE = 5e8  # most multiplications of layers for a batch, or for all made-up examples together
+TINY = 1e-30  # in place of a norm of 0
+# Functions of torch with dropout inside; their only positional number with a fraction is its probability
+WITH_DROPOUT = {
+    *("lstm", "gru", "rnn_tanh", "rnn_relu"),
+    *("multi_head_attention_forward", "scaled_dot_product_attention"),
+}
+# Relative differences that count as rounding. In double precision, which is tried first, rounding is far
+# smaller, but some layers always compute in single precision; networks of such layers differ by 1e-4.
+TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3}
+
+
+@dataclass(frozen=True)
+class ClipperFactory:
+    """Chosen clipper class with its options, for any copy of a network."""
+
+    way: type[BookKeeping | PerExample | OneByOne]
+    example: Tensor  # (1, ...), used for shape, type and device only
+    copies: int
+    resets: bool  # whether each call gets a copy of the network's state
+    tried: bool  # whether the network changes variables outside itself, which calls share
+    taps: bool  # as in `BookKeeping`
+
+    @property
+    def isolation(self) -> Isolation:
+        """Reason why examples don't mix; 'tried' if the network changes variables outside itself."""
+        if self.tried:
+            return "tried"
+        return "one_at_a_time" if self.way is OneByOne else "by_construction"
+
+    def __call__(self, net: nn.Module, loss: Loss | None = None) -> Clipper:
+        """Clipper for ``net``, with the loss of one example ``loss`` (`loss_of`)."""
+        if self.way is BookKeeping:
+            example = random_inputs(net, self.example, 1)
+            return BookKeeping(net, example, self.copies, self.resets, self.taps, loss)
+        way: Callable[..., Clipper] = self.way
+        return way(net, self.copies, self.resets, loss)
+
+
+def clipper_factory(
+    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False
+) -> ClipperFactory:
+    """First of `BookKeeping`, `PerExample` and `OneByOne` that is correct for a network.
+
+    Args:
+        net: the network, in the mode (train or eval) in which it will be used.
+        example: one of its inputs (1, ...), for shape, type and device only.
+        copies: K of `Clipper`, augmented copies of each example.
+        reference: leave `BookKeeping` out.
+
+    Returns:
+        The factory of clippers.
+
+    Raises:
+        UserError: an error of `Trial`, or no clipper is correct.
+    """
+    trial = Trial.of(net, example, copies)
+    ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
+    for way, taps in ways[2 if reference else 0 :]:
+        factory = ClipperFactory(way, example, copies, *trial.state, taps)
+        if trial.agrees(factory):
+            return factory
+    raise UserError("the network's gradients change from call to call; allowed: the same for the same input")
+
+
+class Called(NamedTuple):
+    """State of a network after some calls, and results of the first and the last call."""
+
+    state: Prints
+    buffers: Tensors
+    first: Tensor
+    last: Tensor
+
+
+class KeptState(NamedTuple):
+    """Kinds of state that a network keeps between calls; no result depends on the state."""
+
+    resets: bool  # whether attributes, buffers or parameters change; calls then need copies of them
+    tried: bool  # whether variables outside the network change; calls get no copies of them
+
+
+def renews_state(net: nn.Module, example: Tensor) -> bool:
+    """Check whether each mini-set needs a fresh copy of a network's state.
+
+    Examples of one mini-set may mix.
+
+    Args:
+        net: the network.
+        example: one of its inputs (1, ...).
+
+    Returns:
+        True if the network keeps state between calls.
+
+    Raises:
+        UserError: an error of `kept_state`, or the network changes variables outside itself.
+    """
+    with fixed_randomness(example.device), NoDropout():
+        state = kept_state(net, random_inputs(net, example, 4).split(2))
+    if state.tried:
+        raise UserError(
+            "the network changes variables outside of itself from call to call, which may carry something "
+            "from one mini-set to another; allowed: its own attributes"
+        )
+    return state.resets
+
+
+def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:
+    """State that a network keeps between calls on two different inputs.
+
+    Args:
+        net: the network.
+        inputs: two different inputs (B, ...).
+        tolerance: relative difference of outputs that counts as rounding.
+
+    Returns:
+        The kinds of state that calls change.
+
+    Raises:
+        UserError: a buffer depends on inputs; outputs for an input depend on the input before it; outputs
+            change from call to call, or with random numbers.
+    """
+
+    def calls(*batches: Tensor, seed: int = 0) -> Called:
+        called = copy.deepcopy(net)
+        outcomes: list[Tensor] = []
+        for batch in batches:
+            with fixed_randomness(batch.device, seed):
+                outcomes = [*outcomes[:1], _outcome(called, batch)]  # two, each as large as the network
+        return Called(prints_inside(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
+
+    def is_same(outcome: Tensor, other: Tensor) -> bool:
+        rows = outcome.nan_to_num()[None], other.nan_to_num()[None]
+        return outcome.shape == other.shape and _is_near(*rows, tolerance)
+
+    first, second = inputs
+    alone = calls(first, first, first)
+    outside = prints_outside(net)
+    mixed = calls(first, second, first)
+    after_second, after_first = calls(second), calls(first)
+    for name, value in after_first.buffers.items():
+        if not torch.equal(value, after_second.buffers[name]):
+            raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
+    moved = changed(outside, prints_outside(net))
+    if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
+        raise UserError(
+            f"the network keeps state between calls{_named(moved)}, outside of its own attributes: the same "
+            "input gives other gradients from call to call; allowed: the same"
+        )
+    if not is_same(alone.last, mixed.last):
+        kept = changed(after_first.state, after_second.state) + moved
+        raise UserError(
+            f"the network keeps something of its inputs between calls{_named(kept)}: the same input gives "
+            "other gradients after another one; allowed: the same"
+        )
+    if not is_same(calls(first, seed=1).first, after_first.first):
+        raise UserError("the network draws random numbers; allowed: those of dropout")
+    return KeptState(bool(changed(prints_inside(net), mixed.state)), bool(moved))
+
+
+def _named(variables: list[str]) -> str:
+    return f" in {', '.join(map(repr, variables[:3]))}" if variables else ""
+
+
+def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
+    """Outputs of ``net`` for ``inputs`` and gradients of its trained parameters, in one float32 vector."""
+    with torch.enable_grad():
+        outputs = net(inputs.clone())
+        if not isinstance(outputs, Tensor):
+            raise UserError(f"the network makes {type(outputs).__name__} of its inputs; needed: (B, classes)")
+        leaves = [value for value in net.parameters() if value.requires_grad]
+        parts: tuple[Tensor, ...] = ()
+        if outputs.requires_grad:
+            weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
+            total = (outputs.flatten() * weights).sum()
+            parts = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return torch.cat([part.flatten().float() for part in (outputs.detach(), *parts)])
+
+
+class Example(NamedTuple):
+    """Made-up example of K augmented copies; its logits and gradients of T tensors, alone in its batch."""
+
+    inputs: Tensor  # (K, ...)
+    label: float  # a class, or a number if the network has one output
+    logits: Tensor  # (K, classes)
+    gradients: Tensors  # in float32, to save memory
+    norms: Tensor  # (T,) of each gradient
+
+    @property
+    def norm(self) -> float:
+        """L2 norm of the whole gradient."""
+        return float(self.norms.norm())
+
+
+class Trial:
+    """Comparison of a network's results for single made-up examples with its results for batches.
+
+    The trial uses a copy with slightly changed weights, in the network's own mode (train or eval): batch norm
+    mixes examples only in training mode. Dropout is switched off, because its random numbers differ between
+    an example alone and in a batch. A network that passes may still be wrong on other inputs or weights.
+    """
+
+    def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
+        """Try a copy of ``net`` in precision ``dtype``; other arguments as in `clipper_factory`.
+
+        Raises:
+            UserError: an example's logits or gradients depend on its batch, or an error of `kept_state`.
+        """
+        _refuse_unsupported(net)
+        self.net, self.copies = copy.deepcopy(net).to(dtype), copies
+        self.tolerance, self.device = TOLERANCES[dtype], example.device
+        random = torch.Generator().manual_seed(0)
+        for layer in self.net.modules():
+            if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
+                layer.dropout = 0.0
+        for weight in self.net.parameters():
+            # random weights, because zeros, or the threshold of a ReLU, could hide an effect
+            size = weight.detach().abs() + max(1, weight[:1].numel() if weight.dim() > 1 else 1) ** -0.5
+            weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
+        trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
+        self.tensors = {name: value.detach() for name, value in trained.items()}
+        self.tensors |= initial_statistics(self.net)
+        with fixed_randomness(self.device), NoDropout():
+            usual = random_inputs(self.net, example, 2)
+            self.state = kept_state(self.net, usual.split(1), self.tolerance)
+            cost = multiplications(self.net, usual[:1])
+            kinds = KINDS if cost * KINDS <= EXPENSIVE else FEWEST
+            self.examples = list(self._examples(made_up_inputs(self.net, example, kinds, copies)))
+            for size in SIZES:
+                if size * copies * cost <= EXPENSIVE or size in FEW_SIZES:
+                    self._compare(size)
+
+    @classmethod
+    def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Trial":
+        """Trial in the best precision that the network supports."""
+        problem: Exception | None = None
+        for dtype in TOLERANCES:
+            try:
+                return cls(net, example, copies, dtype)
+            except UserError:
+                raise
+            except Exception as error:  # the network's code may raise any exception
+                problem = error
+        text = str(problem).split("\n")[0]
+        raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
+
+    def agrees(self, factory: ClipperFactory) -> bool:
+        """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
+        sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
+        with fixed_randomness(self.device), NoDropout(), _without_own_rules():
+            try:
+                return all(self._is_right(factory, self.examples[:size]) for size in sizes)
+            except Exception:  # the clipper has no rule for a layer, or torch none for an operation
+                return False
+
+    def _examples(self, inputs: list[Tensor]) -> Iterator[Example]:
+        """Examples that have finite logits and gradients when they are alone in their batch."""
+        for position, example in enumerate(inputs):
+            label = None
+            try:
+                classes = self._logits(self.tensors, example).shape[1]
+                label = position % classes if classes > 1 else 0.5
+                logits, gradients = self._gradient(example, [label], [1.0])
+            except Exception:  # the network's code may raise any exception on unusual inputs
+                if position < FEWEST:
+                    raise
+                continue
+            norms = torch.stack([value.norm() for value in gradients.values()])
+            if bool(torch.isfinite(logits).all() and torch.isfinite(norms).all()):
+                kept = {name: value.float() for name, value in gradients.items()}
+                yield Example(example, label, logits, kept, norms)
+            elif position < FEWEST:
+                raise UserError(
+                    "the network makes numbers of random inputs that aren't finite; needed: finite"
+                )
+
+    def _compare(self, size: int) -> None:
+        """Refuse a network whose results for a batch differ from its results for each example alone."""
+        chosen = [self.examples[position % len(self.examples)] for position in range(size)]
+        weights = _weights(chosen)
+        try:
+            logits, gradients = self._gradient(
+                torch.cat([example.inputs for example in chosen]),
+                [example.label for example in chosen],
+                weights,
+            )
+        except UserError:
+            raise
+        except Exception:  # the network takes no such batch, so it can't mix one
+            return
+
+        def check(values: str, distance: float, scale: float) -> None:
+            difference = distance / max(scale, TINY)
+            if not difference <= self.tolerance:
+                raise UserError(
+                    f"the network mixes examples: in a batch of {size} {values} are {difference:.2g} of "
+                    "their size away from what each example has alone"
+                )
+
+        usual = float(self.examples[0].logits.norm())
+        for example, row in zip(chosen, logits.split(self.copies), strict=True):
+            scale = max(float(example.logits.norm()), usual)
+            check("logits", float((row - example.logits).norm()), scale)
+        scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
+        check("gradients", self._distance(gradients, chosen, weights), scale)
+
+    def _is_right(self, factory: ClipperFactory, chosen: list[Example]) -> bool:
+        """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""
+        weights = _weights(chosen)
+        ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
+        inputs = torch.cat([example.inputs for example in chosen])
+        labels = torch.tensor([example.label for example in chosen], device=self.device)
+        mask = ones.new_tensor(weights)
+        bounds = Bounds(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
+        summed = factory(copy.deepcopy(self.net))(self.tensors, inputs, labels, mask, bounds)
+        expected = torch.stack([example.norms for example in chosen])
+        scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)
+        losses = torch.stack([_loss(example.logits, example.label) for example in chosen])
+        scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
+        return (
+            bool(((summed.norms - expected).norm(dim=1) <= self.tolerance * scales).all())
+            and _is_near(summed.losses[None], losses[None], self.tolerance)
+            and self._distance(summed.sums, chosen, weights) <= self.tolerance * scale
+        )
+
+    def _distance(self, sums: Tensors, chosen: list[Example], weights: list[float]) -> float:
+        """L2 distance of ``sums`` from the weighted sum of the examples' gradients."""
+        squares = 0.0
+        for name, value in self.tensors.items():
+            expected = torch.zeros_like(value)
+            for example, weight in zip(chosen, weights, strict=True):
+                expected.add_(example.gradients[name], alpha=weight)
+            squares += float((sums[name] - expected).norm()) ** 2
+        return squares**0.5
+
+    def _gradient(self, inputs: Tensor, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:
+        """Logits (B K, classes) of B examples (K copies), and gradients of their weighted losses."""
+        leaves = {name: value.detach().requires_grad_() for name, value in self.tensors.items()}
+        with torch.enable_grad():
+            logits = self._logits(leaves, inputs)
+            losses = [
+                weight * _loss(rows, label)
+                for rows, label, weight in zip(logits.split(self.copies), labels, weights, strict=True)
+            ]
+            parts = torch.autograd.grad(
+                torch.stack(losses).sum(), list(leaves.values()), materialize_grads=True
+            )
+        return logits.detach(), dict(zip(leaves, parts, strict=True))
+
+    def _logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """Logits (B, classes) of ``inputs`` (B, ...)."""
+        torch.manual_seed(0)
+        logits = call(self.net, tensors, inputs.clone(), self.state.resets)
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(inputs):
+            shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise UserError(
+                f"the network makes {shape} of {len(inputs)} examples; needed: ({len(inputs)}, classes)"
+            )
+        return logits
+
+
+def _loss(logits: Tensor, label: float) -> Tensor:
+    """Mean loss () of an example's copies, whose logits are (K, classes)."""
+    return loss_of(logits, torch.full((len(logits),), label, device=logits.device))
+
+
+def _weights(chosen: list[Example]) -> list[float]:
+    """Weights that differ and give every example a visible share in a sum of gradients."""
+    largest = max(TINY, *(example.norm for example in chosen))
+    return [
+        (1 + 0.3 * (position % 5)) * largest / max(example.norm, 1e-3 * largest)
+        for position, example in enumerate(chosen)
+    ]
+
+
+def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Return whether all rows are finite and differ by rounding only, relative to the largest row."""
+    return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
+
+
+def multiplications(net: nn.Module, inputs: Tensor) -> int:
+    """Number of multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
+    total = 0
+
+    def count(name: str, layer_inputs: Tensor, output: Tensor) -> None:
+        nonlocal total
+        total += output.numel() * weights[name]
+
+    layers = {
+        name: layer
+        for name, layer in net.named_modules()
+        if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd)
+    }
+    weights = {name: layer.weight[:1].numel() for name, layer in layers.items()}
+    with torch.no_grad(), watch_layers(layers, count):
+        call(net, {}, inputs, resets=True)
+    return total
+
+
+@contextmanager
+def _without_own_rules() -> Iterator[None]:
+    """Make the `vmap` rules of custom autograd functions raise: such a rule sees all examples."""
+
+    def fail(*arguments: Any) -> Any:
+        raise NotImplementedError("a rule of one's own for vmap sees all examples")
+
+    kinds: list[Any] = [Function]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    own: dict[Any, Any] = {
+        kind: vars(kind)["vmap"]
+        for kind in kinds[1:]
+        if "vmap" in vars(kind) and not kind.__module__.startswith("torch.")
+    }
+    try:
+        for kind in own:
+            kind.vmap = staticmethod(fail)
+        yield
+    finally:
+        for kind, rule in own.items():
+            kind.vmap = rule
+
+
+class NoDropout(TorchFunctionMode):
+    """Mode in which dropout returns its input, also within attention and recurrent layers."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Result of ``function`` without dropout."""
+        name, options = getattr(function, "__name__", ""), kwargs or {}
+        if "dropout" in name:
+            return args[0]
+        if name in WITH_DROPOUT:
+            args = tuple(0.0 if isinstance(value, float) else value for value in args)
+            options = {key: 0.0 if key == "dropout_p" else value for key, value in options.items()}
+        return function(*args, **options)
+
+
+def _refuse_unsupported(net: nn.Module) -> None:
+    """Refuse networks that are known to be wrong, with a better message than that of a trial."""
+    for name, layer in net.named_modules():
+        batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        if batch_norm and (layer.training or not layer.track_running_stats):
+            raise UserError(f"layer {name!r}: batch norm mixes examples; allowed: group norm, or eval()")
+    for name, parameter in net.named_parameters():
+        if parameter._backward_hooks:
+            raise UserError(
+                f"parameter {name!r}: has a hook, through which no clipped gradient goes; allowed: none"
+            )
+
+
+def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
+    """Random inputs like an example: numbers in [0, 1), or tokens that every embedding has.
+
+    Token 0 is left out if there are other tokens. It may be padding, which occurs only at the end of a text.
+
+    Args:
+        net: the network, whose embeddings limit tokens.
+        example: (1, ...), for shape, type and device.
+        count: number of inputs.
+
+    Returns:
+        (count, ...) inputs.
+    """
+    random, shape = torch.Generator().manual_seed(1), (count, *example.shape[1:])
+    if example.is_floating_point():
+        return torch.rand(shape, generator=random).to(example.device, next(net.parameters()).dtype)
+    words = [layer.num_embeddings for layer in net.modules() if isinstance(layer, nn.Embedding)]
+    most = min(words, default=2)
+    return torch.randint(min(1, most - 1), most, shape, generator=random).to(example)
+
+
+def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
+    """Inputs of several kinds; the first are those of `random_inputs`.
+
+    Further kinds of numbers are negative, large, spread, almost constant or small. Further kinds of texts are
+    shorter and end with padding, or repeat one word. No two numbers of an example are equal, because rounding
+    would decide ties in max pooling.
+
+    Args:
+        net: the network.
+        example: (1, ...), for shape, type and device.
+        kinds: number of kinds of inputs.
+        copies: K of `Clipper`.
+
+    Returns:
+        An example (K, ...) of each kind.
+    """
+    usual = list(random_inputs(net, example, kinds * copies).split(copies))
+    if example.is_floating_point():
+        scales = ((1, 0), (1, 0), (-1, 0), (255, 0), (8, -4), (0.001, 0.5), (0.001, 0))
+        scaled = [factor * x + shift for x, (factor, shift) in zip(usual, scales, strict=False)]
+        return [*scaled, *(x.log() for x in usual[len(scales) :])]
+    paddings = [layer.padding_idx for layer in net.modules() if isinstance(layer, nn.Embedding)]
+    padding = next((index for index in paddings if index is not None), 0)
+    length = example.shape[-1] if example.dim() > 1 else 1
+    place = torch.arange(length, device=example.device)
+    absent = [
+        *(place < 0, place >= (length + 1) // 2, place >= max(1, length - 1)),
+        *(place >= 1, place >= length // 4 + 1, place >= min(3, length), place >= 0, place < 0),
+    ]
+    texts = [inputs.masked_fill(absent[kind], padding) for kind, inputs in enumerate(usual)]
+    return [*texts[:7], *(text[..., :1].expand_as(text).clone() for text in texts[7:])]

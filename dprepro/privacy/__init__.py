@@ -1,1 +1,0 @@
-"""Differential privacy: gradients, clipping, mechanisms, accounting. Imports no data set and no method."""

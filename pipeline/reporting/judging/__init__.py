@@ -1,1 +1,0 @@
-"""Verdicts on values, contrasts, claims and guarantees, and the intervals behind them."""

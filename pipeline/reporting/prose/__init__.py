@@ -1,1 +1,0 @@
-"""Prose of the report: findings, counts and remarks."""

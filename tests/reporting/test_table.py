@@ -1,0 +1,199 @@
+"""The table of results, on a made-up laboratory with Table 5 of Davody et al., and on this one."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dprepro.pipeline.params import load
+from dprepro.pipeline.reporting.claims import claims
+from dprepro.pipeline.reporting.effects import effects
+from dprepro.pipeline.reporting.papers import Paper
+from dprepro.pipeline.reporting.sources import Sources, read_sources
+from dprepro.pipeline.reporting.table import CELL, COLUMNS, primary, results, to_csv
+from dprepro.pipeline.results.schema import Record
+from tests.reporting.made_up import dpsgd
+
+ROOT = Path(__file__).parents[2]
+NOWHERE = Path("nowhere")  # has no further records
+PLAIN, LAYER, BATCH = "t5/lenet5", "t5/ln-lenet5", "t5/bn-lenet5"
+PRINTED = {"epsilon=3": 96.0, "epsilon=1": 90.0, "epsilon=0.5": 91.5}
+
+
+def paper(**said: Any) -> Paper:
+    """Table 5 with two lines, which print three levels each."""
+    lines = [
+        {"key": "lenet5", "label": "plain", "values": PRINTED},
+        {"key": "ln-lenet5", "label": "LN", "values": {level: value + 2 for level, value in PRINTED.items()}},
+        {"key": "bn-lenet5", "label": "BN", "values": {"epsilon=3": 98.0}},
+    ]
+    table = {
+        "name": "Table 5",
+        "title": "t",
+        "axis": "ε",
+        "columns": list(PRINTED),
+        "margin": 1,
+        "lines": lines,
+    }
+    return Paper.model_validate({"title": "Toys", "tables": {"t5": table | said.pop("table", {})}, **said})
+
+
+def sources(made: Paper | None = None, records: dict[str, Record] | None = None, **changes: Any) -> Sources:
+    """Sources with the rows of the example, changed as told, and their records."""
+    declared = dpsgd.settings(**changes)
+    kept = {key: dpsgd.record(key, declared) for key in dpsgd.ACCURACY} | (records or {})
+    return Sources(declared, NOWHERE, {"davody2020": made or paper()}, kept, {})
+
+
+def line(table: pd.DataFrame, row: str, level: str) -> dict[str, Any]:
+    return dict(table[(table["row"] == row) & (table["level"] == level)].iloc[0])
+
+
+@pytest.fixture(scope="module")
+def here() -> Sources:
+    """This laboratory's own sources."""
+    return read_sources(load(ROOT / "params.yaml"), ROOT)
+
+
+def test_a_line_has_the_mean_its_interval_and_the_difference_from_the_paper() -> None:
+    made = sources()
+    found = line(results(made), dpsgd.PLAIN, "epsilon=1")
+    values = [
+        100 * each.metrics["test_accuracy"]
+        for each in made.records[dpsgd.PLAIN].replicas
+        if each.level == "epsilon=1"
+    ]
+    assert found["ours"] == pytest.approx(sum(values) / 3)
+    assert found["n"] == 3
+    assert found["difference"] == pytest.approx(found["ours"] - 90)
+    assert (found["status"], found["training"], found["planned"]) == ("higher", "paper silent", False)
+    assert (found["epsilon_paper"], found["epsilon_upper"], found["privacy"]) == (1.0, 0.92, "proven")
+    # within the margin of 1
+    assert line(results(made), dpsgd.PLAIN, "epsilon=3")["status"] == "reproduced"
+
+
+def test_every_printed_value_has_one_line_and_a_variant_decides_none() -> None:
+    table = results(sources())
+    decided = primary(table)
+    assert len(decided) == 7 == len(decided.drop_duplicates(CELL))
+    (batch_norm,) = decided[decided["line"] == "bn-lenet5"].to_dict("records")
+    assert (batch_norm["status"], batch_norm["not_judged_reason"]) == ("not run", "not run")
+    assert not table.loc[table["variant"] != "", "is_primary"].any()
+
+
+def test_a_reduced_row_and_one_of_other_settings_are_not_judged() -> None:
+    reduced: Any = {dpsgd.PLAIN: {"budget": "reduced"}}
+    table = results(sources(**reduced))
+    found = line(table, dpsgd.PLAIN, "epsilon=1")
+    assert (found["status"], found["not_judged_reason"]) == ("not run", "shorter training")
+    changed = dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition="synthetic")
+    found = line(results(sources(records={dpsgd.PLAIN: changed})), dpsgd.PLAIN, "epsilon=1")
+    assert (found["status"], found["not_judged_reason"]) == ("not run", "synthetic data")
+
+
+def test_a_handicap_is_held_against_lower_alone() -> None:
+    made = paper(table={"examples": 100_000})
+    table = results(sources(made))
+    assert line(table, dpsgd.PLAIN, "epsilon=1")["status"] == "higher"
+    assert pd.isna(line(table, dpsgd.PLAIN, "epsilon=1")["handicap"])
+    low = {dpsgd.PLAIN: dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), shift=-10)}
+    found = line(results(sources(made, low)), dpsgd.PLAIN, "epsilon=1")
+    assert (found["status"], found["handicap"]) == ("lower", "55 % of the data")
+
+
+def test_a_value_that_is_printed_twice_has_no_status() -> None:
+    made = paper()
+    first = made.tables["t5"].lines[0].model_copy(update={"uncounted": {"epsilon=1": "printed in Figure 1"}})
+    lines = (first, *made.tables["t5"].lines[1:])
+    made.tables["t5"] = made.tables["t5"].model_copy(update={"lines": lines})
+    found = line(results(sources(made)), dpsgd.PLAIN, "epsilon=1")
+    assert pd.isna(found["status"])
+    assert found["explanation"] == "not counted: printed in Figure 1"
+
+
+def test_effects_compare_lines_and_levels_and_mark_the_argued_pairs() -> None:
+    made = sources(paper(table={"argues": [{"left": "ln-lenet5", "right": "lenet5"}]}))
+    found = effects(results(made), made)
+    argued = found[found["argued"]]
+    assert list(argued["left_level"]) == list(PRINTED)
+    assert set(argued["paper_difference"]) == {2.0}
+    assert list(argued["difference"].round(0)) == [1.0, 3.0, 4.0]
+    assert list(argued["status"]) == ["same direction"] * 3
+    # two levels of two lines, and batch norm against the first
+    assert len(found[~found["argued"]]) == 2 * 2 + 1
+
+
+def test_unequal_training_confounds_only_if_the_side_with_more_wins() -> None:
+    for row, expected in ((dpsgd.LAYER, "confounded"), (dpsgd.PLAIN, "same direction")):
+        longer: Any = {row: {"settings": {"batch": 1024, "epochs": 20, "learning_rate": 0.5}}}
+        made = sources(**longer)
+        found = effects(results(made), made)
+        between = found[(found["left_line"] == "ln-lenet5") & (found["right_line"] == "lenet5")]
+        assert set(between["status"]) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("test", "status"),
+    [
+        ({"kind": "effect", "left": LAYER, "right": PLAIN, "above": 0}, "supported"),
+        ({"kind": "effect", "left": PLAIN, "right": LAYER, "above": 0}, "contradicted"),
+        ({"kind": "effect", "left": PLAIN, "right": LAYER, "ratio": True, "below": 1}, "supported"),
+        ({"kind": "effect", "left": PLAIN, "right": 95.0, "above": 0}, "mixed"),
+        ({"kind": "effect", "left": BATCH, "right": PLAIN, "above": 0}, "not tested"),
+        ({"kind": "value", "of": "t5/lenet5", "converges": True}, "supported"),
+        ({"kind": "value", "of": "t5/lenet5", "converges": False}, "contradicted"),
+        ({"kind": "bound", "of": "t5/lenet5"}, "supported"),
+        ({"kind": "bound", "of": "t5/lenet5", "right_at": "epsilon=3", "above": 0.1}, "mixed"),
+    ],
+)  # fmt: skip
+def test_a_claim_is_judged_by_effects_values_and_bounds(test: dict[str, Any], status: str) -> None:
+    claim = {"key": "c", "says": "so", "where": "there", "tests": [{"at": list(PRINTED), **test}]}
+    made = sources(paper(claims=[claim]))
+    (found,) = claims(results(made), made)
+    assert found.status == status
+
+
+def test_a_claimed_epsilon_without_a_bound_fails_a_claim_on_it() -> None:
+    claim = {
+        "key": "c",
+        "says": "so",
+        "where": "there",
+        "tests": [{"kind": "bound", "of": "t5/bn-lenet5", "at": ["epsilon=3"]}],
+    }
+    declared = dpsgd.settings(**{dpsgd.LITERAL: {"variant": ""}})
+    made = Sources(
+        declared, NOWHERE, {"davody2020": paper(claims=[claim])},
+        {dpsgd.LITERAL: dpsgd.record(dpsgd.LITERAL, declared)}, {},
+    )  # fmt: skip
+    (found,) = claims(results(made), made)
+    assert (found.status, found.parts[0].reason) == ("contradicted", "not proven")
+
+
+def test_a_csv_file_has_every_column_but_objects() -> None:
+    table = results(sources())
+    names = to_csv(table).splitlines()[0].split(",")
+    assert names == [name for name in COLUMNS if name not in ("printed", "by_seed")]
+
+
+def test_every_printed_value_here_is_judged_once(here: Sources) -> None:
+    table = primary(results(here))
+    printed = sum(
+        len(values)
+        for paper in here.papers.values()
+        for each in paper.tables.values()
+        if not each.own
+        for line in each.lines
+        for values in (line.values, *line.also.values())
+    )
+    assert len(table) == printed == len(table.drop_duplicates(CELL))
+    # what has no status says why
+    open_ = table[table["status"].isna()]
+    assert open_["explanation"].str.startswith("not counted").all()
+    assert table.loc[table["status"] == "not run", "not_judged_reason"].notna().all()
+
+
+def test_the_papers_argue_78_pairs_here(here: Sources) -> None:
+    found = effects(results(here), here)
+    assert int(found["argued"].sum()) == 78
+    assert (found.loc[found["argued"], "left_level"] == found.loc[found["argued"], "right_level"]).all()
