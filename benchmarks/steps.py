@@ -198,7 +198,7 @@ def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
     """Whole step of the method: sample, look up, clip, add noise, descend."""
     keep_freed()
     on_cpu = device.type == "cpu"  # as in `stages.train.execution`
-    execution = Execution(device, 1 if on_cpu else None, 256 if on_cpu else 4096)
+    execution = Execution(device, 256 if on_cpu else 4096)
     settings = method_settings()[case.method].model_validate(
         {"batch": batch, "learning_rate": 0.01, **case.settings}
     )
@@ -207,18 +207,16 @@ def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
     task = Task(
         net=net,
         parameters={
-            name: value.detach().clone()[None]
-            for name, value in net.named_parameters()
-            if value.requires_grad
+            name: value.detach().clone() for name, value in net.named_parameters() if value.requires_grad
         },
         inputs=inputs,
         labels=labels,
         public=inputs[:PUBLIC],
         public_labels=labels[:PUBLIC],
-        streams=Streams(["replica"], False, device),
+        streams=Streams("benchmark", False, device),
         execution=execution,
     )
-    method = build_method(case.method, task, [settings], case.model.get("normalization", "none"))
+    method = build_method(case.method, task, settings, case.model.get("normalization", "none"))
     if floats:
         method.task.streams.noise = "float32"
     state, number = method.init(), 0

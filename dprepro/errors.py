@@ -18,8 +18,8 @@ class UserError(Exception):
 class Unproven(UserError):
     """A private training stopped, because something breaks its guarantee."""
 
-    def __init__(self, message: str, trainings: int):
-        """``trainings``: number of stopped replicas."""
+    def __init__(self, message: str, trainings: int = 1):
+        """``trainings``: number of stopped trainings."""
         super().__init__(message)
         self.trainings = trainings
 

@@ -85,7 +85,7 @@ def main() -> None:
     except RuntimeError as problem:
         if type(problem).__name__ != "OutOfMemoryError":  # torch's own, without its import
             raise
-        _end("the GPU's memory is too small; lower --physical or --replicas-at-once", 1)
+        _end("the GPU's memory is too small; lower --physical or --workers", 1)
     except UnicodeEncodeError as problem:
         around = problem.object[max(0, problem.start - 60) : problem.end + 60]
         _end(f"{around}: a name that is not UTF-8; rename the file or the folder", 1)

@@ -24,7 +24,7 @@ def describe(state: "State") -> str:
     if state.validation_accuracy is not None:
         judged = f"validation {100 * state.validation_accuracy:.2f} %  "
     return (
-        f"group {state.group + 1}/{state.groups} ({len(state.guarantees)} replicas)  "
+        f"training {state.number + 1}/{state.trainings} ({state.name})  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {_spent(state)}  "
         f"loss {state.train_loss:.3f}  {judged}{int(state.seconds_left) // 60}:"
         f"{int(state.seconds_left) % 60:02d} left"
@@ -32,13 +32,9 @@ def describe(state: "State") -> str:
 
 
 def _spent(state: "State") -> str:
-    """Smallest and largest epsilon that the training runs have spent, rounded up, in words."""
-    spent = [None if state.reproducible else each.epsilon_after(state.step) for each in state.guarantees]
-    known = [each for each in spent if each is not None]
-    if len(known) < len(spent):
-        return "not private"
-    low, high = (str(rounded_up(value, 3)) for value in (min(known), max(known)))
-    return f"epsilon by a quick bound at most {low if low == high else f'{low} to {high}'}"
+    """Epsilon that the training has spent, rounded up, in words."""
+    spent = None if state.reproducible else state.guarantee.epsilon_after(state.step)
+    return "not private" if spent is None else f"epsilon by a quick bound at most {rounded_up(spent, 3)}"
 
 
 @contextmanager

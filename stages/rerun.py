@@ -9,7 +9,7 @@ from dprepro.stages.fetch import Mirror, fetch
 from dprepro.stages.prepare import prepare
 from dprepro.stages.relevance import relevance
 from dprepro.stages.start import start
-from dprepro.stages.train import AtOnce, CheckpointEvery, Device, Physical, Workers, ready, side_by_side
+from dprepro.stages.train import CheckpointEvery, Device, Physical, Workers, ready, side_by_side
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,6 @@ def rerun(
     ] = None,
     device: Device = "auto",
     physical: Physical = 0,
-    replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
     mirror: Mirror = None,
@@ -45,14 +44,14 @@ def rerun(
 
     loaded = params.load()
     _bring(loaded.row(row).data, loaded, mirror)
-    data, how = ready(row, loaded, device, physical, replicas_at_once)
+    data, how = ready(row, loaded, device, physical)
     with showing(f"rerun {row}") as show:
         differences = run(
             *(row, loaded, data, how, show, partial(print, flush=True)),
             level=level,
             seeds=seeds,
             checkpoint_every=checkpoint_every,
-            workers=side_by_side(workers),
+            workers=side_by_side(workers, how),
         )
     for difference in differences:
         print(compared(difference, "trained again"))

@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from dprepro.stages.train import AtOnce, Device, Physical, Workers, ready, side_by_side
+from dprepro.stages.train import Device, Physical, Workers, ready, side_by_side
 
 
 def search(
     name: Annotated[str, typer.Argument(help="A key of `searches` in params.yaml.")],
     device: Device = "auto",
     physical: Physical = 0,
-    replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
 ) -> None:
     """Train a row with each setting of a grid, and write the best by validation accuracy into params.yaml."""
@@ -23,9 +22,9 @@ def search(
 
     loaded = params.load()
     asked = params.pick(loaded.searches, name, "search")
-    data, how = ready(asked.row, loaded, device, physical, replicas_at_once, anywhere=True)
+    data, how = ready(asked.row, loaded, device, physical, anywhere=True)
     with showing(f"search {name}") as show:
-        path = library.search(name, loaded, data, how, show, workers=side_by_side(workers))
+        path = library.search(name, loaded, data, how, show, workers=side_by_side(workers, how))
     print(f"search {name}: {path}")
     record = records.read_search(name)
     assert record is not None, "it was just written"

@@ -13,21 +13,12 @@ if TYPE_CHECKING:
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N. auto uses a GPU if there is one.")]
 Physical = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        help="Examples per forward pass of all runs that train together; 0: 256 on a CPU, 4096 on a GPU.",
-    ),
-]
-AtOnce = Annotated[
-    int,
-    typer.Option(min=0, help="Training runs computed together; 0 means one on a CPU and all on a GPU."),
+    int, typer.Option(min=0, help="Examples per forward pass; 0: 256 on a CPU, 4096 on a GPU.")
 ]
 Workers = Annotated[
     int,
     typer.Option(
-        min=0,
-        help="Processes on a CPU, each with one training run; 0 means one process per thread of torch.",
+        min=0, help="Training runs at a time, each a process; 0: one per thread of torch, and one on a GPU."
     ),
 ]
 CheckpointEvery = Annotated[
@@ -35,8 +26,8 @@ CheckpointEvery = Annotated[
 ]
 
 
-def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
-    """`Execution` for the options ``--device``, ``--physical`` and ``--replicas-at-once``.
+def execution(device: str, physical: int = 0) -> "Execution":
+    """`Execution` for the options ``--device`` and ``--physical``.
 
     Raises:
         UserError: the device can't be used.
@@ -64,18 +55,18 @@ def execution(device: str, physical: int = 0, at_once: int = 0) -> "Execution":
     # On a CPU, small passes stay in the cache, and batched convolutions are slow. A GPU needs many examples
     # at a time, but each per-example gradient of a VGG takes 19 MB.
     on_cpu = chosen.type == "cpu"
-    return Execution(chosen, at_once or (1 if on_cpu else None), physical or (256 if on_cpu else 4096))
+    return Execution(chosen, physical or (256 if on_cpu else 4096))
 
 
-def side_by_side(workers: int) -> int:
-    """Number of processes: ``workers``, or one per thread of torch if it is 0."""
+def side_by_side(workers: int, how: "Execution") -> int:
+    """Number of processes: ``workers``; if it is 0, one per thread of torch, and one on a GPU."""
     import torch
 
-    return workers or torch.get_num_threads()
+    return workers or (torch.get_num_threads() if how.device.type == "cpu" else 1)
 
 
 def ready(
-    key: str, settings: "Settings", device: str, physical: int = 0, at_once: int = 0, anywhere: bool = False
+    key: str, settings: "Settings", device: str, physical: int = 0, anywhere: bool = False
 ) -> tuple["Prepared", "Execution"]:
     """Prepared data of a row, and its `Execution`; ``anywhere``: also on a CPU if the row needs a GPU.
 
@@ -86,7 +77,7 @@ def ready(
     from dprepro.pipeline.data import prepared
     from dprepro.pipeline.data.declaration import check_declared
 
-    row, how = settings.row(key), execution(device, physical, at_once)
+    row, how = settings.row(key), execution(device, physical)
     if row.needs == "gpu" and how.device.type == "cpu" and not anywhere:
         raise UserError(f"{key}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     check_declared(row.data, settings)
@@ -97,7 +88,6 @@ def train(
     row: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")],
     device: Device = "auto",
     physical: Physical = 0,
-    replicas_at_once: AtOnce = 0,
     workers: Workers = 0,
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
@@ -109,7 +99,7 @@ def train(
     from dprepro.stages.progress import showing
 
     loaded = params.load()
-    data, how = ready(row, loaded, device, physical, replicas_at_once)
+    data, how = ready(row, loaded, device, physical)
     run = records.read_run(row)
     missing = training.missing(declared := loaded.row(row), run, data)
     if missing:
@@ -117,5 +107,7 @@ def train(
         count = f"{len(missing)} of {len(declared.trainings)} trainings"
         print(f"{row}: {count}, {time}, on {training.describe_device(how.device)}", flush=True)
     with showing(row) as show:
-        done = training.train(row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers))
+        done = training.train(
+            row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
+        )
     print(f"{row}: {done.trained} replicas trained, {done.standing} stand, {done.path}")

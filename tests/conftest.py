@@ -99,7 +99,7 @@ def typed(warm: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def cpu() -> Execution:
-    return Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+    return Execution(torch.device("cpu"), physical=64)
 
 
 def make_data(train: int = 200, validation: int = 40, test: int = 30) -> Prepared:

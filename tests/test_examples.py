@@ -40,10 +40,6 @@ def page(name: str) -> ModuleType:
     return module
 
 
-def single(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value[0] for name, value in tensors.items()}
-
-
 def size(tensors: dict[str, Tensor]) -> int:
     return sum(value.numel() for value in tensors.values())
 
@@ -54,17 +50,17 @@ def examples(task: Task, chosen: Tensor) -> tuple[Tensor, Tensor]:
 
 def assert_alike(actual: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 1e-6) -> None:
     for name, value in expected.items():
-        torch.testing.assert_close(actual[name][0], value, rtol=1e-4, atol=atol)
+        torch.testing.assert_close(actual[name], value, rtol=1e-4, atol=atol)
 
 
 def test_dpsgd_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     configured = dpsgd(clip=0.4, learning_rate=0.3)
     method = build(tiny, Model(name="lenet5"), configured, how=cpu)
-    before, task = single(method.init()["parameters"]), method.task
+    before, task = method.init()["parameters"], method.task
     sigma = noise_for(configured.epsilon, configured.delta, 0.1, configured.total_steps(N), "rdp")
     expected = page("dpsgd_by_hand").private_step(
-        task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])),
-        clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before))[0],
+        task.net, before, *examples(task, torch.from_numpy(task.streams.poisson(STEP, N, 0.1))),
+        clip=0.4, sigma=sigma, batch=BATCH, rate=0.3, noise=task.streams.normal(STEP, size(before)),
     )  # fmt: skip
     assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected)
 
@@ -85,7 +81,7 @@ def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     )
     method: Any = build(
         tiny, Model(name="lenet5", normalization="batch_bn"), configured, how=cpu,
-        net=theirs, parameters={name: value[None] for name, value in parameters.items()},
+        net=theirs, parameters=parameters,
     )  # fmt: skip
     method.views.scale = None  # the page takes pixels in [0, 1]
     task = method.task
@@ -93,17 +89,17 @@ def test_batch_clipping_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     bounds = by_hand.layer_bounds(net, parameters, *public, 0.05)
     state = method.init()
     state |= method.new_bounds(state, 0)
-    torch.testing.assert_close(state["bounds"]["limits"][0], bounds, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(state["bounds"]["limits"], bounds, rtol=1e-4, atol=1e-7)
     expected = by_hand.private_step(
-        net, parameters, *examples(task, task.streams.fixed(STEP, N, 12)[0]),
-        bounds=bounds, sigma=0.5, rate=0.3, noise=task.streams.normal(STEP, size(parameters))[0],
+        net, parameters, *examples(task, task.streams.fixed(STEP, N, 12)),
+        bounds=bounds, sigma=0.5, rate=0.3, noise=task.streams.normal(STEP, size(parameters)),
     )  # fmt: skip
     after = method.step(state, STEP)[0]
     assert_alike(after["parameters"], expected, atol=1e-5)
     # at test by the statistics of public images
     by_hand.fix_statistics(net, expected, public[0])
     images = torch.from_numpy(tiny.splits["test"].inputs)
-    logits = method.logits(method.network(method.model(after), 0), images)[0]
+    logits = method.logits(method.network(method.model(after), 0), images)
     torch.testing.assert_close(
         logits, torch.func.functional_call(net, expected, (as_input(images),)), rtol=1e-3, atol=1e-3
     )
@@ -114,13 +110,13 @@ def test_noisy_weights_are_the_engines(tiny: Prepared, cpu: Execution) -> None:
     configured = NoisyWeightsSettings(batch=BATCH, epochs=1, learning_rate=0.01, sigma=0.5)
     method = build(tiny, Model(name="lenet5", normalization="layer"), configured, how=cpu)
     state, task = method.init(), method.task
-    means = single(state["parameters"])
-    moments = single(state["first_moment"]), single(state["second_moment"])
+    means = state["parameters"]
+    moments = state["first_moment"], state["second_moment"]
     noisy = sum(value.numel() for value in means.values() if value.dim() > 1)
     for number in range(2):
         means, moments = by_hand.step(
-            task.net, means, moments, *examples(task, task.streams.shuffled(number, N, BATCH)[0]),
-            sigma=0.5, rate=0.01, number=number, noise=task.streams.normal(number, noisy)[0],
+            task.net, means, moments, *examples(task, task.streams.shuffled(number, N, BATCH)),
+            sigma=0.5, rate=0.01, number=number, noise=task.streams.normal(number, noisy),
         )  # fmt: skip
         state, _ = method.step(state, number)
     # Adam divides by the gradient's size, so that of the smallest it is rounding that shows
@@ -137,8 +133,8 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     how = replace(cpu, reference=True)
     method: Any = build(tiny, Model(name="lenet5", normalization="layer"), configured, how=how)
     method.views.scale = None  # the page takes pixels in [0, 1]
-    task, before = method.task, single(method.init()["parameters"])
-    chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1)[0])
+    task, before = method.task, method.init()["parameters"]
+    chosen = torch.from_numpy(task.streams.poisson(STEP, N, 0.1))
     images, labels = examples(task, chosen)
     draws = task.streams.uniform(STEP, len(chosen) * copies * 3, "augment").reshape(len(chosen), copies, 3)
     cropped = [
@@ -147,7 +143,7 @@ def test_tan_is_the_engines(tiny: Prepared, cpu: Execution) -> None:
     ]
     parameters, average = by_hand.private_step(
         task.net, before, before, torch.stack(cropped), labels, step=STEP, clip=0.4, sigma=1.5,
-        batch=BATCH, rate=0.5, decay=0.9999, noise=task.streams.normal(STEP, size(before))[0],
+        batch=BATCH, rate=0.5, decay=0.9999, noise=task.streams.normal(STEP, size(before)),
     )  # fmt: skip
     after, _ = method.step(method.init(), STEP)
     assert_alike(after["parameters"], parameters)
@@ -168,23 +164,23 @@ def test_adlm_is_the_engines_and_spends_what_the_page_says(tiny: Prepared, cpu: 
     task, streams = method.task, method.task.streams
 
     def noise(purpose: str, *shape: int) -> Tensor:
-        return streams.laplace(0, int(np.prod(shape)), purpose)[0].reshape(shape)
+        return streams.laplace(0, int(np.prod(shape)), purpose).reshape(shape)
 
     # a quarter, a quarter and a half of epsilon
     beta = by_hand.ratios(relevances.float(), noise("relevance", features), N, 500)
-    torch.testing.assert_close(method.ratios[0], beta, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(method.ratios, beta, rtol=1e-4, atol=1e-6)
     scales = by_hand.input_scale(features, BATCH, 500), by_hand.loss_scale(BATCH, 1000)
     noises = {name: noise(name, N, CLASSES) for name in ("first", "second")}
     released = by_hand.release(
         as_input(task.inputs), task.labels, beta, scales, {"inputs": noise("inputs", N, features), **noises}
     )
     for name, value in released.items():
-        torch.testing.assert_close(getattr(method.release, name)[0], value, rtol=1e-4, atol=1e-5)
-    batch = {name: value[streams.shuffled(STEP, N, BATCH)[0]] for name, value in released.items()}
+        torch.testing.assert_close(getattr(method.release, name), value, rtol=1e-4, atol=1e-5)
+    batch = {name: value[streams.shuffled(STEP, N, BATCH)] for name, value in released.items()}
     bias = 1 + scales[0] * noise("bias", 1)[0]
-    expected = by_hand.step(task.net, single(method.init()["parameters"]), batch, bias, 0.1)
+    expected = by_hand.step(task.net, method.init()["parameters"], batch, bias, 0.1)
     assert_alike(method.step(method.init(), STEP)[0]["parameters"], expected, atol=1e-5)
-    spent = {part.quantity: part.epsilon for part in method.guarantee(0).spending.laplace}
+    spent = {part.quantity: part.epsilon for part in method.guarantee().spending.laplace}
     assert spent["inputs"] == pytest.approx((beta / scales[0]).sum().item(), rel=1e-4)
     assert spent["labels"] == pytest.approx(2 / scales[1], rel=1e-4)
     assert spent["relevances"] == pytest.approx(500 / 2)

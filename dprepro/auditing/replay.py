@@ -3,6 +3,8 @@
 import inspect
 import os
 import random
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -15,10 +17,11 @@ from pydantic import Field
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn.modules import module as modules
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from dprepro.auditing.mistakes import MistakeName
-from dprepro.checking import checked, floats, refuse_sparse
+from dprepro.checking import checked, floats, refuse_sparse, warn
 from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -26,6 +29,8 @@ from dprepro.sums import REPEATED, Repeated
 
 DRAWS = 40  # draws of the noise
 REDRAWS = 8  # draws that compare the noise of another batch: with equal random numbers, few draws suffice
+RUNS = 400  # of a step in a replay, about
+SECONDS = 20.0  # of a replay, about; a slower step gets fewer examples
 EXAMPLES = 16  # largest number of examples that are left out of a batch, one at a time
 SMALL = 3  # examples of a small batch, in which one example has much weight
 LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
@@ -196,6 +201,12 @@ def replay(
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
     player = _Player(train_step, inputs, labels, seed)
     claims = player.claims()
+    begun = time.process_time()
+    player.claims()  # once more: the first call also loads libraries
+    seconds = time.process_time() - begun
+    if (fewer := max(2 * SMALL + 2, int(size * SECONDS / (RUNS * seconds)))) < size:
+        warn(f"a step takes {seconds:.2g} s; the first {fewer} of {size} examples are compared")
+        player = _Player(train_step, inputs[:fewer], labels[:fewer], seed)
     given = {"clip": clip, "noise_multiplier": noise_multiplier, "expected_batch_size": expected_batch_size}
     known = claims | {name: float(value) for name, value in given.items() if value is not None}
     if missing := sorted(given.keys() - known.keys()):
@@ -214,7 +225,7 @@ class _Player:
     def __init__(self, train_step: Step, inputs: Any, labels: Any, seed: int):
         self.train_step, self.inputs, self.labels, self.seed = train_step, inputs, labels, seed
         self.scale = 1.0  # factor from a release to a sum in clipping bounds
-        self.size = len(inputs)
+        self.size, self.runs = len(inputs), 0
         self.repeated = Repeated(random.randbytes, {})
 
     def claims(self) -> dict[str, float]:
@@ -235,6 +246,9 @@ class _Player:
 
     def run(self, draw: int, rows: Sequence[int], factor: float = 1.0, later: bool = False) -> _Released:
         """Releases of a step on ``rows`` times ``factor``, seeded by ``draw``; of two steps if ``later``."""
+        self.runs += 1
+        if sys.stderr.isatty() and self.runs % 10 == 0:
+            print(f"\rreplay: {self.runs} steps of about {RUNS}", end="\r", file=sys.stderr, flush=True)
         step = self._made(draw)
         arrays, exact = self._read(self._step(step, rows, factor, draw))
         name, keys, *others = np.random.get_state()
@@ -269,7 +283,23 @@ class _Player:
         _seed(self.seed + 1 + 7919 * draw)
         return step
 
-    def _step(self, step: Step, rows: Sequence[int], factor: float, draw: int) -> Any:
+    def weights(self, rows: Sequence[int]) -> dict[str, Array]:
+        """Weights after a step on ``rows`` whose optimizer gets the same gradients for any ``rows``."""
+        step = self._made(0)
+        given = Gradients(replaced=True)
+        returned = self._step(step, rows, 1.0, 0, given)
+        if not given.read:
+            return {}
+        return {
+            name.removeprefix("_module."): floats(name, parameter)
+            for part in _parts(returned)
+            if isinstance(part, nn.Module)
+            for name, parameter in part.named_parameters()
+        }
+
+    def _step(
+        self, step: Step, rows: Sequence[int], factor: float, draw: int, gradients: "Gradients | None" = None
+    ) -> Any:
         index = np.asarray(rows)
         inputs, labels = self.inputs[index], self.labels[index]
         inputs = inputs * factor if factor != 1 else inputs
@@ -279,15 +309,18 @@ class _Player:
         named = {"seed": seed} if any(other.name == "seed" for other in by_name) else {}
         # the noise of `noisy_sum` is secret, and has no other seed
         token = REPEATED.set(self.repeated)
+        self.gradients = gradients or Gradients()
+        hook = register_optimizer_step_pre_hook(self.gradients)
         try:
             return step(inputs, labels, *seeded, **named)
         finally:
+            hook.remove()
             REPEATED.reset(token)
 
     def _read(self, returned: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         """Released arrays in units of the clipping bound; released numbers, shapes and types, unchanged."""
         arrays, exact = dict[str, Array](), dict[str, Any]()
-        for name, value in _released(returned):
+        for name, value in _released(returned, self.gradients.read):
             if name in arrays or name in exact:
                 raise UserError(f"released {name}: twice; needed: a name of its own for each release")
             if isinstance(value, (bool, int, float, str)) or value is None:
@@ -323,17 +356,41 @@ def _parts(returned: Any) -> tuple[Any, ...]:
     return returned if isinstance(returned, tuple) else (returned,)
 
 
-def _released(returned: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values in a step's return value."""
+@dataclass
+class Gradients:
+    """Hook of optimizers: gradients of the parameters when an optimizer makes its step, by id."""
+
+    replaced: bool = False  # True: the optimizer gets gradients of ones in their place
+    read: dict[int, Tensor] = field(default_factory=dict)
+
+    def __call__(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Read, and replace, the gradients of an optimizer that makes its step."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.read[id(parameter)] = parameter.grad.detach().clone()
+                    if self.replaced:
+                        parameter.grad = torch.ones_like(parameter.grad)
+
+
+def _released(returned: Any, at_step: Mapping[int, Tensor]) -> Iterator[tuple[str, Any]]:
+    """Names and values in a step's return value; gradients that are 0 after it are those ``at_step``."""
     parts = _parts(returned)
+
+    def gradient_of(parameter: Tensor) -> Tensor | None:
+        gradient = parameter.grad
+        if id(parameter) in at_step and (gradient is None or not gradient.any()):  # after zero_grad()
+            return at_step[id(parameter)]
+        return gradient
+
     of_modules = {id(value) for part in parts if isinstance(part, nn.Module) for value in part.parameters()}
     for part in parts:
         if isinstance(part, Mapping):
             yield from part.items()
         elif isinstance(part, nn.Module):
             for name, parameter in part.named_parameters():
-                if parameter.grad is not None:
-                    yield name.removeprefix("_module."), parameter.grad
+                if (gradient := gradient_of(parameter)) is not None:
+                    yield name.removeprefix("_module."), gradient
             for name, buffer in part.named_buffers():
                 yield f"buffer {name.removeprefix('_module.')}", buffer
         elif isinstance(part, torch.optim.Optimizer):
@@ -342,7 +399,7 @@ def _released(returned: Any) -> Iterator[tuple[str, Any]]:
                 yield f"learning rate of group {place}", float(group["lr"])
                 for index, parameter in enumerate(group["params"]):
                     if id(parameter) not in of_modules:
-                        yield f"group {place}, parameter {index}", parameter.grad
+                        yield f"group {place}, parameter {index}", gradient_of(parameter)
         else:
             kind = type(part).__name__
             raise UserError(f"the step returned {kind}; needed: a mapping, a module or an optimizer")
@@ -355,8 +412,12 @@ class _Comparison:
         self.player, self.noise, self.divisor = player, noise, divisor
         self.found: list[Violation] = []
         self.silent = set[str]()  # tensors with entries that have no noise
+        self.common = 1.0  # factor of all sums and noise, by a wrong divisor
+        self.by_size = False  # sums and noise are divided by the number of examples in the batch
+        self.by_data = False  # they are divided by a number that follows the examples
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
+        self.other = (self.half * 3)[: player.size]  # as many examples as all, with some of them twice
         # of inputs; only floating-point numbers can be multiplied by a factor
         self.factors = (1.0, LARGER) if "float" in str(getattr(player.inputs, "dtype", "")) else (1.0,)
         self.first = player.run(0, self.every)
@@ -367,15 +428,37 @@ class _Comparison:
                 "numpy's or Python's generators, or of one that is seeded with a third argument, seed"
             )
         self.places = player.places(self.every)
-        # if an example's random numbers depend on the batch size or its position, as with dropout, neighbours
-        # replace an example
-        drawn = player.run(0, self.half).random_state
-        self.replaced = drawn != self.first.random_state or self._of_positions()
+        # batches of which an example is left out, or replaced
+        sizes = (self.every[:SMALL], self.half, self.every)
+        self.batches = [batch for batch in sizes if self._runs(batch[1:])]
+        # a step may need a batch of all; and if an example's random numbers depend on the batch size or its
+        # position, as with dropout, neighbours replace an example
+        self.replaced = len(self.batches) < 3 or self._of_draws() or self._of_positions()
+        if not self.batches:
+            self.batches = [self.every]
+        elif len(self.batches) < 3:
+            self.batches = [batch for batch in self.batches if self._runs(batch)]
         self.allowed = 2.0 if self.replaced else 1.0
         self.rounding = 0.0  # of releases, in clipping bounds
         self.buffers = {name for name in self.first.arrays if name.startswith("buffer ")}
-        # rows whose noise is measured; few if dropout varies their gradients too
-        self.noisy_rows = self.every[: 2 * SMALL + 2] if self.replaced else self.every
+        # rows whose noise is measured; few if random numbers of the network vary their gradients, too
+        self.random = self.replaced or self._draws_itself()
+        few = self.every[: 2 * SMALL + 2]
+        self.noisy_rows = few if self.random and self._runs(few) else self.every
+
+    def _runs(self, rows: Sequence[int]) -> bool:
+        """Return whether the step takes a batch of ``rows``; it takes one of all examples."""
+        try:
+            self.player.run(0, rows)
+        except UserError:
+            raise
+        except Exception:  # whatever a step raises on a batch that is too small for it
+            return False
+        return True
+
+    def _of_draws(self) -> bool:
+        """Return whether the number of random numbers follows the size of a batch."""
+        return self.player.run(0, self.half).random_state != self.first.random_state
 
     def _of_positions(self) -> bool:
         """Return whether gradients have random numbers that follow the positions of examples in a batch.
@@ -394,9 +477,30 @@ class _Comparison:
         apart = hypot(*(float(np.linalg.norm(first[name] - second[name])) for name in names))
         return apart > COMPANY + 4e-6 * largest
 
+    def _draws_itself(self) -> bool:
+        """Return whether the network draws random numbers that do not depend on the number of examples."""
+        runs = [[self.player.run(draw, rows).arrays for draw in (1, 2)] for rows in (self.every, self.half)]
+        (ours, again), (theirs, others) = runs
+        largest = max(float(np.linalg.norm(value)) for value in self.first.arrays.values())
+        for name in ours.keys() & again.keys() & theirs.keys() & others.keys():
+            if len({arrays[name].shape for arrays in (ours, again, theirs, others)}) == 1:
+                noise, other = ours[name] - again[name], theirs[name] - others[name]
+                size = float(np.square(noise).sum())
+                # equal random numbers give equal noise, but for a factor
+                rest = other - noise * (float((noise * other).sum()) / size if size else 0.0)
+                if np.linalg.norm(rest) > COMPANY + 1e-5 * largest:
+                    return True
+        return False
+
     def _varied(self, rows: int) -> float:
-        """Largest variance, over all entries, that dropout adds to a sum of ``rows`` clipped gradients."""
-        return float(rows) if self.replaced else 0.0
+        """Largest variance, over all entries, that the network's random numbers add to a sum of ``rows``.
+
+        Dropout draws them for each example; examples may also share them.
+
+        Returns:
+            The variance, in squared clipping bounds.
+        """
+        return float(rows) if self.replaced else float(rows**2) if self.random else 0.0
 
     def replay(self) -> Replay:
         """Run all comparisons."""
@@ -405,6 +509,7 @@ class _Comparison:
         noisy = (name for name, deviation in deviations.items() if deviation > SILENT * self.noise)
         lengths = (float(np.linalg.norm(self.first.arrays[name])) for name in noisy)
         self.rounding = 1e-6 * max(lengths, default=0.0)
+        self._of_weights()
         parts, total = self._of_examples()
         return Replay(tuple(self.found), parts, total, self.allowed, deviations, self.noise)
 
@@ -445,13 +550,23 @@ class _Comparison:
             silent = float((variances[name] < (SILENT * self.noise) ** 2).mean())
             if silent:
                 self.silent.add(name)
-                text = f"no noise on {silent:.2g} of its entries: none is added, or the same with every seed"
+                entries = "any" if silent == 1 else f"{100 * silent:.2g} %"
+                text = f"no noise on {entries} of its entries: none is added, or the same with every seed"
                 self._note("noise", name, text, 0.0, self.noise, self._drawn_at(name))
+        self._of_size(noisy, centred)
+        self._of_scales(noisy, centred)
+        if self.by_data and noisy:
+            squares = sum(float(np.square(centred[name]).sum()) for name in noisy)
+            self.common = sqrt(squares / sum(freedom * centred[name].shape[1] for name in noisy)) / self.noise
+        if self.by_size or self.by_data:
+            by = self._factor(self.noisy_rows, 1.0)
+            centred = {name: value / by for name, value in centred.items()}
+            deviations = {name: deviation / by for name, deviation in deviations.items()}
         freedoms = {name: freedom * centred[name].shape[1] for name in noisy}
         ratios = {name: deviations[name] / self.noise for name in noisy}
         squares = sum(ratios[name] ** 2 * freedoms[name] for name in noisy)
         factor = sqrt(squares / max(1, sum(freedoms.values())))
-        alike = not (self.replaced or any(_off(ratios[name] / factor, freedoms[name]) for name in noisy))
+        alike = not (self.random or any(_off(ratios[name] / factor, freedoms[name]) for name in noisy))
         if noisy and alike and _off(factor, sum(freedoms.values())):
             self._of_factor(factor, self._drawn_at(names[0]))
         for name in () if alike else noisy:
@@ -468,22 +583,33 @@ class _Comparison:
                 if alike_later > 0.9:
                     text = f"its noise correlates with that of the next step by {alike_later:.2f}"
                     self._note("reused", name, text, alike_later, place=self._drawn_at(name))
-        self._of_scales(noisy, centred)
         return deviations
+
+    def _of_weights(self) -> None:
+        """Record weights that follow private data otherwise than through the gradients of the optimizer."""
+        ours, theirs = (self.player.weights(rows) for rows in (self.every, self.other))
+        for name in ours.keys() & theirs.keys():
+            if (apart := float(np.abs(ours[name] - theirs[name]).max(initial=0))) > 0:
+                text = f"weights move by {apart:.3g} with other examples and equal noisy gradients"
+                self._note("exact", name, text, apart)
 
     def _of_factor(self, factor: float, drawn_at: str | None) -> None:
         """Record that all noise is ``factor`` times the declared one; if sums are, too, a wrong divisor."""
         shifted = max(  # some examples have almost no gradient
-            hypot(*self._distances(self._moved(self._without(self.half, index, self.factors[-1]))).values())
-            for index in range(len(self.half))
+            hypot(*self._distances(self._moved(self._without(batch, index, self.factors[-1]))).values())
+            for batch in [self.batches[len(self.batches) // 2]]
+            for index in range(len(batch))
         )
         if not self.replaced and abs(shifted / factor - 1) < 0.1:
-            divisor = self.divisor / factor
-            text = f"sums and noise are divided by {divisor:.4g}, declared {self.divisor:.4g}"
-            self._note("divisor", "all", text, divisor, self.divisor)
+            self._divided(self.divisor / factor, f"declared {self.divisor:.4g}")
+            self.common = factor
         else:
             text = f"noise of {factor * self.noise:.3g} clipping bounds, declared {self.noise:.3g}"
             self._note("noise", "all", text, factor * self.noise, self.noise, drawn_at)
+
+    def _divided(self, divisor: float, why: str) -> None:
+        text = f"sums and noise are divided by {divisor:.4g}, {why}"
+        self._note("divisor", "all", text, divisor, self.divisor)
 
     def _of_entries(self, name: str, scaled: Array) -> None:
         """Test a tensor's noise: equal deviation of all entries, independence, Gaussian distribution."""
@@ -525,31 +651,72 @@ class _Comparison:
                         text = f"its noise correlates with that of {other} by {alike:.2f}"
                         self._note("shared", name, text, alike, place=self._drawn_at(name))
 
+    def _of_size(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
+        """Record noise whose scale depends on the number of examples in the batch."""
+        rows = self.noisy_rows[: len(self.noisy_rows) // 2]
+        if not self._runs(rows):
+            return
+        for name, ratio in self._other_scales(names, noise, rows, 1.0):
+            tensor = "all" if len(names) > 1 else name
+            text = f"the noise of half the batch is {ratio:.3g} times that of all"
+            self.by_size = self.by_size or abs(ratio * len(rows) / len(self.noisy_rows) - 1) < 0.02
+            if self.by_size:
+                why = "a divisor that follows the batch size, which is private"
+                self._note("divisor", tensor, f"{text}: {why}", ratio, 1.0)
+            elif ratio < 1:
+                each = ", as if it were drawn for each example" if abs(ratio**2 - 0.5) < 0.05 else ""
+                text = f"{text}{each}: it shows the batch size, which is private"
+                self._note("scale", tensor, text, ratio, 1.0, self._drawn_at(name))
+
     def _of_scales(self, names: Sequence[str], noise: Mapping[str, Array]) -> None:
-        """Record noise whose scale depends on the batch's size or values."""
+        """Record noise whose scale depends on the values of the examples."""
+        for factor in self.factors[1:]:
+            for name, ratio in self._other_scales(names, noise, self.noisy_rows, factor):
+                if ratio < 1:
+                    self._by_data(ratio)
+                    return
+                text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
+                tensor = "all" if len(names) > 1 else name
+                self._note("scale", tensor, text, ratio, 1.0, self._drawn_at(name))
+
+    def _by_data(self, ratio: float) -> None:
+        """Record that noise and sums have a divisor that follows the values of the examples."""
+        self.by_data, self.by_size = True, False
+        self.found = [each for each in self.found if each.name not in ("scale", "divisor")]
+        text = "sums and noise are divided by a number that follows private data"
+        self._note("divisor", "all", text, ratio, 1.0)
+
+    def _other_scales(
+        self, names: Sequence[str], noise: Mapping[str, Array], rows: Sequence[int], factor: float
+    ) -> Iterator[tuple[str, float]]:
+        """Tensors with another scale of noise for ``rows`` times ``factor``, and the ratio of both scales."""
         draws = DRAWS if self.replaced else REDRAWS
-        of_size = "a divisor that follows the batch size, which is private"
-        all_rows = self.noisy_rows
-        half = all_rows[: len(all_rows) // 2]
-        runs_of: list[tuple[MistakeName, tuple[int, ...], float]] = [("divisor", half, 1.0)]
-        runs_of += [("scale", all_rows, factor) for factor in self.factors[1:]]
-        for kind, rows, factor in runs_of:
-            runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
-            for name in names:
-                if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
-                    continue  # another shape is recorded elsewhere
-                usual, others = _centred(noise[name][:draws]), _centred(run.arrays[name] for run in runs)
-                ratio = float(np.linalg.norm(others) / np.linalg.norm(usual))
-                # the random numbers are the same, unless dropout draws some before the noise
-                error = 5 / sqrt(noise[name].size) + 0.01 if self.replaced else 0.01
-                squares = float(np.square(usual).sum()) / (draws - 1)
-                fewer, more = (self._varied(len(part)) / squares for part in (all_rows, rows))
-                if not sqrt(max(0.0, 1 - fewer)) - error < ratio < sqrt(1 + more) + error:
-                    text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
-                    if kind == "divisor":
-                        text = f"the noise of half the batch is {ratio:.3g} times that of all: {of_size}"
-                    place = None if kind == "divisor" else self._drawn_at(name)
-                    self._note(kind, "all" if len(names) > 1 else name, text, ratio, 1.0, place)
+        runs = [self.player.run(1 + draw, rows, factor) for draw in range(draws)]
+        for name in names:
+            if any(run.arrays[name].size != noise[name].shape[1] for run in runs):
+                continue  # another shape is recorded elsewhere
+            usual, others = _centred(noise[name][:draws]), _centred(run.arrays[name] for run in runs)
+            ratio = float(np.linalg.norm(others) / np.linalg.norm(usual))
+            # the random numbers are the same, unless dropout draws some before the noise
+            error = 5 / sqrt(noise[name].size) + 0.01 if self.replaced else 0.01
+            squares = float(np.square(usual).sum()) / (draws - 1)
+            fewer, more = (self._varied(len(part)) / squares for part in (self.noisy_rows, rows))
+            if not sqrt(max(0.0, 1 - fewer)) - error < ratio < sqrt(1 + more) + error:
+                yield name, ratio
+
+    def _factor(self, rows: Sequence[int], factor: float) -> float:
+        """Factor of the sum and noise of a batch: what divides them in place of the declared divisor."""
+        if self.by_size:
+            return self.divisor / len(rows)
+        if not self.by_data:
+            return self.common
+        ours, theirs = (self._spread(each, by) for each, by in ((rows, factor), (self.noisy_rows, 1.0)))
+        return self.common * ours / theirs
+
+    def _spread(self, rows: Sequence[int], factor: float) -> float:
+        """Size of the difference of two releases of one batch, whose noise differs."""
+        one, other = (self.player.run(draw, rows, factor).arrays for draw in (1, 2))
+        return hypot(*(float(np.linalg.norm(one[name] - other[name])) for name in one if name in other))
 
     def _moved(self, pair: Pair) -> dict[str, Array]:
         """Difference of each tensor between a batch and its neighbour; records exact values that differ."""
@@ -560,8 +727,9 @@ class _Comparison:
                 tensor, _, kind = name.partition(": ")
                 text = f"is {was} with an example and {now} without it: no noise hides this"
                 self._note(cast(MistakeName, kind or "exact"), tensor, text, 1.0, pair=pair)
+        of_ours, of_theirs = (self._factor(rows, pair.factor) for rows in (pair.batch, pair.neighbour))
         apart = {
-            name: value - theirs.arrays[name]
+            name: value / of_ours - theirs.arrays[name] / of_theirs
             for name, value in ours.arrays.items()
             if _alike(ours.arrays, theirs.arrays, name)
         }
@@ -582,17 +750,15 @@ class _Comparison:
 
     def _of_examples(self) -> tuple[dict[str, float], float]:
         """Largest distance that one example moves each tensor, and all tensors together; notes violations."""
-        most, farthest, worst = dict[str, float](), 0.0, None
-        for factor in self.factors:
-            for batch in (self.every[:SMALL], self.half, self.every):
-                for index in range(min(len(batch), EXAMPLES)):
-                    pair = self._without(batch, index, factor)
-                    moved = self._distances(self._moved(pair))
-                    most = {name: max(most.get(name, 0.0), part) for name, part in moved.items()}
-                    if worst is None or hypot(*moved.values()) > farthest:
-                        farthest, worst = hypot(*moved.values()), (pair, index, moved)
-        assert worst is not None
-        if farthest > self.allowed * (1 + SLACK) + self.rounding:
+        most, farthest, worst = self._farthest()
+        if farthest > self._bound and not self.replaced and (scale := self._named("scale")):
+            self.by_data = True  # if that brings sums within the bound, noise and sums have one divisor
+            others = self._farthest()
+            self.by_data = others[1] <= self._bound
+            if self.by_data:
+                most, farthest, worst = others
+                self._by_data(scale.measured)
+        if farthest > self._bound:
             self._explain(*worst, farthest)
         elif not self.replaced:
             self._of_company()
@@ -601,6 +767,28 @@ class _Comparison:
                 text = f"one example moves it by {most[name]:.3g} clipping bounds, and entries have no noise"
                 self._note("exact", name, text, most[name])
         return most, farthest
+
+    @property
+    def _bound(self) -> float:
+        """Largest distance that one example may move all tensors together, as they are computed."""
+        return self.allowed * (1 + SLACK) + self.rounding
+
+    def _named(self, name: MistakeName) -> Violation | None:
+        return next((each for each in self.found if each.name == name), None)
+
+    def _farthest(self) -> tuple[dict[str, float], float, tuple[Pair, int, dict[str, float]]]:
+        """Largest distances of each tensor, and of all; and pair, example and distances for the latter."""
+        most, farthest, worst = dict[str, float](), -1.0, None
+        for factor in self.factors:
+            for batch in self.batches:
+                for index in range(min(len(batch), EXAMPLES)):
+                    pair = self._without(batch, index, factor)
+                    moved = self._distances(self._moved(pair))
+                    most = {name: max(most.get(name, 0.0), part) for name, part in moved.items()}
+                    if hypot(*moved.values()) > farthest:
+                        farthest, worst = hypot(*moved.values()), (pair, index, moved)
+        assert worst is not None
+        return most, farthest, worst
 
     def _depends(self, index: int, factor: float) -> tuple[float, Pair]:
         """Distance of an example's contributions to a small and the whole batch; the small batch's `Pair`."""
@@ -617,7 +805,7 @@ class _Comparison:
         """Record that an example's contribution depends on other examples, though its size is allowed."""
         for factor in self.factors:
             apart, pair = self._depends(0, factor)
-            if apart > COMPANY and not any(each.name in ("divisor", "scale") for each in self.found):
+            if apart > COMPANY and not self._named("scale"):
                 text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
                 if module := self._mixing_module(pair):
                     text = f"{text}: this layer's outputs depend on them"
@@ -627,8 +815,6 @@ class _Comparison:
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:
         """Record why the example at ``index`` moves the sum by ``farthest``, its tensors by ``moved``."""
-        if any(each.name == "divisor" and each.tensor == "all" for each in self.found):
-            return  # the divisor already changes all contributions
         tensor = next(name for name, part in moved.items() if part >= 0.99 * max(moved.values()))
         text = f"one example moves the sum by {farthest:.3g} clipping bounds, allowed {self.allowed:g}"
         name: MistakeName
@@ -660,7 +846,8 @@ class _Comparison:
             theirs = list(range(len(pair.neighbour)))
         outputs = [self.player.places(rows, pair.factor).outputs for rows in (pair.batch, pair.neighbour)]
         for place, ((name, first), (_, second)) in enumerate(zip(*outputs, strict=False)):
-            if len(first) != len(pair.batch) or len(second) != len(pair.neighbour):
+            sizes = [output.shape[:1] for output in (first, second)]  # of losses that are scalars: ()
+            if sizes != [(len(pair.batch),), (len(pair.neighbour),)]:
                 continue
             left, right = first[ours].double(), second[theirs].double()
             if left.shape != right.shape or (left - right).norm() > 1e-3 * left.norm():

@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.func import vmap
 from torch.overrides import TorchFunctionMode
 
 from dprepro.clipping.gradients import (
     BookKeeping,
-    Bounds,
-    ClippedSum,
+    ClipLimits,
     Clipper,
     Loss,
     OneByOne,
@@ -65,7 +63,6 @@ class ClipperFactory:
     way: type[BookKeeping | PerExample | OneByOne]
     example: Tensor  # (1, ...), used for shape, type and device only
     copies: int
-    single_replica: bool
     resets: bool  # whether each call gets a copy of the network's state
     tried: bool  # whether the network changes variables outside itself, which calls share
     taps: bool  # as in `BookKeeping`
@@ -81,13 +78,13 @@ class ClipperFactory:
         """Clipper for ``net``, with the loss of one example ``loss`` (`loss_of`)."""
         if self.way is BookKeeping:
             example = random_inputs(net, self.example, 1)
-            return BookKeeping(net, example, self.copies, self.single_replica, self.resets, self.taps, loss)
+            return BookKeeping(net, example, self.copies, self.resets, self.taps, loss)
         way: Callable[..., Clipper] = self.way
         return way(net, self.copies, self.resets, loss)
 
 
 def clipper_factory(
-    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False, single_replica: bool = False
+    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False
 ) -> ClipperFactory:
     """First of `BookKeeping`, `PerExample` and `OneByOne` that is correct for a network.
 
@@ -96,7 +93,6 @@ def clipper_factory(
         example: one of its inputs (1, ...), for shape, type and device only.
         copies: K of `Clipper`, augmented copies of each example.
         reference: leave `BookKeeping` out.
-        single_replica: as in `BookKeeping`; if False, the clipper must also run under `vmap`.
 
     Returns:
         The factory of clippers.
@@ -106,17 +102,11 @@ def clipper_factory(
     """
     trial = Trial.of(net, example, copies)
     ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
-    for way, taps in ways[2 if reference else 0 if single_replica else 1 :]:
-        factory = ClipperFactory(way, example, copies, single_replica, *trial.state, taps)
-        if trial.agrees(factory, under_vmap=not single_replica):
+    for way, taps in ways[2 if reference else 0 :]:
+        factory = ClipperFactory(way, example, copies, *trial.state, taps)
+        if trial.agrees(factory):
             return factory
-    if single_replica:
-        raise UserError(
-            "the network's gradients change from call to call; allowed: the same for the same input"
-        )
-    raise UserError(
-        "the network's gradients can't be taken under vmap; allowed: one replica at a time on a CPU"
-    )
+    raise UserError("the network's gradients change from call to call; allowed: the same for the same input")
 
 
 class Called(NamedTuple):
@@ -299,12 +289,12 @@ class Trial:
         text = str(problem).split("\n")[0]
         raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
 
-    def agrees(self, factory: ClipperFactory, under_vmap: bool) -> bool:
+    def agrees(self, factory: ClipperFactory) -> bool:
         """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
         sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
-                return all(self._is_right(factory, self.examples[:size], under_vmap) for size in sizes)
+                return all(self._is_right(factory, self.examples[:size]) for size in sizes)
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
 
@@ -359,23 +349,15 @@ class Trial:
         scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
         check("gradients", self._distance(gradients, chosen, weights), scale)
 
-    def _is_right(self, factory: ClipperFactory, chosen: list[Example], under_vmap: bool) -> bool:
+    def _is_right(self, factory: ClipperFactory, chosen: list[Example]) -> bool:
         """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""
         weights = _weights(chosen)
         ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
         inputs = torch.cat([example.inputs for example in chosen])
         labels = torch.tensor([example.label for example in chosen], device=self.device)
         mask = ones.new_tensor(weights)
-        bounds = Bounds(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
-        clipper = factory(copy.deepcopy(self.net))
-        if under_vmap:
-            tensors = {name: value[None] for name, value in self.tensors.items()}
-            replicated = vmap(clipper, in_dims=(0, 0, 0, 0, None))
-            stacked = replicated(tensors, inputs[None], labels[None], mask[None], bounds)
-            sums = {name: value[0] for name, value in stacked.sums.items()}
-            summed = ClippedSum(sums, stacked.norms[0], stacked.losses[0])
-        else:
-            summed = clipper(self.tensors, inputs, labels, mask, bounds)
+        bounds = ClipLimits(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
+        summed = factory(copy.deepcopy(self.net))(self.tensors, inputs, labels, mask, bounds)
         expected = torch.stack([example.norms for example in chosen])
         scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)
         losses = torch.stack([_loss(example.logits, example.label) for example in chosen])

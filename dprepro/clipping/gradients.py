@@ -1,8 +1,7 @@
 """Sums of clipped per-example gradients: reference ways, and a fast way with equal results.
 
-All ways take the tensors of one replica; the caller adds replicas with `torch.func.vmap`. ``tensors`` holds,
-by name, every parameter *and* buffer of the network that gets a gradient. So statistics of a normalisation
-layer (`BatchStatistics`) are among its names.
+``tensors`` holds, by name, every parameter *and* buffer of the network that gets a gradient. So statistics of
+a normalisation layer (`BatchStatistics`) are among its names.
 """
 
 import itertools
@@ -10,7 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 import torch
@@ -45,7 +44,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by the layer's name
 
 
-class Bounds(NamedTuple):
+class ClipLimits(NamedTuple):
     """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
 
     Each tensor belongs to one part. A tensor's weight is a factor inside the part's norm. Clipping and noise
@@ -56,12 +55,12 @@ class Bounds(NamedTuple):
     limits: Tensor  # (G,) L2 bound of each part
     weights: Tensor  # (T,)
 
-    def double(self) -> "Bounds":
+    def double(self) -> "ClipLimits":
         """The same bounds in float64; gradients are then multiplied and summed in float64 too."""
-        return Bounds(*(part.double() for part in self))
+        return ClipLimits(*(part.double() for part in self))
 
     @classmethod
-    def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
+    def whole(cls, limit: Tensor, tensors: int) -> "ClipLimits":
         """Bounds of the whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
         return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
 
@@ -134,13 +133,13 @@ class Clipper(Protocol):
     """
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch."""
 
 
 def clip_factors(
-    squares: Tensor, mask: Tensor, bounds: Bounds, finite: bool = False
+    squares: Tensor, mask: Tensor, bounds: ClipLimits, finite: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Factor min(w, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
@@ -173,7 +172,7 @@ def clip_factors(
     return factors @ bounds.members.T, norms
 
 
-def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: ClipLimits) -> ClippedSum:
     """Clip the per-example ``gradients``, tensors (B, ...), and sum them over the examples."""
     return clip_and_sum({name: Full(value) for name, value in gradients.items()}, losses, mask, bounds)
 
@@ -182,8 +181,7 @@ def clip_and_sum(
     gradients: dict[str, Gradients],
     losses: Tensor,
     mask: Tensor,
-    bounds: Bounds,
-    single_replica: bool = False,
+    bounds: ClipLimits,
     parts: Parts | None = None,
 ) -> ClippedSum:
     """Clip gradients of examples and sum them.
@@ -192,16 +190,15 @@ def clip_and_sum(
         gradients: gradients of each tensor, in the order of ``bounds``; emptied, to free memory.
         losses: (B,) losses of the examples.
         mask: (B,) weight of each example in the sample, 1 in general; 0 for padding.
-        bounds: bounds of one replica.
-        single_replica: whether this runs outside `vmap`, where the value of a norm may be read.
+        bounds: clipping bounds.
         parts: division of the examples into parts with separate sums; None: one part.
 
     Returns:
         Sums, norms and losses.
     """
     square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
-    # if the sum is finite, every square is
-    finite = single_replica and math.isfinite(square_norms.sum())
+    # if the sum is finite, every square is; a GPU would wait for the answer
+    finite = square_norms.device.type == "cpu" and math.isfinite(square_norms.sum())
     factors, norms = clip_factors(square_norms, mask, bounds, finite)
     sums = {
         name: _sum_of_parts(gradients.pop(name), weights, finite, parts)
@@ -277,7 +274,7 @@ class PerExample:
     loss: Loss | None = None  # None: as in `loss_of`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
 
@@ -305,14 +302,14 @@ class OneByOne:
     loss: Loss | None = None  # as in `PerExample`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
         parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
         return ClippedSum.of(self._single_example(tensors, *part, bounds) for part in parts)
 
     def _single_example(
-        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         # copies, because a network may change its weights in place, as `nn.Embedding` with a `max_norm` does
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
@@ -330,21 +327,19 @@ class BookKeeping:
 
     The network runs as a function of one example, under `torch.func.vmap` over examples with unbatched
     weights. torch's batching rules turn it into ordinary batched kernels, and the network can't mix examples
-    by their sizes, lengths or values. A single replica of a network that `works_by_example` runs on the batch
-    itself. A per-example gradient of a layer is a product of the layer's input and the gradient at its output
-    (the book-keeping of Bu et al. 2023, arXiv:2210.00038). If `vmap` also carries replicas, gradients at
-    outputs are taken at 'taps': zeros that are added to the outputs. Per-example gradients of embeddings, and
-    of linear layers that each example uses once, are never held in memory in full. Layers without a parameter
-    that has `requires_grad` are frozen: they need no rule and cost nothing.
+    by their sizes, lengths or values. A network that `works_by_example` runs on the batch itself. A
+    per-example gradient of a layer is a product of the layer's input and the gradient at its output (the
+    book-keeping of Bu et al. 2023, arXiv:2210.00038). Per-example gradients of embeddings, and of linear
+    layers that each example uses once, are never held in memory in full. Layers without a parameter that has
+    `requires_grad` are frozen: they need no rule and cost nothing.
     """
 
     net: nn.Module
     example: InitVar[Tensor]  # (1, ...)
     copies: int = 1  # K of `Clipper`
-    # for one replica after the other on a CPU: faster, but no pure function for `vmap`
-    single_replica: bool = False
     resets: bool = False  # as in `PerExample`
-    # use taps for a single replica too: slower, but correct if a network changes layers' outputs in place
+    # take gradients at 'taps', zeros that are added to layers' outputs: slower, but correct if a network
+    # changes these outputs in place
     taps: bool = False
     loss: Loss | None = None  # as in `PerExample`
 
@@ -355,9 +350,10 @@ class BookKeeping:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
                 another; `PerExample` supports every network.
         """
-        net, copies, single_replica = self.net, self.copies, self.single_replica
-        self.by_example = single_replica and not self.taps and works_by_example(net)
-        self.prefers_channels_last = wants_channels_last(net)
+        net, copies = self.net, self.copies
+        self.on_cpu = example.device.type == "cpu"
+        self.by_example = not self.taps and works_by_example(net)
+        self.prefers_channels_last = self.on_cpu and wants_channels_last(net)
         self.layers = trained_layers(net)
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
@@ -374,7 +370,7 @@ class BookKeeping:
         with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
             net(example.expand(copies, *example.shape[1:]))
         self.shapes, self.cached_examples = shapes, CACHED_FLOATS // max(1, activations)
-        self.rules = {name: rule_for(layer, single_replica) for name, layer in self.layers.items()}
+        self.rules = {name: rule_for(layer) for name, layer in self.layers.items()}
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
         self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
         for name, outputs in shapes.items():
@@ -383,7 +379,7 @@ class BookKeeping:
 
     def pass_size(self, usual: int) -> int:
         """Largest number of examples in a pass of several parts; other passes have at most ``usual``."""
-        if not self.single_replica:
+        if not self.on_cpu:
             return usual
         return min(max(usual, self.cached_examples), self.examples_per_pass)
 
@@ -393,11 +389,11 @@ class BookKeeping:
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
         parts: Parts | None = None,
     ) -> ClippedSum:
         """Clipped sum of one batch, in one pass if it has ``parts``; see `Clipper`."""
-        if parts or not self.single_replica or len(labels) <= self.examples_per_pass:
+        if parts or not self.on_cpu or len(labels) <= self.examples_per_pass:
             return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
         pieces = math.ceil(len(labels) / self.examples_per_pass)
         size = math.ceil(len(labels) / pieces)
@@ -410,7 +406,7 @@ class BookKeeping:
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
         parts: Parts | None = None,
     ) -> ClippedSum:
         losses, uses, gradients_at_outputs = self._backward(tensors, inputs, labels)
@@ -429,15 +425,10 @@ class BookKeeping:
                 if f"{name}.{key}" in tensors:  # fixed tensors are no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
         ordered = {name: gradients.pop(name) for name in tensors}
-        return clip_and_sum(ordered, losses, mask, bounds, self.single_replica, parts)
+        return clip_and_sum(ordered, losses, mask, bounds, parts)
 
     def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """Losses (B,); for each use of a layer, inputs and the gradients at outputs, (B, ...) each."""
-        if not self.single_replica:
-            function = partial(self._forward, tensors, inputs, labels)
-            gradients, (losses, uses, _) = grad(function, has_aux=True)(self._taps(tensors, len(labels)))
-            return losses, uses, gradients
-        # an ordinary backward pass, which is cheaper than `torch.func.grad`
         with torch.enable_grad():
             # only gradients at outputs are needed; leaves make outputs part of a graph
             leaves, net_inputs = tensors, inputs

@@ -9,7 +9,7 @@ vector.
 """
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -182,12 +182,11 @@ def _flat(value: Tensor) -> Tensor:
 Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
 
 
-def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
+def rule_for(layer: nn.Module) -> Rule:
     """Rule for a layer's gradients.
 
     Args:
         layer: a layer with trained parameters.
-        single_replica: whether the rule runs on a CPU outside `vmap`.
 
     Returns:
         The rule.
@@ -197,7 +196,7 @@ def rule_for(layer: nn.Module, single_replica: bool) -> Rule:
     """
     if type(layer) not in _RULES or not is_supported(layer):
         raise NotImplementedError(f"no fast per-example gradient for a layer ({layer})")
-    return partial(_conv, single_replica=single_replica) if type(layer) is nn.Conv2d else _RULES[type(layer)]
+    return _RULES[type(layer)]
 
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
@@ -269,17 +268,11 @@ def _summed_over_uses(rule: Callable[[Any, Tensor, Tensor, Tensors], Tensors]) -
 
 
 def _conv(
-    layer: nn.Conv2d,
-    inputs: list[Tensor],
-    output_gradients: list[Tensor],
-    tensors: Tensors,
-    single_replica: bool = False,
+    layer: nn.Conv2d, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
     """Gradients as products of the inputs' windows and the output's gradients, in groups of examples."""
     inputs, output_gradients = _images(inputs), _images(output_gradients)
-    is_channels_last = single_replica and inputs[0].flatten(0, 1).is_contiguous(
-        memory_format=torch.channels_last
-    )
+    is_channels_last = inputs[0].flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
     channels_last = is_channels_last and layer.in_channels * layer.kernel_size[1] >= CONTIGUOUS_FLOATS
     weights = []
     for use, output_gradient in zip(inputs, output_gradients, strict=True):

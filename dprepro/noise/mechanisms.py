@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.streams import Streams
 
@@ -35,9 +35,9 @@ COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 
 @dataclass(frozen=True)
 class GaussianMechanism:
-    """Gaussian noise on a sum of clipped vectors, for each of R replicas.
+    """Gaussian noise on a sum of clipped vectors.
 
-    The sum has G parts (`Bounds`). One example moves part g by at most ``distance`` C_g, where C_g is the
+    The sum has G parts (`ClipLimits`). One example moves part g by at most ``distance`` C_g, where C_g is the
     part's clipping bound and ``distance`` is a `sensitivity`. The noise of part g has standard deviation
     ``distance`` C_g z sqrt(G), so that all parts together have noise multiplier z (Nguyen et al. 2023,
     section 3.2).
@@ -48,15 +48,15 @@ class GaussianMechanism:
     multiplier z, s is larger by the factor 1 / (1 - c - z r sqrt(d)).
     """
 
-    spendings: tuple[SampledGaussian, ...]  # z and sampling of each replica
+    spending: SampledGaussian  # z and sampling
     distance: float
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         """Add noise to the sums of a step.
 
         Args:
-            sums: (R, ...) clipped sums of R replicas by tensor.
-            bounds: (R, ...) clipping bounds, public.
+            sums: clipped sums by tensor.
+            bounds: clipping bounds, public.
             streams: random streams.
             step: step of the noise; the noise of a step may be released once.
 
@@ -68,40 +68,33 @@ class GaussianMechanism:
         """
         streams.release_once(step)
         # as one tensor, because an operation on a small tensor takes as long
-        values = torch.cat([value.reshape(len(value), -1) for value in sums.values()], 1)
-        sizes, size = tuple(value[0].numel() for value in sums.values()), values.shape[1]
+        values = torch.cat([value.flatten() for value in sums.values()])
+        sizes, size = tuple(value.numel() for value in sums.values()), len(values)
         scales = _scales(self, streams.noise, bounds, sizes)
         if streams.noise == "grid":
             noisy = _on_grid(values, streams.rounded_normal(step, size, self.bits(size)), scales)
         else:
             # in place, because the drawn numbers are not used again
             noisy = streams.normal(step, size).mul_(scales).add_(values)
-        parts = noisy.split(list(sizes), 1)
+        parts = noisy.split(list(sizes))
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
-    def deviations(self, bounds: Bounds) -> Tensor:
-        """(R, T) standard deviation of a replica's noise in the entries of T tensors, without rounding."""
-        multipliers = bounds.limits.new_tensor([spending.noise_multiplier for spending in self.spendings])
-        noise = self.distance * multipliers[:, None] * bounds.limits
-        noise = noise * bounds.limits.shape[-1] ** 0.5
-        return (bounds.members @ noise[..., None])[..., 0] / bounds.weights
+    def deviations(self, bounds: ClipLimits) -> Tensor:
+        """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
+        multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
+        noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
+        return bounds.members @ noise / bounds.weights
 
-    def bits(self, size: int) -> list[int]:
-        """Smallest b >= 0, by replica, with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
-        return [
-            max(0, ceil(log2(spending.noise_multiplier * size**0.5 / FINENESS)))
-            for spending in self.spendings
-        ]
+    def bits(self, size: int) -> int:
+        """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
+        return max(0, ceil(log2(self.spending.noise_multiplier * size**0.5 / FINENESS)))
 
-    def spacings(self, bounds: Bounds, size: int) -> Tensor:
-        """(R, T) float64 spacings of R replicas' grids for T tensors with ``size`` coordinates in all."""
-        shares_of_noise = []
-        for spending, bits in zip(self.spendings, self.bits(size), strict=True):
-            rounding_share = spending.noise_multiplier * size**0.5 * 2.0**-bits + COMPUTING
-            shares_of_noise.append(2.0**-bits / (1 - rounding_share))
-        deviations = self.deviations(bounds).double()
+    def spacings(self, bounds: ClipLimits, size: int) -> Tensor:
+        """(T,) float64 spacings of the grid for T tensors with ``size`` coordinates in all."""
+        share = 2.0 ** -self.bits(size)  # r
+        share_of_noise = share / (1 - (self.spending.noise_multiplier * size**0.5 * share + COMPUTING))
         # a tensor that is clipped to 0 has no noise, and is 0
-        return (deviations * deviations.new_tensor(shares_of_noise)[:, None]).clamp_min(1e-300)
+        return (self.deviations(bounds).double() * share_of_noise).clamp_min(1e-300)
 
 
 def roundings(vectors: int, at_once: int) -> int:
@@ -121,18 +114,18 @@ def roundings(vectors: int, at_once: int) -> int:
 
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
-def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
-    """(R, D) spacing, or deviation of float32 noise, of all D entries; on a CPU (R, 1) if all are equal."""
+def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, sizes: tuple[int, ...]) -> Tensor:
+    """(D,) spacing, or deviation of float32 noise, of all D entries; on a CPU (1,) if all are equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison
-    if scales.device.type == "cpu" and bool((scales == scales[:, :1]).all()):
-        return scales[:, :1]
+    if scales.device.type == "cpu" and bool((scales == scales[0]).all()):
+        return scales[:1]
     repeats = torch.tensor(sizes, device=scales.device)
-    return scales.repeat_interleave(repeats, 1, output_size=sum(sizes))
+    return scales.repeat_interleave(repeats, output_size=sum(sizes))
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(R, D) float32 ``values``, rounded to multiples of ``spacings``, plus ``noise`` times ``spacings``."""
+    """(D,) float32 ``values``, rounded to multiples of ``spacings``, plus ``noise`` times ``spacings``."""
     # overwrites `noise`; converts first, because a division of float32 by float64 takes twice as long
     return noise.add_(values.double().div_(spacings).round_()).mul_(spacings).float()
 
@@ -149,26 +142,27 @@ def release_laplace(
 
     Args:
         values: (N, d) rows of d numbers.
-        scales: (R, d) scale of each column for R replicas; 0 adds no noise.
+        scales: (d,) scale of each column; if all are 0, no noise is added.
         streams: random streams.
         step: step of the noise.
         purpose: name of the noise; each purpose has a separate stream.
         spacing: spacing of the grid; None: `laplace_spacings`.
 
     Returns:
-        (R, N, d) noisy values in float32.
+        (N, d) noisy values in float32.
     """
     if streams.noise == "float32":
-        laplace_noise = streams.laplace(step, values.numel(), purpose).reshape(len(scales), *values.shape)
+        noise = streams.laplace(step, values.numel(), purpose).reshape(values.shape)
         # in place, because this is the largest tensor
-        return laplace_noise.mul_(scales[:, None]).add_(values)
+        return noise.mul_(scales).add_(values)
     scales_array, exact = scales.cpu().double().numpy(), values.cpu().numpy()
+    if not scales_array.any():
+        return values.to(torch.float32, copy=True)
     spacings = np.full_like(scales_array, spacing) if spacing else laplace_spacings(scales_array)
-    released = np.empty((len(scales), *exact.shape), dtype=np.float32)
-    for replica, rows, noise in streams.rounded_laplace(step, len(exact), scales_array / spacings, purpose):
-        replica_spacings = spacings[replica]
-        noise += np.rint(exact[rows] / replica_spacings)
-        released[replica, rows] = noise * replica_spacings if scales_array[replica].any() else exact[rows]
+    released = np.empty(exact.shape, dtype=np.float32)
+    for rows, integers in streams.rounded_laplace(step, len(exact), scales_array / spacings, purpose):
+        integers += np.rint(exact[rows] / spacings)
+        released[rows] = integers * spacings
     return torch.from_numpy(released).to(values.device)
 
 

@@ -16,7 +16,7 @@ GPU. From a float32 sum the value without noise can be recovered (Mironov 2012).
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import parent_process
@@ -33,27 +33,20 @@ BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """Random streams of R replicas that train together; a replica's streams depend on its name only."""
+    """Random streams of one training; seeded streams depend on its name only."""
 
-    def __init__(
-        self, names: Sequence[str], reproducible: bool, device: torch.device, noise: Noise | None = None
-    ):
-        """Set the streams up; ``names`` has a name for each replica, such as 'epsilon=3/seed=0'.
+    def __init__(self, name: str, reproducible: bool, device: torch.device, noise: Noise | None = None):
+        """Set the streams up for the training ``name``, such as 'epsilon=3/seed=0'.
 
         The default of ``noise`` is 'float32' for seeded (``reproducible``) streams, and 'grid' otherwise.
-
-        Raises:
-            ValueError: two replicas have the same name, and would have the same noise.
         """
-        if len(set(names)) != len(names):
-            raise ValueError(f"the same name twice among {names}")
-        self.names = tuple(names)
+        self.name = name
         self.device = device
         self.reproducible = reproducible
         self.noise: Noise = noise or ("float32" if reproducible else "grid")
         self.entropy = b"reproducible" if reproducible else secrets.token_bytes(32)
-        self._order: tuple[int, Tensor] | None = None  # epoch, and (R, N) orders of its examples
-        self._allocation: tuple[int, list[np.ndarray]] | None = None  # epoch and allocations
+        self._order: tuple[int, Tensor] | None = None  # epoch, and (N,) order of its examples
+        self._allocation: tuple[int, np.ndarray] | None = None  # epoch and allocation
         self._prefetcher = Prefetcher()
         self._released: int | None = None  # last step whose noise is in a release
 
@@ -70,23 +63,23 @@ class Streams:
             )
         self._released = step
 
-    def _seed(self, name: str, purpose: str, step: int) -> int:
-        text = f"{name}/{purpose}/{step}".encode()
+    def _seed(self, purpose: str, step: int) -> int:
+        text = f"{self.name}/{purpose}/{step}".encode()
         return int.from_bytes(hashlib.sha256(self.entropy + text).digest(), "big")
 
-    def _generator(self, name: str, purpose: str, step: int) -> np.random.Generator:
-        """Generator of one replica's numbers for a step."""
-        seed = self._seed(name, purpose, step)
+    def _generator(self, purpose: str, step: int) -> np.random.Generator:
+        """Generator of a step's numbers."""
+        seed = self._seed(purpose, step)
         if self.reproducible:
             return np.random.default_rng(seed)
         return np.random.Generator(AESCounter(counter=seed >> 128, key=seed % 2**128))
 
-    def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
-        """Poisson samples of a step: each example is in a sample with probability ``rate``.
+    def poisson(self, step: int, examples: int, rate: float) -> np.ndarray:
+        """Poisson sample of a step: each example is in it with probability ``rate``.
 
-        With grid noise the samples are sorted, so that an added or removed example changes neither the order
-        of the other examples nor the rounding of their sum. With float32 noise the samples are not sorted, as
-        in earlier versions.
+        With grid noise the sample is sorted, so that an added or removed example changes neither the order
+        of the other examples nor the rounding of their sum. With float32 noise it is not sorted, as in
+        earlier versions.
 
         Args:
             step: step of the training.
@@ -94,25 +87,20 @@ class Streams:
             rate: probability of each example.
 
         Returns:
-            Indices of each replica's sample.
+            Indices of the sample.
         """
-        samples = []
-        for name in self.names:
-            sample = poisson_sample(self._generator(name, "sample", step), examples, rate)
-            samples.append(sample if self.noise == "float32" else np.sort(sample))
-        return samples
+        sample = poisson_sample(self._generator("sample", step), examples, rate)
+        return sample if self.noise == "float32" else np.sort(sample)
 
     def fixed(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices of different examples in random order, drawn anew for each replica and step."""
-        return self._batches(step, lambda generator: generator.choice(examples, batch, replace=False))
+        """(batch,) indices of different examples in random order, drawn anew for each step."""
+        chosen = self._generator("sample", step).choice(examples, batch, replace=False)
+        return torch.from_numpy(chosen).to(self.device)
 
     def replaced(self, step: int, examples: int, batch: int) -> Tensor:
-        """(R, batch) indices, drawn independently for each replica; an example may occur several times."""
-        return self._batches(step, lambda generator: generator.integers(examples, size=batch))
-
-    def _batches(self, step: int, draw: Callable[[np.random.Generator], np.ndarray]) -> Tensor:
-        batches = [draw(self._generator(name, "sample", step)) for name in self.names]
-        return torch.from_numpy(np.stack(batches)).to(self.device)
+        """(batch,) indices, drawn independently; an example may occur several times."""
+        chosen = self._generator("sample", step).integers(examples, size=batch)
+        return torch.from_numpy(chosen).to(self.device)
 
     def shuffled(self, step: int, examples: int, batch: int) -> Tensor:
         """Batch of a step: the next part of the epoch's random order of the examples.
@@ -125,95 +113,80 @@ class Streams:
             batch: examples of a step.
 
         Returns:
-            (R, batch) indices, for R replicas.
+            (batch,) indices.
         """
         epoch, position = divmod(step, examples // batch)
         if self._order is None or self._order[0] != epoch:
-            orders = [self._generator(name, "order", epoch).permutation(examples) for name in self.names]
-            self._order = (epoch, torch.from_numpy(np.stack(orders)).to(self.device))
-        return self._order[1][:, position * batch : (position + 1) * batch]
+            order = self._generator("order", epoch).permutation(examples)
+            self._order = (epoch, torch.from_numpy(order).to(self.device))
+        return self._order[1][position * batch : (position + 1) * batch]
 
-    def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
-        """Indices of each replica's batch, in rising order; `allocation` draws the batches of an epoch."""
+    def allocated(self, step: int, examples: int, batches: int, participations: int) -> np.ndarray:
+        """Indices of a step's batch, in rising order; `allocation` draws the batches of an epoch."""
         epoch, position = divmod(step, batches)
         if self._allocation is None or self._allocation[0] != epoch:
-            generators = (self._generator(name, "allocation", epoch) for name in self.names)
-            drawn = [allocation(generator, examples, batches, participations) for generator in generators]
-            self._allocation = (epoch, drawn)
-        return [np.flatnonzero((chosen == position).any(1)) for chosen in self._allocation[1]]
+            generator = self._generator("allocation", epoch)
+            self._allocation = (epoch, allocation(generator, examples, batches, participations))
+        return np.flatnonzero((self._allocation[1] == position).any(1))
 
-    def rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
-        """(R, size) integers in float64: standard normals times 2^bits, rounded; ``bits`` is per replica."""
-        kind = (self.entropy, size, tuple(bits))
+    def rounded_normal(self, step: int, size: int, bits: int) -> Tensor:
+        """(size,) integers in float64: standard normals times 2^bits, rounded."""
+        kind = (self.entropy, size, bits)
         noise = self._prefetcher.draw(kind, step, partial(self._rounded_normal, size=size, bits=bits))
         return noise.to(self.device)
 
-    def _rounded_normal(self, step: int, size: int, bits: Sequence[int]) -> Tensor:
-        rows = [
-            rounded_normal(self._generator(name, "noise", step), size, scale)
-            for name, scale in zip(self.names, bits, strict=True)
-        ]
-        return torch.from_numpy(rows[0][None] if len(rows) == 1 else np.stack(rows))
+    def _rounded_normal(self, step: int, size: int, bits: int) -> Tensor:
+        return torch.from_numpy(rounded_normal(self._generator("noise", step), size, bits))
 
     def rounded_laplace(
         self, step: int, count: int, scales: np.ndarray, purpose: str
-    ) -> Iterator[tuple[int, slice, np.ndarray]]:
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         """Laplace numbers of scale 1 times ``scales``, rounded to integers in float64.
 
         Args:
             step: step of the training.
             count: number of rows of d numbers.
-            scales: (R, d) scale of each column.
+            scales: (d,) scale of each column.
             purpose: name of the stream.
 
         Yields:
-            For each block: replica, slice of rows, and their (n, d) integers.
+            For each block: slice of rows, and their (n, d) integers.
         """
-        rows = max(1, BLOCK // scales.shape[1])
-        for replica, name in enumerate(self.names):
-            generator = self._generator(name, purpose, step)
-            for start in range(0, count, rows):
-                block = np.broadcast_to(scales[replica], (min(rows, count - start), scales.shape[1]))
-                yield replica, slice(start, start + len(block)), rounded_laplace(generator, block)
+        rows, generator = max(1, BLOCK // len(scales)), self._generator(purpose, step)
+        for start in range(0, count, rows):
+            block = np.broadcast_to(scales, (min(rows, count - start), len(scales)))
+            yield slice(start, start + len(block)), rounded_laplace(generator, block)
 
     def normal(self, step: int, size: int, purpose: str = "noise") -> Tensor:
-        """(R, size) independent float32 standard normals of R replicas; each purpose has its own stream."""
+        """(size,) independent float32 standard normals; each purpose has its own stream."""
         if self.device.type == "cpu":
             # the key includes the entropy, because a resumed run replaces it
             kind = (self.entropy, size, purpose)
             return self._prefetcher.draw(kind, step, partial(self._normal, size=size, purpose=purpose))
-        noise = torch.empty(len(self.names), size, dtype=torch.float32, device=self.device)
-        for row, name in zip(noise, self.names, strict=True):
-            seed = self._seed(name, purpose, step)
-            row.normal_(generator=torch.Generator(self.device).manual_seed(seed % 2**63))
-        return noise
+        generator = torch.Generator(self.device).manual_seed(self._seed(purpose, step) % 2**63)
+        return torch.empty(size, dtype=torch.float32, device=self.device).normal_(generator=generator)
 
     def _normal(self, step: int, size: int, purpose: str) -> Tensor:
         """`normal` on a CPU, by numpy, because torch's CPU generator uses only 32 bits of a seed."""
-        noise = torch.empty(len(self.names), size, dtype=torch.float32)
-        for row, name in zip(noise, self.names, strict=True):
-            generator = self._generator(name, purpose, step)
-            generator.standard_normal(dtype=np.float32, out=row.numpy())
-        return noise
+        generator = self._generator(purpose, step)
+        return torch.from_numpy(generator.standard_normal(size, dtype=np.float32))
 
     def laplace(self, step: int, size: int, purpose: str) -> Tensor:
-        """(R, size) independent float32 Laplace numbers of scale 1, as differences of exponential numbers."""
+        """(size,) independent float32 Laplace numbers of scale 1, as differences of exponential numbers."""
         # the CPU draws them, so that a training resumed on another device continues with the same numbers
-        noise = torch.empty(len(self.names), size, dtype=torch.float32)
-        for row, name in zip(noise, self.names, strict=True):
-            generator = np.random.default_rng(self._seed(name, purpose, step))
-            generator.standard_exponential(dtype=np.float32, out=row.numpy())
-            row -= torch.from_numpy(generator.standard_exponential(size, dtype=np.float32))
-        return noise.to(self.device)
+        generator = np.random.default_rng(self._seed(purpose, step))
+        noise = generator.standard_exponential(size, dtype=np.float32)
+        noise -= generator.standard_exponential(size, dtype=np.float32)
+        return torch.from_numpy(noise).to(self.device)
 
     def uniform(self, step: int, size: int, purpose: str) -> Tensor:
-        """(R, size) independent numbers of R replicas in [0, 1), in float32."""
+        """(size,) independent numbers in [0, 1), in float32."""
         return torch.from_numpy(self.uniform_values(step, size, purpose)).to(self.device)
 
     def uniform_values(self, step: int, size: int, purpose: str) -> np.ndarray:
         """Numbers of `uniform` as an array on the CPU, without waiting for a GPU."""
-        rows = [self._generator(name, purpose, step).random(size, dtype=np.float32) for name in self.names]
-        return np.stack(rows)
+        numbers: np.ndarray = self._generator(purpose, step).random(size, dtype=np.float32)
+        return numbers
 
 
 def poisson_sample(generator: np.random.Generator, examples: int, rate: float) -> np.ndarray:
@@ -294,5 +267,5 @@ def _undivided_thread() -> ThreadPoolExecutor:
 
 
 def initial_seed(seed: int) -> int:
-    """Seed of a replica's initial weights, which are public and the same at every level."""
+    """Seed of a training's initial weights, which are public and the same at every level."""
     return int.from_bytes(hashlib.sha256(f"initial/{seed}".encode()).digest()[:8], "big") % 2**63

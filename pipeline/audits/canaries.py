@@ -6,7 +6,6 @@ are multiples of unit vectors. The weights stay at zero, because the step size i
 has input 0, and so gradient 0.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -95,8 +94,8 @@ def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
     return CanaryExamples(Directions(torch.zeros_like(labels), lengths, 1), labels)
 
 
-def task(kinds: CanaryExamples, names: Sequence[str], parts: int, noise: Noise | None = None) -> Task:
-    """Training task of one replica for each of ``names`` on the examples ``kinds``.
+def task(kinds: CanaryExamples, name: str, parts: int, noise: Noise | None = None) -> Task:
+    """Task of the training ``name`` on the examples ``kinds``.
 
     Randomness is as in a seeded training (`Streams`). The network is an `AlternatingLinear` with ``parts``
     layers.
@@ -104,17 +103,13 @@ def task(kinds: CanaryExamples, names: Sequence[str], parts: int, noise: Noise |
     width = kinds.inputs.shape[1]
     net = AlternatingLinear(width, parts)
     device = torch.device("cpu")
-    # shared by all replicas and never written
-    parameters = {
-        name: value.detach().expand(len(names), *value.shape) for name, value in net.named_parameters()
-    }
     return Task(
         net=net,
-        parameters=parameters,
+        parameters={name: value.detach() for name, value in net.named_parameters()},
         inputs=kinds.inputs,  # type: ignore[arg-type]
         labels=kinds.labels,
         public=torch.full((4, width), LENGTH),
         public_labels=torch.zeros(4, dtype=torch.long),
-        streams=Streams(names, True, device, noise),
-        execution=Execution(device, replicas_at_once=None, physical=100_000),
+        streams=Streams(name, True, device, noise),
+        execution=Execution(device, physical=100_000),
     )

@@ -41,7 +41,7 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Audit
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 from dprepro.rounding import up
 
 CANARIES = 1000
@@ -135,13 +135,13 @@ def _attack(
     (inside,) = fair_coins(1, count, SEED)
     begun = time.process_time()
     noise = noises(row)[-1]
-    replica = Replica(f"{name}/final model", SEED, config)
-    task = make_task([replica], row.model, True, data, execution, noise)
+    run = SeedRun(f"{name}/final model", SEED, config)
+    task = make_task(run, row.model, True, data, execution, noise)
     changed = labels.copy()
     changed[canaries.positions[inside]] = canaries.labels[inside]
-    streams = Without([replica.name], True, execution.device, noise)
+    streams = Without(run.name, True, execution.device, noise)
     task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
-    method = build_method(row.method, task, [config], row.model.normalization)
+    method = build_method(row.method, task, config, row.model.normalization)
     streams.absent = canaries.positions[~inside] if _left_out(method) else canaries.positions[:0]
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
@@ -177,14 +177,14 @@ def _attack(
 
 def _left_out(method: Method) -> bool:
     """Return True if neighbours add or remove an example, False if they replace one."""
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     relation = spending.neighbouring if isinstance(spending, SampledGaussian) else None
     return relation is NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
 def proven_spending(method: Method) -> tuple[str, float, float | None]:
-    """Mechanism in words, delta and proven epsilon (None: nothing is proven) of a method's first replica."""
-    guarantee = method.guarantee(0)
+    """Mechanism in words, delta and proven epsilon (None: nothing is proven) of a method's training."""
+    guarantee = method.guarantee()
     spending, delta = guarantee.spending, guarantee.delta or 0.0
     if isinstance(spending, SampledGaussian):
         event = describe(spending.event(method.steps))
@@ -206,5 +206,5 @@ def _trained_logits(name: str, method: Method, inputs: Tensor, say: Say) -> np.n
                 left = (last_said - begun) / (step + 1) * (method.steps - step - 1)
                 say(f"{name}: step {step + 1}/{method.steps}, {left / 60:.1f} minutes left")
         network = method.network(method.model(state), 0)
-        parts = inputs.split(method.task.execution.examples_at_once(1))
-        return torch.cat([method.logits(network, part)[0] for part in parts]).double().cpu().numpy()
+        parts = inputs.split(method.task.execution.physical)
+        return torch.cat([method.logits(network, part) for part in parts]).double().cpu().numpy()

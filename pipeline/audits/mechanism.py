@@ -15,14 +15,14 @@ Two kinds of methods are attacked differently:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -38,7 +38,7 @@ BATCHES, ROUNDS = 8, 64  # largest number of examples of such a run, in batches,
 
 
 @dataclass(frozen=True)
-class Scores:
+class MechanismScores:
     """Scores of an attacker, such as log likelihood ratios, without and with the record."""
 
     without: np.ndarray
@@ -50,7 +50,7 @@ class Scores:
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
-Release = Callable[[Tensors, Bounds, Streams, int], Tensors]
+Release = Callable[[Tensors, ClipLimits, Streams, int], Tensors]
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class RecordingMechanism(GaussianMechanism):
     def wrap(cls, method: Method, releasing: Release) -> None:
         """Replace the mechanism of ``method`` by one that calls ``releasing``."""
         mechanism = gaussian_of(method)
-        method.mechanism = cls(mechanism.spendings, mechanism.distance, releasing)
+        method.mechanism = cls(mechanism.spending, mechanism.distance, releasing)
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         """Result of ``releasing``, with the arguments of `GaussianMechanism.release`."""
         return self.releasing(sums, bounds, streams, step)
 
@@ -80,47 +80,51 @@ def gaussian_of(method: Method) -> GaussianMechanism:
 class RecordedReleases:
     """Releases of a method's steps."""
 
-    moved: np.ndarray  # (T, R, D) release of each step and replica in each direction, in clipping bounds
+    moved: np.ndarray  # (T, R, D) release of each step and training in each direction, in clipping bounds
     spending: SampledGaussian  # one step
     delta: float
 
 
 def record_releases(
-    settings: Sequence[MethodSettings],
+    settings: MethodSettings,
     kinds: canaries.CanaryExamples,
     names: Sequence[str],
     parts: int,
     noise: Noise,
     steps: int,
 ) -> RecordedReleases:
-    """Run ``steps`` steps on the examples ``kinds`` and record the releases.
+    """Run ``steps`` steps on the examples ``kinds`` for each of ``names``, and record the releases.
 
-    Each replica has one entry of ``settings`` and of ``names``; the network has ``parts`` layers.
+    The network has ``parts`` layers.
     """
-    task = canaries.task(kinds, names, parts, noise=noise)
-    method = build_method(settings[0].method, task, settings, "none")
+    task = canaries.task(kinds, names[0], parts, noise=noise)
+    method = build_method(settings.method, task, settings, "none")
     spending, delta = spent_by(method)
     mechanism, recorded = gaussian_of(method), []
 
-    def release(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         released = mechanism.release(sums, bounds, streams, step)
         # each layer of a part has an equal share of the part's bound
-        layers = bounds.members.sum(1, keepdim=True)
-        limits = (bounds.members @ (bounds.limits[..., None] / layers.mT.sqrt()))[..., 0]  # (R, T)
+        limits = bounds.members @ (bounds.limits / bounds.members.sum(0).sqrt())  # (T,)
         # the gradient of an example of class 0 points to (-1, 1) / sqrt(2) in the first layer
         apart = [
-            canaries.layer_sign(at) * (value[:, 1] - value[:, 0]) / 2**0.5
+            canaries.layer_sign(at) * (value[1] - value[0]) / 2**0.5
             for at, value in enumerate(released.values())
         ]
-        recorded.append((torch.stack(apart, 2) / limits[:, None]).mean(2))  # (R, D), in clipping bounds
+        recorded.append((torch.stack(apart, 1) / limits).mean(1))  # (D,), in clipping bounds
         return released
 
     RecordingMechanism.wrap(method, release)
-    state = method.init()
-    for step in range(steps):
-        with torch.no_grad():
-            state, _ = method.step(state, step)
-    return RecordedReleases(torch.stack(recorded).double().numpy(), spending, delta)
+    for name in names:
+        # the same method, because its clipper needs tests of the network
+        streams = Streams(name, True, task.streams.device, noise)
+        method.task = replace(task, streams=streams)
+        state = method.init()
+        for step in range(steps):
+            with torch.no_grad():
+                state, _ = method.step(state, step)
+    moved = torch.stack(recorded).unflatten(0, (len(names), steps)).transpose(0, 1)
+    return RecordedReleases(moved.double().numpy(), spending, delta)
 
 
 def canary_settings(settings: MethodSettings) -> MethodSettings:
@@ -130,19 +134,19 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 def audit_singles(
     settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
-) -> Scores:
+) -> MechanismScores:
     """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
     there = np.random.default_rng(list(name.encode())).random(count) < 0.5
     kinds = canaries.single_canaries(examples, torch.from_numpy(there))
-    recorded = record_releases([canary_settings(settings)], kinds, [name], LAYERS, noise, steps)
+    recorded = record_releases(canary_settings(settings), kinds, [name], LAYERS, noise, steps)
     moved, spending = recorded.moved[:, 0], recorded.spending
     sides = {
         name: (scores[~there], scores[there])
         for name, scores in canary_scores(moved, spending, spending.examples).items()
     }
-    return Scores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
+    return MechanismScores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
 
 
 def audit_crowd(
@@ -153,7 +157,7 @@ def audit_crowd(
     name: str,
     noise: Noise = "grid",
     runs: int = RUNS,
-) -> Scores:
+) -> MechanismScores:
     """Scores of runs with a record, which reverses each clipped mean that contains it, and without a record.
 
     The network has ``parts`` layers. Runs have at most `BATCHES` batches of ``examples``, and `ROUNDS` steps.
@@ -164,18 +168,24 @@ def audit_crowd(
     def recorded(within: bool) -> RecordedReleases:
         names = [f"{name}/{within}/{run}" for run in range(runs)]
         kinds = canaries.crowd_with_record(examples, within)
-        return record_releases([crowded] * runs, kinds, names, parts, noise, steps)
+        return record_releases(crowded, kinds, names, parts, noise, steps)
 
     sides = recorded(False), recorded(True)
     spending = sides[0].spending
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
-    return Scores(without, within, spending, sides[0].delta, steps)
+    return MechanismScores(without, within, spending, sides[0].delta, steps)
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     """Spending of one step of a Gaussian method, and the delta of its guarantee."""
-    guarantee = method.guarantee(0)
+    guarantee = method.guarantee()
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
+
+
+def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
+    """Gaussian mechanism of a row's settings, for the row's number of examples."""
+    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), name, 1)
+    return gaussian_of(build_method(config.method, task, canary_settings(config), "none"))

@@ -17,35 +17,33 @@ trainings usually don't detect this, but two deterministic comparisons do:
   the two sums.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 
 import numpy as np
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.auditing.pairs import SumsOfPair, noise_variances
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import made_up
-from dprepro.pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
+from dprepro.pipeline.audits.mechanism import MechanismScores, RecordingMechanism, gaussian_of, spent_by
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 
 BATCH, STEPS = 8, 1
 # Runs with the record, and as many without: `RUNS`; for large networks `NUMBERS` divided by their size, but
 # at least `FEWEST`
 RUNS, FEWEST, NUMBERS = 100, 24, 2e7
 DRAWS = 300  # releases that measure the noise; fewer for large networks
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+CPU = Execution(torch.device("cpu"), physical=256)
 # Largest target epsilon: the noise of a long training may be almost none in a few batches
 LARGEST_EPSILON = 8.0
 FLOOR = 1e-8  # least deviation of a tensor's noise: tensors without noise differ by the rounding of float32
@@ -59,14 +57,16 @@ class Without(Streams):
 
     absent: np.ndarray  # positions of these examples
 
-    def poisson(self, step: int, examples: int, rate: float) -> list[np.ndarray]:
-        """Poisson samples without the ``absent`` examples."""
-        return [sample[~np.isin(sample, self.absent)] for sample in super().poisson(step, examples, rate)]
+    def poisson(self, step: int, examples: int, rate: float) -> np.ndarray:
+        """Poisson sample without the ``absent`` examples."""
+        return self._present(super().poisson(step, examples, rate))
 
-    def allocated(self, step: int, examples: int, batches: int, participations: int) -> list[np.ndarray]:
-        """Allocated batches without the ``absent`` examples."""
-        samples = super().allocated(step, examples, batches, participations)
-        return [sample[~np.isin(sample, self.absent)] for sample in samples]
+    def allocated(self, step: int, examples: int, batches: int, participations: int) -> np.ndarray:
+        """Allocated batch without the ``absent`` examples."""
+        return self._present(super().allocated(step, examples, batches, participations))
+
+    def _present(self, sample: np.ndarray) -> np.ndarray:
+        return sample[~np.isin(sample, self.absent)]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RecordedSums:
 
     mechanism: GaussianMechanism
     sums: Tensors
-    bounds: Bounds
+    bounds: ClipLimits
     streams: Streams
 
     def released(self, streams: Streams, step: int) -> Tensors:
@@ -84,31 +84,10 @@ class RecordedSums:
 
 
 @dataclass(frozen=True)
-class PairAttack:
+class PairAttack(SumsOfPair):
     """Results of the attack on a pair of data sets."""
 
-    scores: Scores
-    # for each tensor, the distance between the sums with and without the record, and the number of entries;
-    # the distance between the releases instead, if it is larger than rounding explains
-    moved: list[tuple[float, int]]
-    noise: list[float]  # measured variance of the mechanism's noise on an entry of each tensor
-    draws: int  # releases that measured the noise
-    bypassed: bool  # whether the record moved the model under equal releases
-
-    def mu(self, alpha: float) -> float:
-        """Lower bound on a step's mu of Gaussian DP for this pair of data sets, at significance ``alpha``.
-
-        The noise variance of each tensor is an upper confidence bound (chi-squared). If the record moves the
-        model other than through the release, mu is infinite.
-        """
-        if self.bypassed:
-            return inf
-        total = 0.0
-        for (moved, entries), variance in zip(self.moved, self.noise, strict=True):
-            freedom = entries * (self.draws - 1)
-            most = variance * freedom / float(chi2.ppf(alpha / len(self.moved), freedom))
-            total += 0.0 if moved == 0 else moved**2 / most if most > 0 else inf
-        return total**0.5
+    scores: MechanismScores
 
 
 def short_settings(config: MethodSettings, steps: int = STEPS) -> MethodSettings:
@@ -130,33 +109,43 @@ def audit_pair(
     spent: list[tuple[SampledGaussian, float]] = []
     exact: list[RecordedSums] = []  # with the record, without it
 
-    def method_of(within: bool, names: list[str], shortened: MethodSettings) -> Method:
+    def streams_of(within: bool, run: SeedRun) -> Streams:
+        """Streams of a run; they never sample a record that is absent, and not replaced by another image."""
+        if within or not small.add_or_remove:
+            return Streams(run.name, True, CPU.device, noise)
+        streams = Without(run.name, True, CPU.device, noise)
+        streams.absent = np.array([len(white.labels) - 1])
+        return streams
+
+    def method_of(within: bool, name: str, shortened: MethodSettings) -> Method:
         """The row's method on the data with the record (``within``) or without it."""
-        members = [Replica(name, 0, shortened) for name in names]
-        task = make_task(members, row.model, True, data[within], CPU, noise)
+        run = SeedRun(name, 0, shortened)
+        task = make_task(run, row.model, True, data[within], CPU, noise)
+        task = replace(task, streams=streams_of(within, run))
         if not within and small.add_or_remove:
-            streams = Without(task.streams.names, True, CPU.device, noise)
-            streams.absent = np.array([len(white.labels) - 1])
-            # the record is removed, not replaced by another image
-            task = replace(task, inputs=white.inputs, labels=white.labels, streams=streams)
-        return build_method(row.method, task, [shortened] * len(names), row.model.normalization)
+            task = replace(task, inputs=white.inputs, labels=white.labels)
+        return build_method(row.method, task, shortened, row.model.normalization)
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
         """(R, P) changes of the model's P numbers in R = ``count`` trainings; ``silent``: without noise."""
-        method = method_of(within, [f"{name}/{within}/{run}" for run in range(count)], small)
+        runs = [SeedRun(f"{name}/{within}/{number}", 0, small) for number in range(count)]
+        method = method_of(within, runs[0].level, small)
         spent.append(spent_by(method))
-        if not silent:
-            return _displacement(method)
-        mechanism = gaussian_of(method)
+        if silent:
+            mechanism = gaussian_of(method)
 
-        def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
-            exact.append(RecordedSums(mechanism, sums, bounds, streams))
-            return {name: value.float() for name, value in sums.items()}  # float32 as releases are
+            def release(sums: Tensors, bounds: ClipLimits, streams: Streams, _: int) -> Tensors:
+                exact.append(RecordedSums(mechanism, sums, bounds, streams))
+                return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
-        RecordingMechanism.wrap(method, release)
-        return _displacement(method)
+            RecordingMechanism.wrap(method, release)
+        changes = []
+        for run in runs:
+            method.task = replace(method.task, streams=streams_of(within, run))
+            changes.append(_displacement(method))
+        return torch.stack(changes)
 
-    white = make_task([Replica("white", 0, small)], row.model, True, data[True], CPU)
+    white = make_task(SeedRun("white", 0, small), row.model, True, data[True], CPU)
     direction = (moved(True, 1, silent=True) - moved(False, 1, silent=True))[0]
     runs, draws = (int(max(FEWEST, min(most, NUMBERS / len(direction)))) for most in (RUNS, DRAWS))
     without, within = moved(False, runs), moved(True, runs)
@@ -164,25 +153,25 @@ def audit_pair(
     variances = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
     weights = direction.double() / _tensor_means(variances, white.parameters).clamp_min(FLOOR**2)
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
-    scored = Scores(scores[0], scores[1], *spent[0], STEPS)
+    scored = MechanismScores(scores[0], scores[1], *spent[0], STEPS)
     there, absent = exact
     variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
     # both sides get the same noise
-    renewed = [Streams(there.streams.names, True, CPU.device, noise) for _ in exact]
+    renewed = [Streams(there.streams.name, True, CPU.device, noise) for _ in exact]
     releases = [side.released(streams, 0) for side, streams in zip(exact, renewed, strict=True)]
     moves, released = _distances(there.sums, absent.sums), _distances(*releases)
     if _multiples(released, variances_of_noise) > ROUNDED * _multiples(moves, variances_of_noise):
         moves = released
     longer = short_settings(config, REPLAYED)
-    sides = [method_of(within, [f"{name}/replayed"], longer) for within in (False, True)]
+    sides = [method_of(within, f"{name}/replayed", longer) for within in (False, True)]
     # a method that declares its guarantee broken is broken in its ledgers too, and needs no attack
     bypassed = not any(side.broken for side in sides) and _differs(*sides)
-    return PairAttack(scored, moves, variances_of_noise, draws, bypassed)
+    return PairAttack(moves, variances_of_noise, draws, bypassed, scored)
 
 
 def _distances(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
-    """For each tensor of the only replica: norm of ``sums`` - ``others``, and number of entries."""
-    differences = [(value.double() - others[name].double())[0] for name, value in sums.items()]
+    """For each tensor: norm of ``sums`` - ``others``, and number of entries."""
+    differences = [value.double() - others[name].double() for name, value in sums.items()]
     return [(float(value.norm()), value.numel()) for value in differences]
 
 
@@ -195,11 +184,11 @@ def _differs(without: Method, within: Method) -> bool:
     """Return True if the models without and with the record differ after steps with equal releases."""
     releases: list[Tensors] = []
 
-    def record(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def record(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         releases.append(released := mechanisms[0].release(sums, bounds, streams, step))
         return {name: value.clone() for name, value in released.items()}
 
-    def repeat(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def repeat(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         mechanisms[1].release(sums, bounds, streams, step)  # for its side effects
         return releases[step]
 
@@ -209,32 +198,20 @@ def _differs(without: Method, within: Method) -> bool:
     return not torch.equal(_displacement(without, REPLAYED), _displacement(within, REPLAYED))
 
 
-def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float]:
-    """Variance of each tensor's entries over ``draws`` releases of the same sums."""
-    first = release(0)
-    totals = {name: torch.zeros(2, *value.shape, dtype=torch.float64) for name, value in first.items()}
-    for draw in range(1, draws):
-        for name, value in release(draw).items():
-            apart = value.double() - first[name]
-            totals[name] += torch.stack([apart, apart.square()])
-    return [
-        float((square - total.square() / draws).mean() / (draws - 1)) for total, square in totals.values()
-    ]
-
-
 def _tensor_means(noise: Tensor, parameters: Tensors) -> Tensor:
     """(P,) variances ``noise`` of P entries, averaged over each parameter, and over all other tensors."""
-    sizes = [value[0].numel() for value in parameters.values()]
+    sizes = [value.numel() for value in parameters.values()]
     if others := len(noise) - sum(sizes):
         sizes.append(others)
     return torch.cat([part.mean().expand(len(part)) for part in noise.split(sizes)])
 
 
 def _displacement(method: Method, steps: int = STEPS) -> Tensor:
+    """(P,) changes of the model's P numbers by ``steps`` steps."""
     state = method.init()
     start = method.model(state)
     for step in range(steps):
         with torch.no_grad():
             state, _ = method.step(state, step)
     after = method.model(state)
-    return torch.cat([(after[name] - start[name]).flatten(1) for name in after], 1)
+    return torch.cat([(after[name] - start[name]).flatten() for name in after])

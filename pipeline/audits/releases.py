@@ -15,21 +15,21 @@ import torch
 
 from dprepro.accountants.laplace import Releases
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.auditing.floating_point import impossible_on_white, off_grid
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import laplace_spacings
 from dprepro.pipeline.audits import made_up
-from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
 from dprepro.pipeline.methods.base import Execution, Relevances
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 
 EXAMPLES = 6000  # of one release
 LARGEST_RELEASE, NUMBERS = 30_000, 3e7  # largest numbers of examples and of pixels of ``floating_point``
 PAIRS = 3000  # batches of two examples, with a white example and as many without
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=4096)
+CPU = Execution(torch.device("cpu"), physical=4096)
 
 
 def make_method(
@@ -41,12 +41,12 @@ def make_method(
     white = made_up.WHITE if train.inputs.dtype == np.uint8 else 1  # both are 1 as inputs
     train.inputs[labels == 0], train.inputs[labels == 1] = made_up.BLACK, white
     train.labels[:] = labels
-    task = make_task([Replica(name, 0, config)], row.model, True, data, CPU, noise)
+    task = make_task(SeedRun(name, 0, config), row.model, True, data, CPU, noise)
     mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
     informed = Relevances(mean, len(labels), public=False, informed=False)
     public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
     task = replace(task, relevance=replace(informed, public=public))
-    method = build_method(row.method, task, [config], row.model.normalization)
+    method = build_method(row.method, task, config, row.model.normalization)
     assert isinstance(method, Perturbed)
     return method
 
@@ -75,12 +75,12 @@ def opposites(
     white[-1] = True
     method = make_method(row, config.shortened(examples, 1), settings, name, white.astype(np.int64), noise)
     release = method.release
-    inputs = release.inputs[0].flatten(1).double()
-    scales = method.input_scales[0].double().clamp_min(1e-12)
+    inputs = release.inputs.flatten(1).double()
+    scales = method.input_scales.double().clamp_min(1e-12)
     scores = ((inputs.abs() - (inputs - 1).abs()) / scales).sum(1)
-    scale = float(method.loss_scales[0]) or 1e-12
+    scale = float(method.loss_scale) or 1e-12
     # phi^(1) = 1/2 - y: for class 0 it is -1/2 at output 0 and 1/2 at output 1
-    first = release.first[0].double()
+    first = release.first.double()
     labels = torch.zeros_like(scores)
     for place, black in ((0, -0.5), (1, 0.5)):
         labels = labels + ((first[:, place] - black).abs() - (first[:, place] + black).abs()) / scale
@@ -98,9 +98,9 @@ def floating_point(
     method = make_method(
         row, config.shortened(examples, 1), settings, f"{name}/floating_point", labels, noise
     )
-    pixels = method.release.inputs[0].flatten(1).numpy()
+    pixels = method.release.inputs.flatten(1).numpy()
     if noise == "grid":
-        unlike = off_grid(pixels, laplace_spacings(method.input_scales[0].double().numpy()))
+        unlike = off_grid(pixels, laplace_spacings(method.input_scales.double().numpy()))
     else:
         unlike = impossible_on_white(pixels)
     black = np.asarray(unlike.any(1))
@@ -117,8 +117,8 @@ def shared(
     apart_by_side: list[list[float]] = [[], []]
     for step in range(pairs):
         for white, other in ((0, 1), (1, 3)):
-            batch = method._shared_noise_batch(torch.tensor([[0, other]]), 2 * step + white)
-            apart = (batch.inputs[0, 1] - batch.inputs[0, 0]).flatten()
+            batch = method._shared_noise_batch(torch.tensor([0, other]), 2 * step + white)
+            apart = (batch.inputs[1] - batch.inputs[0]).flatten()
             # a pixel that is clipped in both examples differs by 0
             apart_by_side[white].append(float(apart.mean()))
     return ReleaseScores(np.array(apart_by_side[0]), np.array(apart_by_side[1]), method)
@@ -126,7 +126,7 @@ def shared(
 
 def release_epsilon(method: Perturbed) -> float | None:
     """Accounted epsilon of the inputs and labels of one release; None if no bound is proven."""
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     assert isinstance(spending, Releases), "audited where there is Laplace noise"
     total = sum(noised.epsilon for noised in spending.laplace if noised.quantity != "relevances")
     return total if isfinite(total) else None

@@ -29,9 +29,9 @@ from dprepro.pipeline.params.schema import KnownMethod
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Trained
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)
+CPU = Execution(torch.device("cpu"), physical=256)
 # Names of the public statistics that scale images before the network (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
 PROBES = 3  # made-up inputs for a comparison of logits
@@ -69,7 +69,7 @@ class Network:
 
     def logits(self, inputs: Tensor) -> Tensor:
         """(B, K) logits of stored ``inputs`` (B, ...)."""
-        return self.method.logits(self.tensors, inputs)[0]
+        return self.method.logits(self.tensors, inputs)
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """(N, K) probabilities of stored ``inputs`` (N, ...), or (N, 1) predicted numbers in [0, 1]."""
@@ -115,12 +115,10 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
         require(run, [trained])
     weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
     settings = method_settings()[row.method].recorded(trained.settings)
-    member = Replica(trained.level, trained.seed, settings)
-    task = make_task([member], row.model, row.reproducible, data, CPU)
-    method = build_method(row.method, task, [settings], row.model.normalization)
+    task = make_task(SeedRun(trained.level, trained.seed, settings), row.model, row.reproducible, data, CPU)
+    method = build_method(row.method, task, settings, row.model.normalization)
     with torch.no_grad():
-        stacked = {name: value[None] for name, value in weights.items()}
-        return Network(task.net.eval(), method, method.network(stacked, 0))
+        return Network(task.net.eval(), method, method.network(weights, 0))
 
 
 def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
@@ -148,11 +146,11 @@ def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outl
 
 
 def tensors_of(network: Network) -> Tensors:
-    """All tensors that `rebuilt` needs, by name, including untrained tensors, without replica dimension."""
+    """All tensors that `rebuilt` needs, by name, including untrained tensors."""
     net = network.net
     kept = net.state_dict().keys()
     whole = {name: value for name, value in (*net.named_parameters(), *net.named_buffers()) if name in kept}
-    whole |= {name: value[0] for name, value in network.tensors.items()}
+    whole |= network.tensors
     views = getattr(network.method, "views", None)
     if views is not None and views.scale is not None:
         whole[MEAN], whole[DEVIATION] = views.scale
@@ -176,20 +174,20 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
     labels = torch.zeros(1, dtype=torch.int64)
     task = Task(
         net=net.eval(),
-        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        parameters={name: value.detach() for name, value in net.named_parameters()},
         inputs=blank.expand(architecture.examples, *shape),
         labels=labels.expand(architecture.examples),
         public=blank,
         public_labels=labels,
-        streams=Streams(["rebuilt"], True, CPU.device),
+        streams=Streams("rebuilt", True, CPU.device),
         execution=CPU,
         relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
     )
-    method: Any = build_method(architecture.method, task, [settings], architecture.model.normalization)
+    method: Any = build_method(architecture.method, task, settings, architecture.model.normalization)
     given = dict(tensors)
     if MEAN in given:
         method.views.scale = given.pop(MEAN), given.pop(DEVIATION)
-    return Network(net, method, {name: value[None] for name, value in given.items()})
+    return Network(net, method, given)
 
 
 def _settings_of(architecture: Architecture) -> MethodSettings:

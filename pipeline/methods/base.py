@@ -1,14 +1,14 @@
 """Interfaces of training methods: their task, execution and required functions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import grad, vmap
 
 from dprepro.clipping.functional import evaluating, functional_call
 from dprepro.clipping.gradients import Tensors, channels_last, wants_channels_last
@@ -18,7 +18,7 @@ from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
 from dprepro.pipeline.methods.statements import Statement
 
-# State between steps: groups of tensors with a leading replica dimension R
+# State between steps: groups of tensors
 State = dict[str, Tensors]
 
 
@@ -27,26 +27,9 @@ class Execution:
     """Device and batch sizes of the computation; results depend on them only by rounding."""
 
     device: torch.device
-    # replicas in one vmap: all of them on a GPU, one at a time on a CPU, whose batched convolutions are slow
-    replicas_at_once: int | None
-    # examples in one forward pass, of all its replicas together; limits the memory
-    physical: int
+    physical: int  # examples in one forward pass; limits the memory
     # whether per-example gradients are always by vmap(grad), not by a faster way
     reference: bool = False
-
-    @property
-    def single_replica(self) -> bool:
-        """Return whether replicas are computed one by one on a CPU, by ordinary backward passes."""
-        return self.replicas_at_once == 1 and self.device.type == "cpu"
-
-    def examples_at_once(self, replicas: int) -> int:
-        """Number of examples of one replica in one forward pass."""
-        return max(1, self.physical // min(replicas, self.replicas_at_once or replicas))
-
-    def holding(self, examples: int) -> "Execution":
-        """Copy with so few replicas at once that a forward pass has room for ``examples`` of each replica."""
-        limit = max(1, self.physical // examples)
-        return replace(self, replicas_at_once=min(self.replicas_at_once or limit, limit))
 
 
 @dataclass(frozen=True)
@@ -61,10 +44,10 @@ class Relevances:
 
 @dataclass(frozen=True)
 class Task:
-    """Network, data and initial weights of R replicas that train together."""
+    """Network, data and initial weights of one training."""
 
     net: nn.Module  # has the frozen tensors, and the shapes of the trained ones
-    parameters: Tensors  # (R, ...) initial values of the trained parameters
+    parameters: Tensors  # initial values of the trained parameters
     inputs: Tensor  # (N, ...) training inputs on the device, as stored
     labels: Tensor  # (N,)
     public: Tensor  # (M, ...) public inputs, as stored
@@ -73,40 +56,33 @@ class Task:
     execution: Execution
     relevance: Relevances | None = None  # of the data's features; None: the data have none
 
-    @property
-    def replicas(self) -> int:
-        """Number of replicas, R."""
-        return len(self.streams.names)
-
     def numbers(self, values: Iterable[float]) -> Tensor:
-        """(R,) tensor on the device, one number per replica; the copy to a GPU blocks."""
+        """Float32 tensor on the device; the copy to a GPU blocks."""
         return torch.tensor(list(values), dtype=torch.float32, device=self.execution.device)
 
 
-# Function of stored inputs (B, ...) and the position of the first in its split; returns (R, B) predictions
+# Function of stored inputs (B, ...) and the position of the first in its split; returns (B,) predictions
 Predict = Callable[[Tensor, int], Tensor]
 LAST = "last."  # prefix of the names of the last weights, which are stored beside the tested model
 
 
 class Method(ABC):
-    """Training method that trains R replicas with equal `MethodSettings.batching_key` together.
+    """Training method: the initial state, and the step from a state to the next one.
 
-    A subclass defines the initial state and the step; its settings define the spending. All other functions
-    have defaults here.
+    A subclass defines these two; its settings define the spending. All other functions have defaults here.
     """
 
     test_draws = 1  # number of noise draws at test time; 1 for methods without noise at test time
     isolation: Isolation | None = None  # the reason why examples don't mix in a private step
     noise_drawn_once = False  # whether noise is drawn once per training, so that a resumed run must reuse it
-    settings: tuple[Any, ...]  # of each replica
-    first: Any  # settings of the first replica, for settings that all replicas share
+    settings: Any  # a `MethodSettings` of the method's room
 
-    def __init__(self, task: Task, settings: Sequence[Any], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
-        self.task, self.settings, self.first = task, tuple(settings), settings[0]
+    def __init__(self, task: Task, settings: Any, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
+        self.task, self.settings = task, settings
         self.normalization, self.examples = normalization, len(task.labels)
-        self.steps: int = self.first.total_steps(self.examples)
-        self.broken: tuple[Statement, ...] = self.first.broken(normalization)
+        self.steps: int = settings.total_steps(self.examples)
+        self.broken: tuple[Statement, ...] = settings.broken(normalization)
 
     @abstractmethod
     def init(self) -> State:
@@ -114,7 +90,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step; return the state, and (R,) metrics of R private batches, which no epsilon covers."""
+        """Make one step; return the state, and metrics () of the private batch, which no epsilon covers."""
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
@@ -131,21 +107,21 @@ class Method(ABC):
         """Sizes of the task that the settings' spending depends on."""
         return Sizes(self.examples, self.network_sizes(self.task.net, self.task.inputs))
 
-    def guarantee(self, replica: int) -> Guarantee:
-        """Guarantee of one replica's training, by its settings."""
-        guarantee: Guarantee = self.settings[replica].guarantee(self.sizes, self.normalization)
+    def guarantee(self) -> Guarantee:
+        """Guarantee of the training, by its settings."""
+        guarantee: Guarantee = self.settings.guarantee(self.sizes, self.normalization)
         return guarantee
 
-    def rates(self, step: int) -> Tensor:
-        """(R,) learning rates of the replicas at a step."""
-        return self.task.numbers(setting.rate_at(step, self.steps) for setting in self.settings)
+    def rate(self, step: int) -> float:
+        """Learning rate at a step, as a float32 number."""
+        return float32(self.settings.rate_at(step, self.steps))
 
     def model(self, state: State) -> Tensors:
-        """Tensors (R, ...) of the R replicas' trained models, as they are stored."""
+        """Tensors of the trained model, as they are stored."""
         return {**state["parameters"], **state.get("running", {})}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
-        """Tensors (R, ...) of R tested networks for a stored ``model``, with test noise number ``draw``."""
+        """Tensors of the tested network for a stored ``model``, with test noise number ``draw``."""
         return model
 
     def predictor(self, network: Tensors) -> Predict:
@@ -153,21 +129,18 @@ class Method(ABC):
         return lambda inputs, position: predicted(self.logits(network, inputs))
 
     def logits(self, network: Tensors, inputs: Tensor) -> Tensor:
-        """Outputs (R, B, K) of R networks, without dropout, for stored ``inputs`` (B, ...)."""
+        """Outputs (B, K) of a network, without dropout, for stored ``inputs`` (B, ...)."""
         # copies, because a network may change its weights in place, by the inputs, in the midst of a training
-        copies = map_tensors(Tensor.clone, network)
+        copies = {name: value.clone() for name, value in network.items()}
         with evaluating(self.task.net):
-            outputs: Tensor = over_replicas(self.outputs, self.task.execution, shared=1)(
-                copies, self.test_inputs(inputs)
-            )
-        return outputs
+            return self.outputs(copies, self.test_inputs(inputs))
 
     def test_inputs(self, stored: Tensor) -> Tensor:
         """Network inputs at test time for ``stored`` images (..., C, H, W) or texts (..., T)."""
         return as_input(stored)
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """Outputs (B, K) of one replica's network, K per example, for its `test_inputs` (B, ...)."""
+        """Outputs (B, K) of a network, K per example, for its `test_inputs` (B, ...)."""
         outputs: Tensor = functional_call(self.task.net, tensors, (inputs,))
         return outputs
 
@@ -180,73 +153,47 @@ class Method(ABC):
         return True
 
 
-def over_replicas(function: Callable[..., Any], execution: Execution, shared: int = 0) -> Callable[..., Any]:
-    """Apply a function of one replica's tensors to tensors (R, ...) of all replicas.
-
-    Args:
-        function: function of one replica's tensors; the first argument is a tensor or a dictionary of them.
-        execution: whether replicas are computed together or one by one.
-        shared: number of arguments, counted from the last, that are the same for every replica.
-
-    Returns:
-        A function of tensors (R, ...), with results (R, ...).
-    """
-
-    def batched(*arguments: Any) -> Any:
-        in_dims = (*(0,) * (len(arguments) - shared), *(None,) * shared)
-        mapped = vmap(
-            function, in_dims=in_dims, chunk_size=execution.replicas_at_once, randomness="different"
-        )
-        return mapped(*arguments)
-
-    def sequential(*arguments: Any) -> Any:
-        # without vmap, which splits normalisation layers into many small operations
-        stacked, common = arguments[: len(arguments) - shared], arguments[len(arguments) - shared :]
-        first = stacked[0]
-        replicas = len(first if isinstance(first, Tensor) else next(iter(first.values())))
-        parts = [
-            function(*map_tensors(lambda value, index=replica: value[index], stacked), *common)
-            for replica in range(replicas)
-        ]
-        if len(parts) == 1:
-            return map_tensors(lambda value: value[None], parts[0])  # a view
-        return map_tensors(lambda *values: torch.stack(values), *parts)
-
-    return sequential if execution.replicas_at_once == 1 else batched
-
-
 def gradient(
-    loss: Callable[..., tuple[Tensor, Any]], net: nn.Module, execution: Execution
-) -> Callable[..., Any]:
-    """`torch.func.grad` of one replica's loss with respect to its first argument.
+    loss: Callable[..., tuple[Tensor, Any]], net: nn.Module, tensors: Tensors, inputs: Tensor, *arguments: Any
+) -> tuple[Tensors, Any]:
+    """Gradient of a loss with respect to a network's tensors, by an ordinary backward pass.
 
-    If replicas are computed one by one on a CPU, an ordinary backward pass computes the same gradient at less
-    cost. This pass gets images with channels last in memory if the network is faster with this layout.
+    On a CPU, images have their channels last in memory if the network is faster with this layout.
 
     Args:
         loss: function of the network's tensors, its inputs and further arguments; returns the loss () and
             auxiliary tensors.
         net: the network.
-        execution: device, and number of replicas that are computed together.
+        tensors: the tensors.
+        inputs: inputs (B, ...).
+        *arguments: further arguments of ``loss``.
 
     Returns:
-        A function with the same arguments that returns gradients and the auxiliary tensors.
+        Gradients by the tensors' names, and the auxiliary tensors.
     """
+    leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+    if inputs.device.type == "cpu" and wants_channels_last(net):
+        inputs = channels_last(inputs)
+    with torch.enable_grad():
+        value, auxiliary = loss(leaves, inputs, *arguments)
+        parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
+    # a backward pass may return gradients in another memory layout than the parameters have
+    gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
+    return gradients, detached(auxiliary)
 
-    prefers_channels_last = wants_channels_last(net)
 
-    def backward(tensors: Tensors, inputs: Tensor, *arguments: Any) -> tuple[Tensors, Any]:
-        leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
-        with torch.enable_grad():
-            value, auxiliary = loss(
-                leaves, channels_last(inputs) if prefers_channels_last else inputs, *arguments
-            )
-            parts = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
-        # a backward pass may return gradients in another memory layout than the parameters have
-        gradients = {name: part.contiguous() for name, part in zip(leaves, parts, strict=True)}
-        return gradients, map_tensors(Tensor.detach, auxiliary)
+def detached(tree: Any) -> Any:
+    """Tensors without their graph, in nested dictionaries and tuples of them."""
+    if isinstance(tree, Tensor):
+        return tree.detach()
+    if isinstance(tree, dict):
+        return {key: detached(value) for key, value in tree.items()}
+    return tuple(detached(value) for value in tree)
 
-    return backward if execution.single_replica else grad(loss, has_aux=True)
+
+def float32(value: float) -> float:
+    """Float32 number next to ``value``, with which float64 tensors are multiplied as float32 ones are."""
+    return float(np.float32(value))
 
 
 def predicted(outputs: Tensor) -> Tensor:
@@ -257,36 +204,6 @@ def predicted(outputs: Tensor) -> Tensor:
 def shares(outputs: Tensor) -> Tensor:
     """(..., K) probabilities from (..., K) outputs; if K is 1, the output itself, clipped to [0, 1]."""
     return outputs.softmax(-1) if outputs.shape[-1] > 1 else outputs.clamp(0, 1)
-
-
-def map_tensors(function: Callable[..., Tensor], tree: Any, *other_trees: Any) -> Any:
-    """Apply a function to the tensors at the same place of several trees.
-
-    torch's own `tree_map` handles many more types, but would take a tenth of the time of a small network's
-    step.
-
-    Args:
-        function: function of one tensor of each tree.
-        tree: nested dictionaries, tuples and named tuples of tensors.
-        *other_trees: trees of the same structure.
-
-    Returns:
-        A tree of the same structure with the results.
-    """
-    if isinstance(tree, Tensor):
-        return function(tree, *other_trees)
-    if isinstance(tree, dict):
-        return {
-            key: map_tensors(function, value, *(other[key] for other in other_trees))
-            for key, value in tree.items()
-        }
-    parts = [map_tensors(function, *values) for values in zip(tree, *other_trees, strict=True)]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-
-
-def per_replica(tensor: Tensor, values: Tensor) -> Tensor:
-    """View (R, 1, ...) of ``values`` (R,), so that they can multiply ``tensor`` (R, ...)."""
-    return values.reshape(-1, *(1,) * (tensor.dim() - 1))
 
 
 def as_input(stored: Tensor) -> Tensor:

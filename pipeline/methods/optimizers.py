@@ -1,17 +1,15 @@
-"""Optimizers for R replicas together, with the rules of torch.optim.
+"""SGD and Adam as functions from a state to the next one, with the rules of torch.optim.
 
-All tensors have a leading replica dimension (R, ...); rates and other scalars are (R,).
+`torch.optim` changes weights in place, and a `State` of a method is kept in checkpoints. Its Adam and its
+dampening round in another order than here, and trainings shall repeat recorded ones to the last bit.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from dprepro.clipping.gradients import Tensors
-from dprepro.pipeline.methods.base import State, Task, per_replica
+from dprepro.pipeline.methods.base import State
 
 # Adam's constants as in Kingma and Ba, and in torch
 BETAS, TINY = (0.9, 0.999), 1e-8
@@ -21,32 +19,23 @@ BETAS, TINY = (0.9, 0.999), 1e-8
 class Sgd:
     """SGD with momentum; as in torch, the first gradient is not dampened."""
 
-    momentum: Tensor | None = None  # None: no replica has momentum
-    dampening: Tensor | float = 0.0
-
-    @classmethod
-    def of(cls, task: Task, settings: Sequence[Any]) -> "Sgd":
-        """SGD with the momentum and the dampening, if any, of each replica's settings."""
-        momenta = [setting.momentum for setting in settings]
-        dampening = task.numbers(getattr(setting, "dampening", 0.0) for setting in settings)
-        return cls(task.numbers(momenta) if any(momenta) else None, dampening)
+    momentum: float = 0.0
+    dampening: float = 0.0
 
     def start(self, parameters: Tensors) -> State:
         """Parameters with zero momentum."""
         return {"parameters": parameters, "momentum": _zeros(parameters)}
 
-    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+    def update(self, state: State, gradients: Tensors, rate: float, step: int) -> State:
         """Parameters and momentum after a step."""
-        directions, momentum = gradients, self.momentum
-        if momentum is not None:
-            share = torch.ones_like(momentum) - (0.0 if step == 0 else self.dampening)
+        directions = gradients
+        if self.momentum:
+            share = 1 - torch.tensor(0.0 if step == 0 else self.dampening)  # rounded as the gradients are
             directions = {
-                name: (per_replica(value, momentum) * state["momentum"][name]).add_(
-                    per_replica(value, share) * value
-                )
+                name: (state["momentum"][name] * self.momentum).add_(value * float(share))
                 for name, value in gradients.items()
             }
-        return {"parameters": _descend(state["parameters"], directions, rates), "momentum": directions}
+        return {"parameters": _descend(state["parameters"], directions, rate), "momentum": directions}
 
 
 class Adam:
@@ -57,7 +46,7 @@ class Adam:
         moments = {moment: _zeros(parameters) for moment in ("first_moment", "second_moment")}
         return {"parameters": parameters, **moments}
 
-    def update(self, state: State, gradients: Tensors, rates: Tensor, step: int) -> State:
+    def update(self, state: State, gradients: Tensors, rate: float, step: int) -> State:
         """Parameters and both moments after a step."""
         beta1, beta2 = BETAS
         first, second, directions = {}, {}, {}
@@ -68,28 +57,26 @@ class Adam:
             square = second[name] / (1 - beta2 ** (step + 1))
             # in place, because memory that was just written is in the cache
             directions[name] = mean.div_(square.sqrt_().add_(TINY))
-        parameters = _descend(state["parameters"], directions, rates)
+        parameters = _descend(state["parameters"], directions, rate)
         return {"parameters": parameters, "first_moment": first, "second_moment": second}
 
 
 Optimizer = Sgd | Adam
 
 
-def decayed(parameters: Tensors, rates: Tensor, weight_decays: Sequence[float]) -> Tensors:
-    """Parameters after decoupled weight decay at given learning rates (Loshchilov and Hutter 2019)."""
-    if not any(weight_decays):
+def decayed(parameters: Tensors, rate: float, weight_decay: float) -> Tensors:
+    """Parameters after decoupled weight decay at a learning rate (Loshchilov and Hutter 2019)."""
+    if not weight_decay:
         return parameters
-    factors = 1 - rates * rates.new_tensor(weight_decays)
-    return {name: value * per_replica(value, factors) for name, value in parameters.items()}
+    factor = float(1 - torch.tensor(rate) * weight_decay)  # rounded as the parameters are
+    return {name: value * factor for name, value in parameters.items()}
 
 
 def _zeros(parameters: Tensors) -> Tensors:
     return {name: torch.zeros_like(value) for name, value in parameters.items()}
 
 
-def _descend(parameters: Tensors, directions: Tensors, rates: Tensor) -> Tensors:
-    values = list(parameters.values())
-    descended = torch._foreach_addcmul(
-        values, [per_replica(value, rates) for value in values], [directions[name] for name in parameters], -1
-    )
+def _descend(parameters: Tensors, directions: Tensors, rate: float) -> Tensors:
+    steps = [directions[name] for name in parameters]
+    descended = torch._foreach_add(list(parameters.values()), steps, alpha=-rate)
     return dict(zip(parameters, descended, strict=True))

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.clippers import ClipperFactory, NoDropout, clipper_factory
-from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Parts, Tensors
 from dprepro.errors import Unproven, UserError
 from dprepro.fields import Isolation
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
-from dprepro.pipeline.methods.base import Method, over_replicas
+from dprepro.pipeline.methods.base import Method
 from dprepro.pipeline.methods.samples import (
     BatchSum,
     Pass,
     Sample,
-    independent_samples,
+    independent_sample,
     merged,
     padded,
     parts_of,
@@ -54,13 +54,11 @@ class PrivateSteps(Method):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        if not self.first.private:
+        if not self.settings.private:
             return None
-        spendings = [settings.spending(self.sizes) for settings in self.settings]
-        return GaussianMechanism(
-            tuple(spending for spending in spendings if isinstance(spending, SampledGaussian)),
-            self.first.distance,
-        )
+        spending = self.settings.spending(self.sizes)
+        assert isinstance(spending, SampledGaussian), "of methods with clipped sums"
+        return GaussianMechanism(spending, self.settings.distance)
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
@@ -79,10 +77,8 @@ class PrivateSteps(Method):
         Raises:
             UserError: the network mixes examples.
         """
-        example, execution = self.test_inputs(self.task.public[:1]), self.task.execution
-        return clipper_factory(
-            self.task.net, example, self.copies, execution.reference, execution.single_replica
-        )
+        example = self.test_inputs(self.task.public[:1])
+        return clipper_factory(self.task.net, example, self.copies, self.task.execution.reference)
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
@@ -95,14 +91,9 @@ class PrivateSteps(Method):
         return (TRIED,) if self.isolation == "tried" else ()
 
     @cached_property
-    def clips(self) -> Tensor:
-        """(R,) clipping bound C of each replica."""
-        return self.task.numbers(setting.clip for setting in self.settings)
-
-    @cached_property
-    def whole(self) -> Bounds:
-        """Bounds (R, ...) of R replicas' whole gradients, clipped to `clips`."""
-        return self.bounds(self.clips)
+    def clip_limits(self) -> ClipLimits:
+        """Bounds of the whole gradient as one part, clipped to the setting `clip`."""
+        return self.bounds(self.settings.clip)
 
     @cached_property
     def class_weights(self) -> Tensor | None:
@@ -111,42 +102,40 @@ class PrivateSteps(Method):
         Raises:
             UserError: a class has no factor.
         """
-        weights: tuple[float, ...] = getattr(self.first, "class_weights", ())
+        weights: tuple[float, ...] = getattr(self.settings, "class_weights", ())
         if not weights:
             return None
         if int(self.task.labels.max()) >= len(weights):
             raise UserError(f"settings.class_weights: {len(weights)} numbers; allowed: one for each class")
         return self.task.numbers(weights)
 
-    def bounds(self, limits: Tensor) -> Bounds:
-        """Bounds (R, ...) of R replicas' whole gradients as one part, clipped to ``limits`` (R,)."""
-        rows = (len(limits), len(self.task.parameters))
-        return Bounds(limits.new_ones(*rows, 1), limits[:, None], limits.new_ones(rows))
+    def bounds(self, limit: float) -> ClipLimits:
+        """Bounds of the whole gradient as one part, clipped to ``limit``."""
+        return ClipLimits.whole(self.task.numbers([limit])[0], len(self.task.parameters))
 
     def sample(self, step: int) -> Sample:
-        """Poisson sample of expected size B, or allocated batch, for every replica."""
-        streams, batch = self.task.streams, self.first.batch
-        samples = independent_samples(streams, self.first, step, self.examples)
-        sample = padded(samples, streams.device)
-        if self._accounts_rounding and len(samples) == 1:
-            # not for several replicas, because a part's padding would depend on the other replicas' samples
-            population = self.first.population(self.examples)
-            return sample._replace(parts=parts_of(samples[0], population, math.ceil(batch / PART)))
-        return sample
+        """Poisson sample of expected size B, or allocated batch."""
+        streams, settings = self.task.streams, self.settings
+        drawn = independent_sample(streams, settings, step, self.examples)
+        sample = padded(drawn, streams.device)
+        if not self._accounts_rounding:
+            return sample
+        population = settings.population(self.examples)
+        return sample._replace(parts=parts_of(drawn, population, math.ceil(settings.batch / PART)))
 
     def resumable(self, steps_done: int) -> bool:
         """Return False inside an epoch of allocated batches, because a resumed run allocates anew."""
-        if self.first.drawn != "allocation":
+        if self.settings.drawn != "allocation":
             return True
-        batches: int = self.first.batches_of_epoch(self.examples)
+        batches: int = self.settings.batches_of_epoch(self.examples)
         return steps_done % batches == 0
 
     def clipped_sums(
-        self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
+        self, tensors: Tensors, sample: Sample, bounds: ClipLimits, step: int, *arguments: Any
     ) -> BatchSum:
-        """Sums of clipped gradients of R replicas' ``tensors`` over a sample, in passes that fit the memory.
+        """Sums of clipped gradients of ``tensors`` over a sample, in passes that fit the memory.
 
-        ``arguments`` (R, ...) are further arguments of the clipper.
+        ``arguments`` are further arguments of the clipper.
         """
         clipper, at_once = self.clipper, self.pass_size(sample)
         sums: Tensors = {}
@@ -154,7 +143,7 @@ class PrivateSteps(Method):
         pieces = list(sample.pieces(at_once))
         # bounds on the rounding errors of float32: within the passes, and of the addition of their sums
         errors = max(roundings(part, piece.stop - piece.start) for piece, part in pieces)
-        additions = len(pieces) * sample.chosen.shape[1] if len(pieces) > 1 else 0
+        additions = len(pieces) * len(sample.chosen) if len(pieces) > 1 else 0
         in_float64 = self._accounts_rounding and errors + additions > IN_FLOAT32
         passes = [
             Pass(piece, (size,), in_float64 and roundings(part, size) > IN_FLOAT32)
@@ -167,10 +156,9 @@ class PrivateSteps(Method):
             passes, self._batches(sample, passes, step), strict=True
         ):
             clipping_bounds = bounds.double() if each_pass.in_float64 else bounds
-            function: Callable[..., ClippedSum] = clipper
+            clipped_sum = clipper
             if len(each_pass.parts) > 1:
-                function = partial(clipper, parts=Parts(each_pass.parts, in_float64))
-            clipped_sum = over_replicas(function, self.task.execution)
+                clipped_sum = partial(clipper, parts=Parts(each_pass.parts, in_float64))
             if not of_units and step % CHECKED_EVERY == 0 and self.mechanism is not None and not self.broken:
                 self._compare_with_alone(
                     clipper, tensors, (inputs, labels, mask), (clipping_bounds, *arguments), step
@@ -182,12 +170,12 @@ class PrivateSteps(Method):
                 else:
                     sums[name] = value.double() if in_float64 else value
             # a mini-set is present if any of its examples is
-            present = (mask.reshape(*mask.shape[:2], -1).amax(2) > 0).to(mask)
+            present = (mask.reshape(len(mask), -1).amax(1) > 0).to(mask)
             norms = pass_sum.norms.float()
             if self.class_weights is not None:  # the norms are those before the loss is weighted
-                norms = norms * mask[..., None]
+                norms = norms * mask[:, None]
             of_units.append((norms, pass_sum.losses, present))
-        norms, losses, masks = (torch.cat(values, 1) for values in zip(*of_units, strict=True))
+        norms, losses, masks = (torch.cat(values) for values in zip(*of_units, strict=True))
         return BatchSum(sums, norms, losses, masks, bounds.limits)
 
     def _compare_with_alone(
@@ -205,39 +193,37 @@ class PrivateSteps(Method):
                 data.
         """
         inputs, labels, mask = batch
-        clipped_sum = over_replicas(clipper, self.task.execution)
-        place = step // CHECKED_EVERY % labels.shape[1]
-        copies = inputs.shape[1] // labels.shape[1]
+        place = step // CHECKED_EVERY % len(labels)
+        copies = len(inputs) // len(labels)
         own = torch.zeros_like(mask)
-        own[:, place] = mask[:, place]
+        own[place] = mask[place]
         here = slice(place, place + 1)
         with NoDropout():
-            part = clipped_sum(tensors, inputs, labels, own, *arguments)
-            alone = clipped_sum(
+            part = clipper(tensors, inputs, labels, own, *arguments)
+            alone = clipper(
                 tensors,
-                inputs[:, place * copies : (place + 1) * copies],
-                labels[:, here],
-                mask[:, here],
+                inputs[place * copies : (place + 1) * copies],
+                labels[here],
+                mask[here],
                 *arguments,
             )
         size, difference = (
-            torch.stack([value.flatten(1).norm(dim=1) for value in values]).norm(dim=0)
+            torch.stack([value.norm() for value in values]).norm()
             for values in (
                 alone.sums.values(),
                 [torch.nan_to_num(part.sums[name] - value) for name, value in alone.sums.items()],
             )
         )
-        loss = alone.losses[:, 0]
+        loss = alone.losses[0]
         if bool(
-            (difference > DIFFERENT * size).any()
-            or ((part.losses[:, place] - loss).abs() > DIFFERENT * loss.abs().clamp_min(1)).any()
+            difference > DIFFERENT * size
+            or (part.losses[place] - loss).abs() > DIFFERENT * loss.abs().clamp_min(1)
         ):
             raise Unproven(
                 f"step {step}: an example's part of a clipped sum differs from the one that it has alone by "
-                f"{float((difference / size).max()):.2g} of its size: the network mixes examples, or keeps "
+                f"{float(difference / size):.2g} of its size: the network mixes examples, or keeps "
                 "data of them between calls; nothing is proven for this training, and this stop depends "
-                "on its private data",
-                len(self.settings),
+                "on its private data"
             )
 
     @property
@@ -245,52 +231,52 @@ class PrivateSteps(Method):
         """Return whether noise must cover the rounding of sums: if it is on a grid and an epsilon holds."""
         return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
 
-    def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
+    def released(self, sums: Tensors, bounds: ClipLimits, step: int) -> Tensors:
         """Clipped sums with their noise; without noise if nothing is private."""
         if self.mechanism is None:
             return sums
         return self.mechanism.release(sums, bounds, self.task.streams, step)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Network inputs for ``stored`` (R, L, ...), L examples of each replica.
+        """Network inputs for ``stored`` (L, ...), L examples.
 
-        Methods with augmentation use ``draws`` (R, L, D): D random numbers for each example.
+        Methods with augmentation use ``draws`` (L, D): D random numbers for each example.
         """
         return self.test_inputs(stored)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """Random numbers (R, K, D), or (R, K, S, D) for mini-sets, that augment the examples `Sample.chosen`.
+        """Random numbers (K, D), or (K, S, D) for mini-sets, that augment the examples `Sample.chosen`.
 
-        R, K and S are as in `Sample`, and D is `draws`. The numbers are drawn for the whole sample, so its
+        K and S are as in `Sample`, and D is `draws`. The numbers are drawn for the whole sample, so its
         augmented copies don't depend on the division into passes.
         """
-        size = chosen[0].numel() * self.draws
+        size = chosen.numel() * self.draws
         return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
 
     def pass_size(self, sample: Sample) -> int:
-        """Number of examples, or mini-sets, of a replica's sample in one forward pass."""
-        passes = self.copies * sample.chosen[0, 0].numel()
-        return max(1, self.task.execution.examples_at_once(self.task.replicas) // passes)
+        """Number of examples, or mini-sets, in one forward pass."""
+        passes = self.copies * sample.chosen[0].numel()
+        return max(1, self.task.execution.physical // passes)
 
     def _batches(
         self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Inputs (R, L, ...) of each pass of L units; labels and mask, (R, L), or (R, L, S) for mini-sets."""
+        """Inputs (L, ...) of each pass of L units; labels and mask, (L,), or (L, S) for mini-sets."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
         for piece, *_ in passes:
-            chosen = sample.chosen[:, piece]
+            chosen = sample.chosen[piece]
             # nine times as fast as a two-dimensional index
             stored = self.task.inputs.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
-            inputs = self.train_inputs(stored, None if draws is None else draws[:, piece])
-            labels, mask = self.task.labels[chosen], sample.mask[:, piece]
+            inputs = self.train_inputs(stored, None if draws is None else draws[piece])
+            labels, mask = self.task.labels[chosen], sample.mask[piece]
             if self.class_weights is not None:
                 mask = mask * self.class_weights[labels]
             yield inputs, labels, mask
 
-    def guarantee(self, replica: int) -> Guarantee:
+    def guarantee(self) -> Guarantee:
         """Guarantee of the settings, with the mechanism's spending; broken if it is `unproven`."""
-        guarantee = super().guarantee(replica)
+        guarantee = super().guarantee()
         if self.mechanism is None:
             return guarantee
         broken = (*guarantee.broken, *self.unproven)
-        return replace(guarantee, spending=self.mechanism.spendings[replica], broken=broken)
+        return replace(guarantee, spending=self.mechanism.spending, broken=broken)

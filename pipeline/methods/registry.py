@@ -1,6 +1,5 @@
 """Training classes and networks by their names in params.yaml."""
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +18,8 @@ from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model
 
 
-def build_method(name: str, task: Task, settings: Sequence[MethodSettings], normalization: str) -> Method:
-    """Training method ``name`` for the task's replicas."""
+def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:
+    """Training method ``name`` for a task."""
     return training_class(name)(task, settings, normalization)
 
 
@@ -74,7 +73,7 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
 
 
 def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Network of `build_net` with the initial weights of a replica's ``seed``."""
+    """Network of `build_net` with the initial weights of a training's ``seed``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(initial_seed(seed))
         return build_net(model, shape, classes)

@@ -1,4 +1,4 @@
-"""Samples of examples or mini-sets for one step of several replicas, and sums over these samples."""
+"""Samples of examples or mini-sets for one step, and sums over these samples."""
 
 import math
 from collections import UserDict
@@ -16,16 +16,16 @@ from dprepro.pipeline.methods.settings import MethodSettings
 
 
 class Sample(NamedTuple):
-    """Clipped units of one step for each of R replicas: K examples, or K mini-sets of S examples."""
+    """Clipped units of one step: K examples, or K mini-sets of S examples."""
 
-    chosen: Tensor  # (R, K) or (R, K, S) positions in the training split
+    chosen: Tensor  # (K,) or (K, S) positions in the training split
     mask: Tensor  # same shape; 1 for examples, 0 for padding
     parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed separately; (): one part
 
     def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:
         """Slices of the K units, of similar size up to ``pass_size``, each with the size of its part."""
         start = 0
-        for count in self.parts or (self.chosen.shape[1],):
+        for count in self.parts or (len(self.chosen),):
             size = math.ceil(count / math.ceil(count / pass_size))
             for first in range(start, start + count, size):
                 yield slice(first, min(first + size, start + count)), count
@@ -65,53 +65,46 @@ def parts_of(sample: np.ndarray, examples: int, parts: int) -> tuple[int, ...]:
     return tuple(sizes[sizes > 0].tolist())
 
 
-def independent_samples(
-    streams: Streams, settings: MethodSettings, step: int, examples: int
-) -> list[np.ndarray]:
-    """Positions in each replica's batch of a step, a Poisson sample or an allocated batch."""
+def independent_sample(streams: Streams, settings: MethodSettings, step: int, examples: int) -> np.ndarray:
+    """Positions in the batch of a step, a Poisson sample or an allocated batch."""
     if settings.drawn == "allocation":
         return streams.allocated(step, examples, settings.batches_of_epoch(examples), settings.joined)
     return streams.poisson(step, examples, settings.batch / settings.population(examples))
 
 
-def padded(samples: list[np.ndarray], device: torch.device) -> Sample:
-    """Samples of different sizes as one `Sample`, padded to the longest, at least to one example."""
-    longest = max(1, max(len(sample) for sample in samples))
-    index = np.zeros((len(samples), longest), np.int64)
-    mask = np.zeros(index.shape, np.float32)
-    for row, sample in enumerate(samples):
-        index[row, : len(sample)] = sample
-        mask[row, : len(sample)] = 1
-    mask_type = torch.get_default_dtype()
-    return Sample(torch.from_numpy(index).to(device), torch.from_numpy(mask).to(device, mask_type))
+def padded(sample: np.ndarray, device: torch.device) -> Sample:
+    """`Sample` of the positions ``sample``; an empty one gets one example of mask 0."""
+    index = sample.astype(np.int64) if len(sample) else np.zeros(1, np.int64)
+    mask = torch.full((len(index),), float(len(sample) > 0), dtype=torch.get_default_dtype(), device=device)
+    return Sample(torch.from_numpy(index).to(device), mask)
 
 
 class BatchSum(NamedTuple):
     """Clipped sums of whole samples (`Sample`), and private quantities that are not released."""
 
-    sums: Tensors  # (R, ...) each
-    norms: Tensor  # (R, K, G) norms of each part of a gradient before clipping; G is 0 without clipping
-    losses: Tensor  # (R, K)
-    mask: Tensor  # (R, K)
-    limits: Tensor  # (R, G) clipping bounds of the parts
+    sums: Tensors
+    norms: Tensor  # (K, G) norms of each part of a gradient before clipping; G is 0 without clipping
+    losses: Tensor  # (K,)
+    mask: Tensor  # (K,)
+    limits: Tensor  # (G,) clipping bounds of the parts
 
     @property
     def gradient_norms(self) -> Tensor:
-        """(R, K) norms of the whole gradients of R replicas' K clipped units."""
-        return self.norms.norm(dim=2)
+        """(K,) norms of the whole gradients of K clipped units."""
+        return self.norms.norm(dim=1)
 
     def metrics(self) -> "Metrics":
-        """(R,) means over a replica's examples or mini-sets: loss, gradient norm, share of clipped parts."""
+        """Means () over examples or mini-sets: loss, gradient norm, share of clipped parts."""
         return Metrics(self._replace(sums={})._metrics)
 
     def _metrics(self) -> Tensors:
         columns = {"train_loss": self.losses}
-        if self.norms.shape[2]:
+        if self.norms.shape[1]:
             columns["gradient_norm"] = self.gradient_norms
-            columns["clipped_share"] = (self.norms > self.limits[:, None]).float().mean(2)
+            columns["clipped_share"] = (self.norms > self.limits).float().mean(1)
         return {
             # not a product: padding may be infinite, and 0 times infinity is not 0
-            name: torch.where(self.mask > 0, value, 0.0).sum(1) / self.mask.sum(1).clamp_min(1)
+            name: torch.where(self.mask > 0, value, 0.0).sum() / self.mask.sum().clamp_min(1)
             for name, value in columns.items()
         }
 
@@ -125,5 +118,5 @@ class Metrics(UserDict[str, Tensor]):
 
     @cached_property
     def data(self) -> Tensors:  # type: ignore[override]
-        """(R,) values of each metric, one per replica."""
+        """Value () of each metric."""
         return self._compute()

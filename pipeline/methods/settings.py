@@ -21,12 +21,6 @@ from dprepro.fields import Count, Delta, NotNegative, Passes, Positive, Sampling
 from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
 from dprepro.pipeline.methods.statements import Statement
 
-# Settings in which replicas that share a step may differ, for any method
-VARYING = frozenset(
-    {"learning_rate", "schedule", "warmup", "milestones", "gamma", "clip", "sigma", "epsilon", "delta"}
-)
-
-
 # Attack of an audit (`pipeline.audits.rows`). 'canaries': for methods that clip each example. 'crowd': for
 # clipped means. 'opposites': for Laplace noise on data, drawn once. 'shared': for noise that a batch's
 # examples share.
@@ -69,8 +63,6 @@ class MethodSettings(Strict):
     unit_inputs: ClassVar[bool] = False  # whether its guarantee needs inputs between 0 and 1
     scales_inputs: ClassVar[bool] = False  # whether images are scaled by statistics of public images
     uses_relevances: ClassVar[bool] = False  # whether it uses the relevances of its data
-    # further settings in which replicas that share a step may differ
-    varying: ClassVar[frozenset[str]] = frozenset()
     # settings that only earlier records have, each with the value at which such a record is valid
     retired: ClassVar[dict[str, Any]] = {}
     # names of a model's further tensors, besides parameters, weights before averaging and batch norm
@@ -78,7 +70,7 @@ class MethodSettings(Strict):
     kept: ClassVar[frozenset[str]] = frozenset()
     # values that `dprepro new row` suggests, besides batch and delta; it asks for other settings without
     # default
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
     # examples of a step; for Poisson samples, the expected number
     batch: Count
@@ -226,12 +218,6 @@ class MethodSettings(Strict):
         delta, claimed_by = self.claim
         broken = self.broken(normalization)
         return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))
-
-    @property
-    def batching_key(self) -> tuple[Any, ...]:
-        """Values of the settings that replicas must have in common to share their steps."""
-        varying = VARYING | self.varying
-        return (*(value for name, value in self if name not in varying), self.private)
 
     def passes_per_step(self, circumstances: Circumstances) -> int:
         """Number of forward and backward passes of single examples in a step: the cost of training."""

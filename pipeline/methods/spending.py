@@ -48,7 +48,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Spending of one replica's training, and statements about it."""
+    """Spending of a training, and statements about it."""
 
     spending: SampledGaussian | Releases | None  # None: no private mechanism at all
     delta: float | None

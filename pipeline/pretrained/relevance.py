@@ -21,7 +21,7 @@ from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 from dprepro.pipeline.pretrained.joining import TrainedRow
 from dprepro.pipeline.pretrained.lrp import relevances
-from dprepro.pipeline.pretrained.starts import initial_nets
+from dprepro.pipeline.pretrained.starts import initial_net
 
 BATCH = 250  # images per pass
 INFORMED = (
@@ -94,7 +94,7 @@ def trained_net(before: TrainedRow) -> nn.Module:
         UserError: the weights lack batch norm statistics, or have a tensor that the network lacks.
     """
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
-    (net,) = initial_nets([before.run.replicas[0].seed], model, _input_shape(before), data)
+    net = initial_net(before.run.replicas[0].seed, model, _input_shape(before), data)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(

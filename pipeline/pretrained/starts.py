@@ -5,7 +5,6 @@ more file, ``start.npz``. It has the parameters and running statistics of one re
 has `features`, inputs are the outputs of the network's frozen part, and the file has only the other tensors.
 """
 
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from dprepro.clipping.gradients import Tensors
 from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
@@ -89,22 +87,20 @@ def features_shape(model: Model) -> tuple[int, ...]:
     return (import_module(f"dprepro.pipeline.models.{model.name}").FEATURES,)
 
 
-def initial_nets(
-    seeds: Iterable[int], model: Model, shape: tuple[int, ...], data: Prepared
-) -> list[nn.Module]:
-    """One network with initial weights for each seed, for inputs of ``shape``.
+def initial_net(seed: int, model: Model, shape: tuple[int, ...], data: Prepared) -> nn.Module:
+    """Network with the initial weights of a training's ``seed``, for inputs of ``shape``.
 
     Raises:
         UserError: for the reasons of `build_net` and `load_start`.
     """
-    nets = [fresh_net(seed, model, shape, data.classes) for seed in seeds]
+    net = fresh_net(seed, model, shape, data.classes)
     if data.start is not None:
-        load_start(nets, data.start, model.trainable)
-    return nets
+        load_start(net, data.start, model.trainable)
+    return net
 
 
-def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
-    """Load the weights of the ``start.npz`` at ``path`` into each network, and freeze untrained parameters.
+def load_start(net: nn.Module, path: Path, which: str) -> None:
+    """Load the weights of the ``start.npz`` at ``path`` into a network, and freeze untrained parameters.
 
     A tensor is loaded if the network has one of the same name and shape. So for another number of classes,
     the output layer keeps its fresh weights. Afterwards ``requires_grad`` is True only for the parameters
@@ -115,11 +111,6 @@ def load_start(nets: Iterable[nn.Module], path: Path, which: str) -> None:
             tensor of the file fits, or the file has no fitting tensor for one of the frozen part.
     """
     tensors = joined.read_arrays(path)
-    for net in nets:
-        _load(net, tensors, path, which)
-
-
-def _load(net: nn.Module, tensors: Tensors, path: Path, which: str) -> None:
     places, learned = net.state_dict(), trainable(net, which)
     fitting = {
         name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape

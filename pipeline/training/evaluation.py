@@ -30,7 +30,7 @@ from dprepro.pipeline.results.schema import (
     Trained,
 )
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
-from dprepro.pipeline.training.loop import Replica, accuracy, batches, grouped_for, make_task
+from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
 
 
@@ -76,7 +76,7 @@ def evaluate(
         for replica, trained in pending.items()
     ]
     recorded = method_settings()[row.method].recorded
-    members = [Replica(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
+    members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
     arguments = (row.model, row.method, row.reproducible, data, execution, own)
     for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
         trained = pending[member.key]
@@ -96,7 +96,7 @@ def evaluate(
 
 
 class Measured(NamedTuple):
-    """Metrics and scores of one replica."""
+    """Metrics and scores of one training."""
 
     metrics: dict[str, float]
     scores: Scores | Errors | None
@@ -104,65 +104,51 @@ class Measured(NamedTuple):
 
 
 def measure(
-    weights: Mapping[Replica, Tensors],
+    weights: Mapping[SeedRun, Tensors],
     model: Model,
     method: str,
     reproducible: bool,
     data: Prepared,
     execution: Execution,
     scored: bool,
-) -> Iterator[tuple[Replica, Measured]]:
-    """Trained replicas of one model, with the metrics of their ``weights``.
+) -> Iterator[tuple[SeedRun, Measured]]:
+    """Finished trainings of one model, with the metrics of their ``weights``.
 
-    Replicas of one group are measured together, as many as the device takes. If ``scored``, `Measured.scores`
-    are those of the test split; otherwise `Measured.test_errors` are, if the method predicts one class for
-    each example.
+    If ``scored``, `Measured.scores` are those of the test split; otherwise `Measured.test_errors` are, if the
+    method predicts one class for each example.
 
     Raises:
         UserError: weights are another network's.
     """
-    for group in grouped_for(list(weights), model, data, execution):
-        tensors = [weights[member] for member in group]
-        task = make_task(group, model, reproducible, data, execution)
-        for member, member_weights in zip(group, tensors, strict=True):
-            _check_fit(member_weights, task.parameters, member)
-        trained = build_method(method, task, [member.settings for member in group], model.normalization)
-        stacked = {
-            name: torch.stack([replica_weights[name] for replica_weights in tensors]) for name in tensors[0]
-        }
+    for run, tensors in weights.items():
+        task = make_task(run, model, reproducible, data, execution)
+        for name, value in task.parameters.items():
+            if name not in tensors or tensors[name].shape != value.shape:
+                raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
+        trained = build_method(method, task, run.settings, model.normalization)
         predictions: list[torch.Tensor] = []
-        columns = _accuracies(trained, stacked, data, execution, predictions.append)
-        outputs = _probabilities(trained, stacked, data.splits["test"], execution) if scored else None
-        for index, member in enumerate(group):
-            metrics = {name: column[index].item() for name, column in columns.items()}
-            labels = np.array(data.splits["test"].labels)
-            found: Scores | Errors | None = None
-            if outputs is not None and data.target is not None:
+        metrics = _accuracies(trained, tensors, data, execution, predictions.append)
+        labels = np.array(data.splits["test"].labels)
+        found: Scores | Errors | None = None
+        wrong: str | None = None
+        if scored:
+            outputs = _probabilities(trained, tensors, data.splits["test"], execution)
+            if data.target is None:
+                found = scores(outputs, labels)
+            else:
                 low, high = data.target
-                found = errors(*(low + (high - low) * each for each in (outputs[index, :, 0], labels)))
-            elif outputs is not None:
-                found = scores(outputs[index], labels)
-            wrong: str | None = None
-            if not scored and data.target is None and trained.test_draws == 1:
-                predicted = torch.cat([part[index] for part in predictions]).cpu().numpy()
-                wrong = packed(predicted, labels, data.classes)
-            yield member, Measured(metrics, found, wrong)
+                found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
+        elif data.target is None and trained.test_draws == 1:
+            wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
+        yield run, Measured(metrics, found, wrong)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:
-    """(R, N, K) probabilities by R replicas of K classes for N examples; (R, N, 1) for a numeric target."""
-    replicas = len(next(iter(model.values())))
+    """(N, K) probabilities of K classes for N examples; (N, 1) for a numeric target."""
     with torch.no_grad():
         network = method.network(model, 0)
-        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, replicas, execution)]
-    return torch.cat(parts, 1).cpu().numpy()
-
-
-def _check_fit(weights: Tensors, expected: Tensors, member: Replica) -> None:
-    """Check that weights are those of the network; ``expected`` has shapes (R, ...), of R replicas."""
-    for name, value in expected.items():
-        if name not in weights or weights[name].shape != value.shape[1:]:
-            raise UserError(f"{member.name}: the weights are another network's: {shown(name)} doesn't fit")
+        parts = [shares(method.logits(network, inputs)) for _, inputs in batches(split, execution)]
+    return torch.cat(parts).cpu().numpy()
 
 
 def noise(spending: SampledGaussian | Releases | None) -> dict[str, float]:
@@ -181,29 +167,26 @@ def _accuracies(
     data: Prepared,
     execution: Execution,
     keep: Callable[[torch.Tensor], object],
-) -> Tensors:
-    """(R,) accuracies of the replicas by name; means over the draws if the method has noise at test time.
+) -> dict[str, float]:
+    """Accuracies by name; means over the draws if the method has noise at test time.
 
-    ``keep`` is called with the (R, B) predictions of each batch of the test split.
+    ``keep`` is called with the (B,) predictions of each batch of the test split.
     """
-    replicas = len(next(iter(model.values())))
-    draws: dict[str, list[torch.Tensor]] = {
-        split: [] for split in ("validation", "test") if len(data.splits[split])
-    }
+    draws: dict[str, list[float]] = {split: [] for split in ("validation", "test") if len(data.splits[split])}
     for draw in range(method.test_draws):
         with torch.no_grad():
             network = method.network(model, draw)
         for split, values in draws.items():
-            predict, kept = method.predictor(network), [keep] if split == "test" else []
-            values.append(accuracy(predict, replicas, data.splits[split], execution, *kept))
-    accuracies = {split: torch.stack(values) for split, values in draws.items()}
-    columns = {f"{split}_accuracy": values.mean(0) for split, values in accuracies.items()}
+            kept = [keep] if split == "test" else []
+            values.append(accuracy(method.predictor(network), data.splits[split], execution, *kept))
+    accuracies = {split: torch.tensor(values, dtype=torch.float64) for split, values in draws.items()}
+    columns = {f"{split}_accuracy": values.mean().item() for split, values in accuracies.items()}
     if data.target is None:
         judged = columns.get("validation_accuracy", columns["test_accuracy"])
-        columns["converged"] = (judged > CONVERGED / data.classes).double()
+        columns["converged"] = float(judged > CONVERGED / data.classes)
     if method.test_draws > 1:
-        columns["test_accuracy_draws_std"] = accuracies["test"].std(0)
+        columns["test_accuracy_draws_std"] = accuracies["test"].std().item()
     for name, predict in method.variants(model).items():
         with torch.no_grad():
-            columns[f"test_accuracy_{name}"] = accuracy(predict, replicas, data.splits["test"], execution)
+            columns[f"test_accuracy_{name}"] = accuracy(predict, data.splits["test"], execution)
     return columns

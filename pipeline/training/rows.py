@@ -32,9 +32,9 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from dprepro.pipeline.training.loop import Context, Group, Replica, Show
+from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
 from dprepro.pipeline.training.not_covered import data_uses
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.side_by_side import train_runs
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class TrainedRow:
     standing: int  # valid replicas of earlier runs, whose weights are here
 
 
-def replicas(row: Row) -> list[Replica]:
+def replicas(row: Row) -> list[SeedRun]:
     """All seeds of all levels of a row."""
-    return [Replica(row.level(settings), seed, settings) for settings, seed in row.trainings]
+    return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
-def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[Replica]:
+def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
     """Declared replicas without a valid training or without its weights: those that `train` would train."""
     lost = {replica.key for replica in lacking(run, root, compared=True)}
     kept = {replica.key for replica in _valid(run, row, data)} - lost
@@ -71,7 +71,7 @@ def train(
     """Train a row's missing replicas and write their records and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
-    `train_replicas` for ``workers``.
+    `train_runs` for ``workers``.
 
     Raises:
         UserError: another process trains this row; the disk can't be written; the data, initial weights or
@@ -99,9 +99,9 @@ def train(
         if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
-            with closing(train_replicas(wanted, context, workers)) as groups:
-                for group in groups:
-                    _write(key, row, group, source, data, frozen, root)
+            with closing(train_runs(wanted, context, workers)) as trainings:
+                for finished in trainings:
+                    _write(key, row, finished, source, data, frozen, root)
         except Unproven as problem:
             write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
             if valid:
@@ -111,7 +111,7 @@ def train(
     return TrainedRow(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
-def _frozen(replicas: Sequence[Replica], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
+def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
     """Fingerprints of each replica's frozen tensors."""
     networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
     for replica in replicas:
@@ -155,19 +155,19 @@ def stopped(key: str, root: Path) -> int:
 def _write(
     key: str,
     row: Row,
-    group: Group | None,
+    finished: FinishedTraining | None,
     source: Provenance,
     data: Prepared,
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Write a group's weights, then their records beside those of valid replicas.
+    """Write a training's weights, then its record beside those of valid ones.
 
-    Replicas that are invalid now are replaced. If ``group`` is None, only this is done.
+    Trainings that are invalid now are replaced. If ``finished`` is None, only this is done.
     """
     previous = records.read_run(key, root)
     trained = {replica.key: replica for replica in _valid(previous, row, data)}
-    renewed = {replica.key for replica in group.replicas} if group else set()
+    renewed = {finished.run.key} if finished else set()
     # a valid training whose weights are lost counts beside its rebuilt one, except on public data
     private = OWN in source.edition.values()
     earlier = previous.replaced if previous else ()
@@ -180,13 +180,11 @@ def _write(
             for replica in previous.replicas
             if replica.key not in trained or (private and replica.key in renewed)
         ]
-    if group is not None:
-        model = group.method.model(group.state)
-        for index, replica in enumerate(group.replicas):
-            path = weights_path(key, *replica.key, root)
-            digest = write_weights(path, {name: value[index].cpu() for name, value in model.items()})
-            about = (key, source, frozen[replica.key], digest)
-            trained[replica.key] = _trained(group, index, data, row, *about)
+    if finished is not None:
+        model, name = finished.method.model(finished.state), finished.run.key
+        path = weights_path(key, *name, root)
+        digest = write_weights(path, {tensor: value.cpu() for tensor, value in model.items()})
+        trained[name] = _trained(finished, data, row, key, source, frozen[name], digest)
     order = [replica.key for replica in replicas(row) if replica.key in trained]
     run = Run(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
     records.write(run, root)
@@ -200,8 +198,7 @@ def _valid(run: Run | None, row: Row, data: Prepared) -> tuple[Trained, ...]:
 
 
 def _trained(
-    group: Group,
-    index: int,
+    finished: FinishedTraining,
     data: Prepared,
     row: Row,
     key: str,
@@ -209,35 +206,34 @@ def _trained(
     frozen: tuple[float, ...],
     weights: str,
 ) -> Trained:
-    replica = group.replicas[index]
-    guarantee = group.method.guarantee(index)
+    run, method = finished.run, finished.method
+    guarantee = method.guarantee()
     curves: dict[str, list[Point]] = {}
-    for level, seed, step, epoch, metric, value in group.history:
-        if (level, seed) == replica.key:
-            curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
+    for _, _, step, epoch, metric, value in finished.history:
+        curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
     return Trained(
         row=key,
         model=row.model.model_dump(mode="json"),
         method=row.method,
         data=row.data,
-        level=replica.level,
-        seed=replica.seed,
-        settings=replica.settings.model_dump(mode="json"),
-        steps=group.steps,
+        level=run.level,
+        seed=run.seed,
+        settings=run.settings.model_dump(mode="json"),
+        steps=finished.steps,
         spending=guarantee.spending,
         delta=guarantee.delta,
         claimed_by=guarantee.claimed_by,
         broken=guarantee.broken,
-        not_covered=(*data_uses(data, replica.settings, row.model.network), *guarantee.not_covered),
+        not_covered=(*data_uses(data, run.settings, row.model.network), *guarantee.not_covered),
         protects=guarantee.protects,
-        noise=group.method.task.streams.noise,
-        isolation=group.method.isolation,
+        noise=method.task.streams.noise,
+        isolation=method.isolation,
         weights=weights,
         frozen=frozen,
-        seconds=round(group.seconds, 3),
-        cpu_seconds=round(group.cpu_seconds / len(group.replicas), 3),
-        started=group.started,
-        ended=group.ended,
+        seconds=round(finished.seconds, 3),
+        cpu_seconds=round(finished.cpu_seconds, 3),
+        started=finished.started,
+        ended=finished.ended,
         origin=origin,
         curves={metric: tuple(points) for metric, points in sorted(curves.items())},
     )

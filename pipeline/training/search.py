@@ -30,9 +30,9 @@ from dprepro.pipeline.results.schema import (
     best,
 )
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from dprepro.pipeline.training.loop import Context, Replica, Show
+from dprepro.pipeline.training.loop import Context, SeedRun, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.side_by_side import train_runs
 
 
 def search(
@@ -63,8 +63,8 @@ def search(
     checkpoint = root / CHECKPOINTS / f"search-{name}-{identity[7:19]}"
     # not the seeds of the row, whose results stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
-    replicas = [
-        Replica(f"{row.level(configured)}/{index}", seed, configured)
+    runs = [
+        SeedRun(f"{row.level(configured)}/{index}", seed, configured)
         for index, (_, configured) in enumerate(choices)
         for seed in seeds
     ]
@@ -85,16 +85,12 @@ def search(
         earlier = records.read_search(name, root)
         if earlier is None or earlier.definition not in (identity, *formerly):
             try:
-                for group in train_replicas(replicas, context, workers):
-                    accuracies = {
-                        (level, seed): float(value)
-                        for level, seed, *_, metric, value in group.history
-                        if metric == "validation_accuracy"
-                    }
-                    seconds = group.seconds / len(group.replicas)
-                    for index, member in enumerate(group.replicas):
-                        spent = candidate_spent(group.method.guarantee(index), group.steps)
-                        trained[member.key] = accuracies[member.key], seconds, spent
+                for finished in train_runs(runs, context, workers):
+                    (judged_by,) = (
+                        value for *_, metric, value in finished.history if metric == "validation_accuracy"
+                    )
+                    spent = candidate_spent(finished.method.guarantee(), finished.steps)
+                    trained[finished.run.key] = judged_by, finished.seconds, spent
             except Unproven as problem:
                 write_json(stopped_path(kept, root), stopped(kept, root) + problem.trainings)
                 raise

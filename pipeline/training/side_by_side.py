@@ -1,6 +1,6 @@
-"""Parallel training of replicas: on a GPU in one step, on a CPU in several processes.
+"""Trainings side by side, in several processes of one device.
 
-A worker trains its replicas to the end and leaves their last checkpoint, which the calling process loads. So
+A worker does its trainings to the end and leaves their last checkpoint, which the calling process loads. So
 processes exchange only progress, and a killed training continues like any other.
 """
 
@@ -19,50 +19,44 @@ import torch
 from dprepro.errors import Stopped, Unproven, UserError
 from dprepro.pipeline.extensions import in_use, use
 from dprepro.pipeline.memory import keep_freed
-from dprepro.pipeline.training.loop import Context, Group, Progress, Replica, grouped_for, train_group
+from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun, train_run
 from dprepro.pipeline.training.stopping import StopSignal, recording_signals
 
-# smallest number of per-example gradients for which a worker saves more time than its start takes
+# smallest number of per-example gradients for which a worker on a CPU saves more time than its start takes
 WORTH = 200_000
 LOOK_EVERY = 0.2  # seconds between checks of the workers
 
 
-def train_replicas(
-    replicas: Sequence[Replica], context: Context, workers: int = 1
-) -> Generator[Group, None, None]:
-    """Train replicas of one model, and yield each group after its last step.
+def train_runs(
+    runs: Sequence[SeedRun], context: Context, workers: int = 1
+) -> Generator[FinishedTraining, None, None]:
+    """Do trainings of one model, and yield each after its last step.
 
-    A group has as many replicas as the device takes, which share their steps. One seed of every level is
-    trained before the next seed. ``workers``: largest number of processes, on a CPU; short trainings take
-    fewer. Results don't depend on it, except for rounding.
+    One seed of every level is trained before the next seed. ``workers``: largest number of processes; short
+    trainings on a CPU take fewer. Results don't depend on it, except for rounding.
 
     Raises:
         Stopped: a signal stopped the training. Checkpoints were written, from which the next call continues.
         Unproven: something breaks the guarantee of a training.
     """
-    groups = grouped_for(replicas, context.model, context.data, context.execution)
-    groups.sort(key=lambda members: members[0].seed)
+    runs = sorted(runs, key=lambda run: run.seed)
     with recording_signals() as stop_signal:
-        processes = _worthwhile_processes(groups, context, workers)
-        done = _run(groups, context, processes, stop_signal) if processes > 1 else range(len(groups))
+        processes = _worthwhile_processes(runs, context, workers)
+        done = _run(runs, context, processes, stop_signal) if processes > 1 else range(len(runs))
         for number in done:
-            yield train_group(groups[number], context, number, len(groups), stop_signal)
+            yield train_run(runs[number], context, number, len(runs), stop_signal)
 
 
-def _worthwhile_processes(groups: Sequence[Sequence[Replica]], context: Context, workers: int) -> int:
+def _worthwhile_processes(runs: Sequence[SeedRun], context: Context, workers: int) -> int:
     """Number of processes for which the work is long enough to save time."""
     if context.execution.device.type != "cpu":
-        return 1
+        return min(workers, len(runs))
     examples = len(context.data.splits["train"])
-    examples_seen = sum(
-        replica.settings.total_steps(examples) * replica.settings.batch
-        for members in groups
-        for replica in members
-    )
-    return min(workers, len(groups), examples_seen // WORTH)
+    examples_seen = sum(run.settings.total_steps(examples) * run.settings.batch for run in runs)
+    return min(workers, len(runs), examples_seen // WORTH)
 
 
-# From a worker: its progress; the number of a trained group; or text and number of trainings of `Unproven`,
+# From a worker: progress; number of a finished training; or text and number of trainings of `Unproven`,
 # which might not occur again in the calling process, because its samples are new
 Message = Progress | int | tuple[str, int]
 
@@ -73,12 +67,10 @@ def _send(pipe: Connection, progress: Progress) -> None:
         pipe.send(progress)
 
 
-def _run(
-    groups: list[list[Replica]], context: Context, processes: int, stop_signal: StopSignal
-) -> Iterator[int]:
-    """Start workers that take every ``processes``-th group, show their progress, and yield trained groups.
+def _run(runs: Sequence[SeedRun], context: Context, processes: int, stop_signal: StopSignal) -> Iterator[int]:
+    """Start workers that take every ``processes``-th run, show their progress, and yield finished trainings.
 
-    Groups that no worker could train come last.
+    Those that no worker could do come last.
     """
     # forks of a server that only imported torch, because threads of OpenMP in this process don't survive a
     # fork
@@ -93,14 +85,14 @@ def _run(
         worker_context = replace(context, show=partial(_send, workers_end))
         worker = start_context.Process(
             target=_train_share,
-            args=(groups, first, processes, worker_context, threads, in_use(), workers_end),
+            args=(runs, first, processes, worker_context, threads, in_use(), workers_end),
             daemon=True,
         )
         running.append(worker)
         worker.start()
         workers_end.close()  # then the worker has the only copy, and its end is the end of the pipe
         pipes.append(pipe)
-    left = dict.fromkeys(range(len(groups)))
+    left = dict.fromkeys(range(len(runs)))
     stopped: list[tuple[str, int]] = []
     try:
         for message in _messages(pipes, stop_signal):
@@ -141,7 +133,7 @@ def _messages(pipes: list[Connection], stop_signal: StopSignal = lambda: None) -
 
 
 def _train_share(
-    groups: list[list[Replica]],
+    runs: Sequence[SeedRun],
     first: int,
     processes: int,
     context: Context,
@@ -149,7 +141,7 @@ def _train_share(
     laboratory: dict[str, Path],
     pipe: Connection,
 ) -> None:
-    """Train every ``processes``-th group from ``first`` on, in a worker.
+    """Do every ``processes``-th training from ``first`` on, in a worker.
 
     Other errors than `Unproven` occur again in the calling process, which reports them.
     """
@@ -166,9 +158,9 @@ def _train_share(
             return stop_signal() if alive else signal.SIGTERM
 
         with suppress(Stopped, UserError, BrokenPipeError):
-            for number in range(first, len(groups), processes):
+            for number in range(first, len(runs), processes):
                 try:
-                    train_group(groups[number], context, number, len(groups), stop_or_orphaned)
+                    train_run(runs[number], context, number, len(runs), stop_or_orphaned)
                 except Unproven as problem:
                     pipe.send((str(problem), problem.trainings))
                     raise

@@ -8,9 +8,9 @@ leaks of growing size.
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,26 +26,25 @@ from torch import Tensor
 
 from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
-from dprepro.auditing import epsilon_bounds
+from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise import mechanisms, rounded_noise
 from dprepro.noise import streams as randomness
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
-from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.audits import mechanism, pair, releases
+from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.ledgers import ledger
 from dprepro.pipeline.methods import private_steps
-from dprepro.pipeline.methods.base import per_replica
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum, Sample
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.pipeline.results.schema import EpsilonBound, SearchRecord
+from dprepro.pipeline.results.schema import SearchRecord
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -102,7 +101,7 @@ def labels() -> AuditedEpsilon:
 def floats() -> AuditedEpsilon:
     """By which numbers noise on a grid can make, of one release."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
-    errors = floating_point.audit(GaussianMechanism((spending,), 1.0), 1.0, "planted")
+    errors = floating_point.attack_floating_point(GaussianMechanism(spending, 1.0), 1.0, "planted")
     shown = epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
     return shown, epsilon_bounds.epsilon_of_mu(1 / 1.1, DELTA)
 
@@ -119,26 +118,26 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
     return audit
 
 
-def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
+def told(scores: MechanismScores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
     return epsilon_bounds.by_gaussian(epsilon_bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
 
 
-def epsilon_upper(scores: Scores) -> float:
+def epsilon_upper(scores: MechanismScores) -> float:
     return smallest_bound(scores.spending, scores.steps, DELTA)
 
 
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
 
 
-def halved(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def halved(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / 2
 
 
-def without_root(self: GaussianMechanism, bounds: Bounds) -> Tensor:
-    return REAL(self, bounds) / bounds.limits.shape[-1] ** 0.5
+def without_root(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
+    return REAL(self, bounds) / len(bounds.limits) ** 0.5
 
 
-def once(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def once(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / self.distance
 
 
@@ -146,7 +145,7 @@ RELEASE, RELEASED = GaussianMechanism.release, PrivateSteps.released
 
 
 def halved_in_secret(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Half the noise that `deviations` declares."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -172,7 +171,7 @@ def leaking_beside(share: float) -> Callable[..., Tensors]:
 
 
 def exact_statistics(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Noise on the gradients, and none on the statistics beside them."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -182,16 +181,13 @@ def exact_statistics(
 
 
 def same_in_layers(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """The same numbers for each layer, in its own size."""
     deviations = self.deviations(bounds)
     return {
-        name: (
-            value
-            + per_replica(value, of_tensor) * streams.normal(step, value[0].numel()).reshape(value.shape)
-        ).float()
-        for of_tensor, (name, value) in zip(deviations.T, sums.items(), strict=True)
+        name: (value + of_tensor * streams.normal(step, value.numel()).reshape(value.shape)).float()
+        for of_tensor, (name, value) in zip(deviations, sums.items(), strict=True)
     }
 
 
@@ -199,26 +195,26 @@ NORMAL, POISSON, LAPLACE = Streams.rounded_normal, Streams.poisson, Streams.roun
 ALLOCATED = Streams.allocated
 
 
-def same_noise(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+def same_noise(self: Streams, step: int, size: int, bits: int) -> Tensor:
     return NORMAL(self, 0, size, bits)
 
 
-def same_in_pairs(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
+def same_in_pairs(self: Streams, step: int, size: int, bits: int) -> Tensor:
     return NORMAL(self, step // 2, size, bits)
 
 
-def same_for_all(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
-    noise = NORMAL(self, step, size, bits)
-    return noise[:1].expand_as(noise).clone()
+def same_for_all(self: Streams, purpose: str, step: int) -> int:
+    """That of a training without a name."""
+    return SEED(SimpleNamespace(entropy=self.entropy, name=""), purpose, step)  # type: ignore[arg-type]
 
 
 def quieter(self: Streams, step: int, count: int, scales: np.ndarray, purpose: str) -> Any:
     return LAPLACE(self, step, count, scales / 2, purpose)
 
 
-def same_key(self: Streams, name: str, purpose: str, step: int) -> int:
+def same_key(self: Streams, purpose: str, step: int) -> int:
     """That of the step before, where noise is drawn."""
-    return SEED(self, name, purpose, step // 2 if purpose == "noise" else step)
+    return SEED(self, purpose, step // 2 if purpose == "noise" else step)
 
 
 def unrounded(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
@@ -237,24 +233,23 @@ def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     return ON_GRID((value + (noise + digits) * spacings).float(), 0 * noise, spacings)
 
 
-def without_room(self: GaussianMechanism, bounds: Bounds, size: int) -> Tensor:
+def without_room(self: GaussianMechanism, bounds: ClipLimits, size: int) -> Tensor:
     """Noise for the sum as it is, without the spacing times the root of d by which rounding moves it."""
-    bits = torch.tensor(self.bits(size), dtype=torch.float64)
-    return self.deviations(bounds).double() * 2.0 ** -bits[:, None]
+    return self.deviations(bounds).double() * 2.0 ** -self.bits(size)
 
 
-def twice(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
+def twice(self: Streams, step: int, examples: int, rate: float) -> np.ndarray:
     return POISSON(self, step, examples, min(1.0, 2 * rate))
 
 
-def of_fixed_size(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
-    generators = [self._generator(name, "sample", step) for name in self.names]
-    return [np.sort(each.choice(examples, round(examples * rate), replace=False)) for each in generators]
+def of_fixed_size(self: Streams, step: int, examples: int, rate: float) -> np.ndarray:
+    generator = self._generator("sample", step)
+    return np.sort(generator.choice(examples, round(examples * rate), replace=False))
 
 
-def in_order(self: Streams, step: int, examples: int, rate: float) -> list[np.ndarray]:
+def in_order(self: Streams, step: int, examples: int, rate: float) -> np.ndarray:
     size = round(examples * rate)
-    return [np.arange(step * size, (step + 1) * size) % examples for _ in self.names]
+    return np.arange(step * size, (step + 1) * size) % examples
 
 
 def same_each_epoch(self: Streams, step: int, examples: int, batches: int, participations: int) -> Any:
@@ -268,23 +263,22 @@ def in_two_batches(self: Streams, step: int, examples: int, batches: int, partic
 def of_fixed_sizes(self: Streams, step: int, examples: int, batches: int, participations: int) -> Any:
     """A shuffled order, cut into batches of one size."""
     epoch, position = divmod(step, batches)
-    orders = [self._generator(name, "allocation", epoch).permutation(examples) for name in self.names]
-    return [np.sort(order[position::batches]) for order in orders]
+    return np.sort(self._generator("allocation", epoch).permutation(examples)[position::batches])
 
 
-def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
     return batch._replace(sums={name: 5 * value for name, value in batch.sums.items()})
 
 
-def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
-    count = sample.mask[0].sum().clamp_min(1)
+    count = sample.mask.sum().clamp_min(1)
     # the mean of the unclipped, clipped to C, times the batch
     total = torch.stack([value.square().sum() for value in batch.sums.values()]).sum().sqrt()
-    factor = self.first.clip * count / total.clamp_min(1e-12)
+    factor = self.settings.clip * count / total.clamp_min(1e-12)
     return batch._replace(sums={name: value * factor for name, value in batch.sums.items()})
 
 
@@ -356,8 +350,8 @@ def entropy(draw: Callable[[], bytes]) -> Any:
     return SimpleNamespace(token_bytes=lambda count: draw().ljust(count, b"\0"))
 
 
-def without_the_entropy(self: Streams, step: int, size: int, bits: Sequence[int]) -> Tensor:
-    return self._prefetcher.draw((size, *bits), step, partial(self._rounded_normal, size=size, bits=bits))
+def without_the_entropy(self: Streams, step: int, size: int, bits: int) -> Tensor:
+    return self._prefetcher.draw((size, bits), step, partial(self._rounded_normal, size=size, bits=bits))
 
 
 GUARANTEE, LEDGER_OF = Dpsgd.guarantee, ledger.ledger_of
@@ -365,8 +359,8 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, eps
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[EpsilonBound, ...]:
-    return tuple(EpsilonBound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+def undivided(ways: dict[str, epsilon_bounds.BoundFunction], alpha: float) -> dict[str, float]:
+    return {name: way(alpha) for name, way in ways.items()}
 
 
 NEIGHBOURS = partial(
@@ -422,21 +416,21 @@ FAULTS: dict[str, Fault] = {
     "a key that is the same at every step": Fault(
         Streams,
         "_seed",
-        lambda self, name, purpose, step: SEED(self, name, purpose, 0),
-        partial(test_mechanisms.test_noise_is_new_every_step_and_for_every_replica, "grid"),
+        lambda self, purpose, step: SEED(self, purpose, 0),
+        partial(test_mechanisms.test_noise_is_new_at_every_step_and_in_every_training, "grid"),
     ),
-    "noise reused across replicas": Fault(
+    "noise reused across trainings": Fault(
         Streams,
-        "rounded_normal",
+        "_seed",
         same_for_all,
-        partial(test_mechanisms.test_noise_is_new_every_step_and_for_every_replica, "grid"),
+        partial(test_mechanisms.test_noise_is_new_at_every_step_and_in_every_training, "grid"),
     ),
     "a sum's grid of 2^12 times the spacing": Fault(mechanisms, "_on_grid", coarser, NEIGHBOURS),
     "a sum rounded after the noise": Fault(
         mechanisms,
         "_on_grid",
         afterwards,
-        test_mechanisms.test_sum_and_noise_are_rounded_each_and_added_exactly,
+        partial(test_mechanisms.test_sum_and_noise_are_rounded_each_and_added_exactly, 0.7, 0.3, 3.0),
     ),
     "noise without the sensitivity that rounding adds": Fault(
         GaussianMechanism, "spacings", without_room, NEIGHBOURS
@@ -498,12 +492,6 @@ FAULTS: dict[str, Fault] = {
         without_the_entropy,
         test_randomness.test_numbers_drawn_ahead_go_with_the_entropy,
     ),
-    "the first replica's delta for all": Fault(
-        Dpsgd,
-        "guarantee",
-        lambda self, replica: replace(GUARANTEE(self, replica), delta=self.settings[0].delta),
-        partial(test_mechanisms.test_each_replica_is_held_to_its_own_delta, "dpsgd"),
-    ),
     "a ledger that ignores what is broken": Fault(
         ledger,
         "ledger_of",
@@ -528,7 +516,10 @@ FAULTS: dict[str, Fault] = {
         test_bounds.test_thresholds_share_the_confidence,
     ),
     "alpha undivided over an attack's bounds": Fault(
-        rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
+        epsilon_bounds,
+        "joint_bounds",
+        undivided,
+        test_bounds.test_the_bounds_of_an_attack_share_the_confidence,
     ),
     "one candidate dropped": Fault(
         SearchRecord, "spent", lambda self: islice(CANDIDATES(self), 1, None), every_candidate

@@ -137,9 +137,9 @@ def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: P
 
 
 def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:
-    streams = Without(["a"], True, torch.device("cpu"))
-    whole = Without(["a"], True, torch.device("cpu"))
+    streams = Without("a", True, torch.device("cpu"))
+    whole = Without("a", True, torch.device("cpu"))
     streams.absent, whole.absent = np.array([3, 5]), np.array([], int)
     for step in range(20):
-        (some,), (others,) = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
+        some, others = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
         assert some.tolist() == [place for place in others if place not in (3, 5)]

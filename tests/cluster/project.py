@@ -96,7 +96,7 @@ def unbroken(folder: Path, row: str) -> dict[str, Any]:
         fetch(name, settings, folder)
     for name in settings.data:
         prepare(name, settings, folder)
-    cpu = Execution(torch.device("cpu"), replicas_at_once=1, physical=256)  # as the command has it
+    cpu = Execution(torch.device("cpu"), physical=256)  # as the command has it
     data = prepared.load(settings.rows[row].data, folder)
     rows.train(row, settings, data, cpu, lambda _: None, 60.0, folder)
     evaluation.evaluate(row, settings, data, cpu, folder)

@@ -26,7 +26,7 @@ from dprepro.pipeline.export.networks import (
 from dprepro.pipeline.methods.base import Relevances
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
@@ -53,12 +53,11 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
     """A network of a row, away from where it begins, and what computes it."""
     row = BROAD.rows[key]
     settings = row.resolved[0].changed({"batch": 4})
-    member = Replica(row.level(settings), 0, settings)
-    task = make_task([member], row.model, True, data, CPU)
+    task = make_task(SeedRun(row.level(settings), 0, settings), row.model, True, data, CPU)
     if row.data in BROAD.relevances:
         public = BROAD.relevances[row.data].of == "public"
         task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, public, not public))
-    method = build_method(row.method, task, [settings], row.model.normalization)
+    method = build_method(row.method, task, settings, row.model.normalization)
     with torch.no_grad():
         away = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}
         state = method.init() | {"parameters": away}
@@ -112,8 +111,8 @@ def test_features_stay_floats(tmp_path: Path) -> None:
     network = rebuilt(architecture, tensors_of(trained))
     assert same(probe(architecture, trained), probe(architecture, network))
     inputs = torch.from_numpy(split.inputs)
-    given = {name: value[0] for name, value in trained.tensors.items()}
-    torch.testing.assert_close(network.logits(inputs), functional_call(trained.net, given, (inputs,)))
+    expected = functional_call(trained.net, trained.tensors, (inputs,))
+    torch.testing.assert_close(network.logits(inputs), expected)
 
     np.savez(tmp_path / "some.npz", inputs=2 * split.inputs)
     np.savez(tmp_path / "bytes.npz", inputs=(255 * split.inputs).astype(np.uint8))

@@ -50,7 +50,7 @@ accounts:
     settings: {examples: 60000, batch: 256, epochs: 1, delta: 1.0e-5, noise_multiplier: 1.1}
     levels: [{noise_multiplier: 1.1}]
 """
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+CPU = Execution(torch.device("cpu"), physical=64)
 MINE = Path("mine.npz")
 PACK = Path("small.dprepro.tar.gz")
 CHECKPOINT = Path("kept.pt")

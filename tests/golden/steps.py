@@ -35,7 +35,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.pretrained.starts import features_shape
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import CPU, random_data, shape_of, with_start
 from tests.narrow import narrow
 
@@ -167,14 +167,14 @@ def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
     level = small(kind.level)
     with tempfile.TemporaryDirectory() as folder, drawn_in_float64():
         data = made_up(kind, settings, Path(folder))
-        replica = Replica(kind.row.level(kind.level), 0, level)
-        task = _double(make_task([replica], kind.row.model, True, data, CPU))
+        run = SeedRun(kind.row.level(kind.level), 0, level)
+        task = _double(make_task(run, kind.row.model, True, data, CPU))
     if (relevance := settings.relevances.get(kind.row.data)) is not None:
         mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
         public = relevance.of == "public"
         task = replace(task, relevance=Relevances(mean, EXAMPLES, public=public, informed=not public))
     with in_float64():
-        return build_method(kind.row.method, task, [level], kind.row.model.normalization), task
+        return build_method(kind.row.method, task, level, kind.row.model.normalization), task
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _joined(noted: Mapping[str, Tensor]) -> dict[str, float]:
     for metric, value in noted.items():
         if metric == "clipped_share":
             continue  # a count of comparisons: the processor's rounding decides ties
-        number = float(value[0].double().norm() if value.dim() > 1 else value[0])
+        number = float(value.double().norm() if value.dim() else value)
         name, _, place = metric.partition("/")
         joined[name] = math.hypot(joined.get(name, 0.0), number) if place else number
     return joined
@@ -289,9 +289,9 @@ def _joined(noted: Mapping[str, Tensor]) -> dict[str, float]:
 def _moved(tensors: Tensors, begun: Tensors) -> dict[str, Moved]:
     moved = {}
     for name, value in sorted(tensors.items()):
-        after, before = value[0].double().flatten(), begun.get(name)
+        after, before = value.double().flatten(), begun.get(name)
         same = before is not None and before.shape == value.shape
-        way = after - before[0].double().flatten() if same else after
+        way = after - before.double().flatten() if same else after
         way = way.nan_to_num(nan=math.nan, posinf=-1.0)  # a bound may be infinite, and has no projection
         signs = _signs(1 << max(0, len(way) - 1).bit_length())[: len(way)]
         moved[name] = Moved(float(way.norm()), float(way @ signs))

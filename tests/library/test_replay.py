@@ -282,6 +282,115 @@ def test_a_planted_mistake_is_named_with_its_tensor_and_place(name: str) -> None
         assert 0 < int(line) <= len(Path(__file__).read_text().splitlines())
 
 
+def by_size(sums: Sums, inputs: Tensor) -> Sums:
+    return mean(sums, len(inputs))
+
+
+def noise_of_each(parts: list[Sums]) -> Sums:
+    return summed([noisy(part) for part in parts])
+
+
+RIGHT = by_hand()
+
+
+def least(size: int, make: Make = RIGHT) -> Make:
+    """A step that takes no smaller batch."""
+
+    def train_step() -> Callable[..., Any]:
+        inner = make()
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            assert len(inputs) >= size
+            return inner(inputs, labels)
+
+        return step
+
+    return train_step
+
+
+def of_modules(
+    after: Callable[[nn.Module, list[Tensor]], None] = lambda net, raw: None,
+    net: Callable[[], nn.Module] = network,
+    **zero: bool,
+) -> Make:
+    """A step of Opacus with a loss as a module, as most code has it; ``zero``: options of zero_grad."""
+
+    def train_step() -> Callable[..., Any]:
+        wrapped, loss = GradSampleModule(net()), nn.CrossEntropyLoss()
+        sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+        claims = {"noise_multiplier": NOISE, "max_grad_norm": CLIP, "expected_batch_size": EXPECTED}
+        optimizer = DPOptimizer(sgd, **claims)
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            optimizer.zero_grad()
+            loss(wrapped(inputs), labels).backward()
+            raw = [parameter.grad.clone() for parameter in wrapped.parameters()]
+            optimizer.step()
+            after(wrapped, raw)
+            if zero:
+                optimizer.zero_grad(**zero)
+            return wrapped, optimizer
+
+        return step
+
+    return train_step
+
+
+@torch.no_grad()
+def move_by_raw(net: nn.Module, raw: list[Tensor]) -> None:
+    for parameter, gradient in zip(net.parameters(), raw, strict=True):
+        parameter.sub_(0.1 * gradient)
+
+
+class Shaken(nn.Module):
+    """Draws a random number of its own, which all examples share."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs * (1 + 0.5 * torch.randn(()))
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (of_modules(), set()),
+        (of_modules(net=lambda: nn.Sequential(Centred(), network())), {"mixing"}),
+        (of_modules(set_to_none=True), set()),
+        (of_modules(set_to_none=False), set()),
+        (of_modules(move_by_raw, set_to_none=True), {"exact"}),
+        (by_hand(clip=unclipped, divide=by_size), {"divisor", "clipping"}),
+        (by_hand(clip=each_clipped, divide=by_size), {"divisor", "layers"}),
+        (by_hand(net=with_batch_norm, divide=by_size), {"divisor", "mixing"}),
+        (by_hand(divide=lambda sums, x: mean(sums, float(x.abs().sum()) / 5)), {"divisor"}),
+        (by_hand(total=noise_of_each, noise=lambda sums: sums), {"scale", "noise"}),
+        (by_hand(net=lambda: nn.Sequential(Shaken(), network())), set()),
+        (least(BATCH), set()),
+        (least(6), set()),
+        (least(BATCH, by_hand(clip=unclipped)), {"clipping"}),
+    ],
+)
+def test_a_step_of_somebody_elses_code_gets_all_its_names_and_no_other(make: Make, names: set[str]) -> None:
+    """Scalar modules, cleared gradients, two mistakes at once, weights as a release, batches of one size."""
+    assert {each.name for each in dprepro.replay(make, *data(), **CLAIMS).violations} == names
+
+
+def test_a_slow_step_is_compared_on_fewer_examples() -> None:
+    def slow() -> Callable[..., Any]:
+        inner = by_hand()()
+
+        def step(inputs: Tensor, labels: Tensor) -> Any:
+            end = time.process_time() + 0.01 * len(inputs)
+            while time.process_time() < end:
+                pass
+            return inner(inputs, labels)
+
+        return step
+
+    begun = time.process_time()
+    with pytest.warns(UserWarning, match="the first 8 of 16 examples are compared"):
+        assert not dprepro.replay(slow, *data(), **CLAIMS).violations
+    assert time.process_time() - begun < LIMIT
+
+
 def test_a_folder_of_the_user_may_have_a_librarys_name() -> None:
     names: dict[str, Any] = {"line": _line}
     exec(compile("def step():\n    return line()", "/home/user/pipeline/train.py", "exec"), names)

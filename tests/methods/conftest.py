@@ -15,34 +15,29 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.training.loop import Replica, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=10_000)
-ALONE = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+CPU = Execution(torch.device("cpu"), physical=10_000)
+ALONE = Execution(torch.device("cpu"), physical=64)
 LENET, PLAIN = Model(name="lenet5"), Model(name="lenet_300_100")
 
 
 def build(
     data: Prepared,
     model: Model,
-    *settings: MethodSettings,
+    settings: MethodSettings,
     how: Execution = CPU,
     seeded: bool = True,
     noise: Noise | None = None,
     **task: Any,
 ) -> Any:
-    """Method with a replica for each of ``settings``; ``task`` replaces fields of its task."""
-    members = [Replica(f"replica={number}", number, configured) for number, configured in enumerate(settings)]
-    made = replace(make_task(members, model, seeded, data, how, noise), **task)
-    return build_method(settings[0].method, made, settings, model.normalization)
+    """Method for a training with ``settings``; ``task`` replaces fields of its task."""
+    made = make_task(SeedRun("level", 0, settings), model, seeded, data, how, noise)
+    return build_method(settings.method, replace(made, **task), settings, model.normalization)
 
 
-def single(tensors: dict[str, Tensor], replica: int = 0) -> dict[str, Tensor]:
-    return {name: value[replica] for name, value in tensors.items()}
-
-
-def flat(tensors: dict[str, Tensor], replica: int = 0) -> Tensor:
-    return torch.cat([value[replica].flatten() for value in tensors.values()])
+def flat(tensors: dict[str, Tensor]) -> Tensor:
+    return torch.cat([value.flatten() for value in tensors.values()])
 
 
 def tan(**changes: object) -> TanSettings:

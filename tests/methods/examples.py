@@ -14,7 +14,7 @@ from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Row, Settings
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+CPU = Execution(torch.device("cpu"), physical=64)
 SAMPLE = 6
 TOKENS, VOCABULARY = 12, 50
 Shape = tuple[int, ...] | None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dprepro.accountants.records import NeighboringRelation
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger
@@ -30,9 +30,9 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 def built(name: str, absent: bool = False) -> PrivateSteps:
     key, own = SETTINGS[name]
     settings = method_settings()[key].model_validate(SHARED | own)
-    streams: Streams = Streams(["one"], True, ALONE.device)
+    streams: Streams = Streams("one", True, ALONE.device)
     if absent:
-        streams = Without(["one"], True, ALONE.device)
+        streams = Without("one", True, ALONE.device)
         streams.absent = np.array([EXAMPLES - 1])
     method: PrivateSteps = build(make_data(train=EXAMPLES), PLAIN, settings, how=ALONE, streams=streams)
     return method
@@ -44,7 +44,7 @@ def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
     mechanism = method.mechanism
 
     class Silent:
-        def release(self, values: Tensors, bounds: Bounds, *others: Any) -> Tensors:
+        def release(self, values: Tensors, bounds: ClipLimits, *others: Any) -> Tensors:
             heard.append({name: value.clone() for name, value in values.items()})
             return {name: torch.zeros_like(value) for name, value in values.items()}
 
@@ -62,7 +62,7 @@ def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: str) -> None:
     method = built(name)
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     batches, joined = spending.batches, spending.participations
     pairs = zip(sums(method, 3 * batches), sums(built(name, absent=True), 3 * batches), strict=True)
     distances = torch.stack(
@@ -70,7 +70,7 @@ def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: 
     )
     moved = (distances > 1e-5).reshape(3, batches)
     assert moved.sum(1).tolist() == [joined] * 3
-    assert distances.max() <= method.first.distance * 0.5 * (1 + 1e-5)
+    assert distances.max() <= method.settings.distance * 0.5 * (1 + 1e-5)
     assert distances.max() > 0.1
     # drawn anew each epoch
     assert len({tuple(row) for row in moved.tolist()}) > 1
@@ -79,7 +79,7 @@ def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_guarantee_is_of_allocated_batches_and_is_proven(name: str) -> None:
     method = built(name)
-    guarantee = method.guarantee(0)
+    guarantee = method.guarantee()
     spending = guarantee.spending
     steps = method.steps
     assert (spending.sampling, spending.batches) == ("allocation", steps // 3)
@@ -98,5 +98,5 @@ def test_the_guarantee_is_of_allocated_batches_and_is_proven(name: str) -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_goes_on_at_the_beginning_of_an_epoch_alone(name: str) -> None:
     method = built(name)
-    batches = method.guarantee(0).spending.batches
+    batches = method.guarantee().spending.batches
     assert [done for done in range(2 * batches + 1) if method.resumable(done)] == [0, batches, 2 * batches]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.gradients import Bounds, ClippedSum, PerExample, Tensors
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, PerExample, Tensors
 from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.registry import build_net
@@ -29,11 +29,10 @@ class Branching(nn.Module):
 
 
 def trained(net: nn.Module) -> private_steps.PrivateSteps:
-    parameters = {name: value.detach().expand(2, *value.shape) for name, value in net.named_parameters()}
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
     task: dict[str, Any] = {"net": net, "parameters": parameters}
-    settings = tan(batch=20), tan(batch=20)
     method: private_steps.PrivateSteps = build(
-        make_data(train=40), PLAIN, *settings, how=ALONE, seeded=False, **task
+        make_data(train=40), PLAIN, tan(batch=20), how=ALONE, seeded=False, **task
     )
     return method
 
@@ -50,7 +49,7 @@ class Bounded(nn.Module):
         return self.last(self.table((inputs.flatten(1)[:, ::40] * 255).long().clamp(0, 255)).mean(1))
 
 
-def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits) -> ClippedSum:
     """Examples whose gradients are scaled by how many there are."""
     net = build_net(PLAIN, (1, 28, 28), 10)
     one = PerExample(net)(tensors, inputs, labels, mask, bounds)
@@ -88,13 +87,13 @@ def test_no_weight_changes_but_by_a_release(configured: Any) -> None:
     """Which rows of a table were shrunk would tell which words the private examples have."""
     torch.manual_seed(0)
     net, data = Bounded(), make_data(train=40)
-    weights = {name: 1e4 * value.detach()[None] for name, value in net.named_parameters()}
+    weights = {name: 1e4 * value.detach() for name, value in net.named_parameters()}
     task: dict[str, Any] = {"net": net, "parameters": weights}
     method = build(data, PLAIN, configured, how=ALONE, seeded=False, **task)
     state = method.init()
     before = {name: value.clone() for name, value in state["parameters"].items()}
     with torch.no_grad():
         method.step(state, 0)
-        accuracy(method.predictor(state["parameters"]), 1, data.splits["validation"], ALONE)
+        accuracy(method.predictor(state["parameters"]), data.splits["validation"], ALONE)
     for name, value in before.items():
         assert torch.equal(state["parameters"][name], value), name

@@ -9,34 +9,33 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
-from tests.methods.conftest import CPU, LENET, batch_clipping, build
+from tests.methods.conftest import LENET, batch_clipping, build
 
 BN = Model(name="lenet5_tanh", normalization="batch_bn", unnormalized=2)
 PLAIN = Model(name="lenet5_tanh")
 SAMPLINGS = ["fixed", "replacement", "shuffled", "poisson"]
 
 
-def make(data: Prepared, model: Model, *wanted: BatchClippingSettings, how: Execution = CPU) -> BatchClipping:
-    method: BatchClipping = build(data, model, *wanted, how=how)
+def make(data: Prepared, model: Model, wanted: BatchClippingSettings) -> BatchClipping:
+    method: BatchClipping = build(data, model, wanted)
     return method
 
 
-def begun(method: BatchClipping) -> tuple[dict, Bounds]:
+def begun(method: BatchClipping) -> tuple[dict, ClipLimits]:
     """State and bounds of the first step."""
     state = method.init()
     state |= method.new_bounds(state, 0)
-    return state, Bounds(*(state["bounds"][name] for name in Bounds._fields))
+    return state, ClipLimits(*(state["bounds"][name] for name in ClipLimits._fields))
 
 
 def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) -> Tensor:
@@ -54,57 +53,44 @@ def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | 
     method = make(tiny, model, batch_clipping(mini_set=size, sampling="shuffled", clip=0.05))
     state, bounds = begun(method)
     after, _ = method.step(method.init(), 0)
-    configured = method.first
-    total = {name: torch.zeros_like(value[0]) for name, value in state["parameters"].items()}
-    for index in method.task.streams.shuffled(0, 200, 12)[0].split(configured.set_size):
-        leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+    configured = method.settings
+    total = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
+    for index in method.task.streams.shuffled(0, 200, 12).split(configured.set_size):
+        leaves = {n: v.clone().requires_grad_() for n, v in state["parameters"].items()}
         actual = torch.autograd.grad(batch_loss(method, leaves, index), list(leaves.values()))
-        for limit, name, g in zip(bounds.limits[0], leaves, actual, strict=True):
+        for limit, name, g in zip(bounds.limits, leaves, actual, strict=True):
             total[name] += g * min(1.0, limit.item() / g.norm().item())
-    noise = method.task.streams.normal(0, sum(value.numel() for value in total.values()))[0]
+    noise = method.task.streams.normal(0, sum(value.numel() for value in total.values()))
     parts = noise.split([value.numel() for value in total.values()])
-    for limit, part, (name, value) in zip(bounds.limits[0], parts, total.items(), strict=True):
+    for limit, part, (name, value) in zip(bounds.limits, parts, total.items(), strict=True):
         noisy = value + 2 * limit * 0.5 * part.reshape(value.shape)  # N(0, (2 C_h sigma)^2)
-        expected = state["parameters"][name][0] - 0.3 * noisy / configured.sets
-        torch.testing.assert_close(after["parameters"][name][0], expected, rtol=1e-3, atol=1e-5)
+        expected = state["parameters"][name] - 0.3 * noisy / configured.sets
+        torch.testing.assert_close(after["parameters"][name], expected, rtol=1e-3, atol=1e-5)
 
 
 def test_expected_norms_go_into_the_history(tiny: Prepared) -> None:
     """They are those of the page by hand (`tests/test_examples.py`)."""
     method = make(tiny, BN, batch_clipping(note_norms=True))
     state, bounds = begun(method)
-    norms = state["norms"]["layers"][0]
-    torch.testing.assert_close(bounds.limits[0], 0.2 * norms / norms.max())
+    norms = state["norms"]["layers"]
+    torch.testing.assert_close(bounds.limits, 0.2 * norms / norms.max())
     _, metrics = method.step(method.init(), 0)
-    assert metrics["layer_norm/conv/0.weight"][0] == norms[0]
+    assert metrics["layer_norm/conv/0.weight"] == norms[0]
 
 
 def test_layers_are_clipped_to_the_papers_bounds_and_zhangs() -> None:
-    norms = torch.tensor([[3, 4, 0.5, 0.0, 6, 4.5], [1, 0, 0, 0, 0, 0]])
-    adaptive, zhang = layer_bounds(torch.tensor([0.2, 0.4]), norms), layer_bounds(None, norms)
-    torch.testing.assert_close(adaptive.limits, torch.stack([0.2 * norms[0] / 6, 0.4 * norms[1]]))
+    norms = torch.tensor([3, 4, 0.5, 0.0, 6, 4.5])
+    adaptive, zhang = layer_bounds(0.2, norms), layer_bounds(None, norms)
+    torch.testing.assert_close(adaptive.limits, 0.2 * norms / 6)
     torch.testing.assert_close(zhang.limits, norms)
-    assert layer_bounds(torch.tensor([0.2]), 0 * norms[:1]).limits.tolist() == [[0.0] * 6]  # no gradient
+    assert layer_bounds(0.2, 0 * norms).limits.tolist() == [0.0] * 6  # no gradient
     for bounds in (adaptive, zhang):
-        assert torch.equal(bounds.members, torch.eye(6).expand(2, -1, -1))
+        assert torch.equal(bounds.members, torch.eye(6))
         assert (bounds.weights == 1).all()
     net = nn.Sequential(nn.Conv2d(1, 2, 3), BatchStatistics(2, 1e-5), nn.Flatten(), nn.Linear(8, 3))
     assert layer_names(net, [name for name, _ in net.named_parameters()]) == [
         *("conv/0.weight", "conv/0.bias", "norm/1.weight", "norm/1.bias", "linear/3.weight", "linear/3.bias")
     ]
-
-
-def test_crops_do_not_depend_on_who_is_trained_beside(tiny: Prepared) -> None:
-    """With another replica's longer sets more places are padded."""
-    wanted = batch_clipping(sampling="poisson", mini_set=4, augment="crop_flip")
-    together, alone = make(tiny, BN, wanted, wanted), make(tiny, BN, wanted)
-    lengths = []
-    for step in range(4):
-        beside, single = together.sample(step), alone.sample(step)
-        lengths.append((beside.chosen.shape[2], single.chosen.shape[2]))
-        drawn = together.augmentation(beside.chosen, step)[:1, :, : lengths[-1][1]]
-        assert torch.equal(drawn, alone.augmentation(single.chosen, step))
-    assert any(padded > own for padded, own in lengths)
 
 
 class Remembers(nn.Module):
@@ -161,17 +147,14 @@ class Rarely(nn.Module):
         return inputs + 100 * earlier if self.calls > 20 else inputs
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_state_that_matters_late_is_renewed_before_each_mini_set(tiny: Prepared, together: bool) -> None:
-    """One by one, and under `vmap` as replicas together take them."""
-    how = replace(CPU, replicas_at_once=4) if together else CPU
+def test_state_that_matters_late_is_renewed_before_each_mini_set(tiny: Prepared) -> None:
     sums = []
     for layer in (nn.Identity(), Rarely()):
-        method = make(tiny, PLAIN, batch_clipping(mini_set=4), how=how)
+        method = make(tiny, PLAIN, batch_clipping(mini_set=4))
         net = nn.Sequential(nn.Flatten(), layer, nn.Linear(1024, 10))
-        parameters = {name: torch.ones(1, *value.shape) / 100 for name, value in net.named_parameters()}
+        parameters = {name: torch.ones(value.shape) / 100 for name, value in net.named_parameters()}
         method.task = replace(method.task, net=net, parameters=parameters)
-        bounds = method.bounds(torch.ones(1))
+        bounds = method.bounds(1.0)
         sums += [
             method.clipped_sums(parameters, method.sample(step), bounds, step).sums for step in range(9)
         ][-1:]
@@ -182,7 +165,7 @@ def test_state_that_matters_late_is_renewed_before_each_mini_set(tiny: Prepared,
 def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     private = dpsgd(batch=12, clip=0.2, learning_rate=0.3, epsilon=4.0)
     theirs = build(tiny, LENET, private)
-    multiplier = theirs.mechanism.spendings[0].noise_multiplier
+    multiplier = theirs.mechanism.spending.noise_multiplier
     configured = batch_clipping(
         sampling="poisson", mini_set=1, clipping="full", sigma=multiplier / 2, side=None
     )
@@ -192,13 +175,13 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
     actual, _ = method.step(method.init() | method.new_bounds(method.init(), 0), 4)
     for name, value in expected["parameters"].items():
         torch.testing.assert_close(actual["parameters"][name], value, rtol=1e-4, atol=1e-6)
-    spending = method.guarantee(0).spending
-    assert spending == theirs.guarantee(0).spending.model_copy(update={"sets": 12})
+    spending = method.guarantee().spending
+    assert spending == theirs.guarantee().spending.model_copy(update={"sets": 12})
     assert spending.noise_multiplier == pytest.approx(multiplier)
 
 
 def moved(
-    method: BatchClipping, state: dict, bounds: Bounds, sets: Sample, other: Sample | None, example: int
+    method: BatchClipping, state: dict, bounds: ClipLimits, sets: Sample, other: Sample | None, example: int
 ) -> Tensor:
     """(G,) how far each part of the clipped sum moves, in units of its C_g, when an example is replaced.
 
@@ -212,8 +195,8 @@ def moved(
     after = method.sums(state, other or sets, bounds, 0)[0]
     inputs[example], labels[example] = kept
     squares = torch.stack([(after[name] - before[name]).square().sum() for name in before])
-    parts = (squares * bounds.weights[0] ** 2) @ bounds.members[0]
-    return parts.sqrt() / bounds.limits[0]
+    parts = (squares * bounds.weights**2) @ bounds.members
+    return parts.sqrt() / bounds.limits
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -227,26 +210,26 @@ def test_one_record_moves_every_part_by_at_most_what_is_accounted(
     furthest = torch.zeros(1)
     method = make(tiny, model, configured)
     state, bounds = begun(method)
-    for step in range(5):
+    for step in range(9):
         sets = method.sample(step)
         if sets.mask.sum() == 0:
             continue
-        place = int((sets.mask[0].flatten() > 0).nonzero()[0])
-        example = int(sets.chosen[0].flatten()[place])
-        there = (sets.chosen[0] == example) & (sets.mask[0] > 0)
+        place = int((sets.mask.flatten() > 0).nonzero()[0])
+        example = int(sets.chosen.flatten()[place])
+        there = (sets.chosen == example) & (sets.mask > 0)
         times = int(there.reshape(len(there), -1).any(1).sum())
         if sampling == "poisson":  # the record leaves the sample
             mask = sets.mask.clone()
-            mask[0].view(-1)[place] = 0
+            mask.view(-1)[place] = 0
             movement = moved(method, state, bounds, sets, Sample(sets.chosen, mask), example)
         else:
             movement = moved(method, state, bounds, sets, None, example)
-        assert (movement <= times * method.first.distance * (1 + 1e-3)).all()
+        assert (movement <= times * method.settings.distance * (1 + 1e-3)).all()
         furthest = torch.maximum(furthest, movement.max())
     # 2 C is needed, but for an example that is a mini-set of its own and leaves: then C is
     alone = sampling == "poisson" and size == 1
     assert furthest > (0.99 if alone else 1.05)
-    assert method.first.distance == (1.0 if alone else 2.0)
+    assert method.settings.distance == (1.0 if alone else 2.0)
 
 
 def test_a_shuffled_run_resumes_only_between_orders(tiny: Prepared) -> None:
@@ -260,8 +243,8 @@ def test_nobody_in_a_padded_place_moves_anything(tiny: Prepared) -> None:
     """Padding points at an example; neither its values nor its label may matter."""
     configured = batch_clipping(sampling="poisson", mini_set=4)
     method = make(tiny, BN, configured)
-    index = torch.tensor([[[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]]])
-    mask = torch.tensor([[[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]])
+    index = torch.tensor([[3, 4, 5, 0], [6, 7, 0, 0], [8, 9, 10, 11]])
+    mask = torch.tensor([[1.0, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
     state, bounds = begun(method)
     assert (moved(method, state, bounds, Sample(index, mask), None, example=0) == 0).all()
 
@@ -279,24 +262,24 @@ def test_the_guarantee_pays_the_root_of_the_parts(
 ) -> None:
     for sampling in SAMPLINGS:
         method = make(tiny, BN, batch_clipping(sampling=sampling, **changes))
-        spending = method.guarantee(0).spending
+        spending = method.guarantee().spending
         assert spending.noise_multiplier == pytest.approx(0.5 / math.sqrt(parts))
         assert (spending.sampling, spending.examples, spending.batch) == (sampling, 200, 12)
     _, bounds = begun(method)
-    assert bounds.limits.shape == (1, parts)
+    assert bounds.limits.shape == (parts,)
 
 
 def test_what_is_not_private_says_so(tiny: Prepared) -> None:
     for configured in (batch_clipping(clipping="none", sigma=0), batch_clipping(sigma=0)):
-        actual = make(tiny, BN, configured).guarantee(0)
+        actual = make(tiny, BN, configured).guarantee()
         assert actual.spending is None
         assert actual.broken
-    assert make(tiny, BN, batch_clipping()).guarantee(0).broken == ()
-    leaking = make(tiny, BN, batch_clipping(statistics="running")).guarantee(0)
+    assert make(tiny, BN, batch_clipping()).guarantee().broken == ()
+    leaking = make(tiny, BN, batch_clipping(statistics="running")).guarantee()
     assert leaking.spending is not None
     assert leaking.broken == (statement("running_averages"),)
     # there are no averages without batch norm
-    assert make(tiny, PLAIN, batch_clipping(statistics="running")).guarantee(0).broken == ()
+    assert make(tiny, PLAIN, batch_clipping(statistics="running")).guarantee().broken == ()
 
 
 def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -> None:
@@ -318,12 +301,12 @@ def test_plain_sgd_is_torchs(tiny: Prepared) -> None:
     configured = batch_clipping(clipping="none", sigma=0, sampling="shuffled", learning_rate=0.05)
     method = make(tiny, BN, configured)
     state = method.init()
-    leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+    leaves = {n: v.clone().requires_grad_() for n, v in state["parameters"].items()}
     optimizer = torch.optim.SGD(leaves.values(), lr=0.05)
     for step in range(3):
         optimizer.zero_grad()
-        batch_loss(method, leaves, method.task.streams.shuffled(step, 200, 12)[0]).backward()
+        batch_loss(method, leaves, method.task.streams.shuffled(step, 200, 12)).backward()
         optimizer.step()
         state, _ = method.step(state, step)
     for name, value in leaves.items():
-        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(state["parameters"][name], value.detach(), rtol=1e-3, atol=1e-5)

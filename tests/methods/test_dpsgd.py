@@ -12,7 +12,6 @@ from torch.func import functional_call, grad
 from torch.nn import functional as F
 
 from dprepro.accountants.rdp import rdp_epsilon
-from dprepro.clipping.gradients import Bounds
 from dprepro.clipping.normalization import measuring
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
@@ -23,16 +22,11 @@ from dprepro.pipeline.methods.samples import BatchSum
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
-from tests.methods.conftest import CPU, build, single
+from tests.methods.conftest import CPU, build
 
 
-def make(data: Prepared, settings: list[DpsgdSettings], normalization: str, how: Execution = CPU) -> Any:
-    return build(data, Model(name="lenet5", normalization=normalization, epsilon=0.1), *settings, how=how)
-
-
-def bounds(method: Dpsgd, clip: float) -> Bounds:
-    """What one replica's vector is clipped to."""
-    return Bounds(*(part[0] for part in method.bounds(torch.tensor([clip]))))
+def make(data: Prepared, settings: DpsgdSettings, normalization: str, how: Execution = CPU) -> Any:
+    return build(data, Model(name="lenet5", normalization=normalization, epsilon=0.1), settings, how=how)
 
 
 def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -41,7 +35,7 @@ def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tens
 
 
 def test_metrics_are_computed_when_they_are_read_and_once(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd()], "none")
+    method = make(tiny, dpsgd(), "none")
     with patch.object(BatchSum, "_metrics", autospec=True, side_effect=BatchSum._metrics) as compute:
         _, metrics = method.step(method.init(), 0)
         assert not compute.called
@@ -53,12 +47,12 @@ def test_metrics_are_computed_when_they_are_read_and_once(tiny: Prepared) -> Non
 
 def test_without_privacy_steps_are_those_of_torchs_sgd(tiny: Prepared) -> None:
     """With weight decay apart from the gradient, which torch's SGD doesn't have."""
-    method = make(tiny, [dpsgd(epsilon="inf", momentum=0.9, weight_decay=0.5, learning_rate=0.05)], "none")
+    method = make(tiny, dpsgd(epsilon="inf", momentum=0.9, weight_decay=0.5, learning_rate=0.05), "none")
     state = method.init()
-    leaves = {n: v[0].clone().requires_grad_() for n, v in state["parameters"].items()}
+    leaves = {n: v.clone().requires_grad_() for n, v in state["parameters"].items()}
     theirs = torch.optim.SGD(leaves.values(), lr=0.05, momentum=0.9)
     for step in range(3):
-        inputs, labels, _ = sample_of(method.task, method.task.streams.poisson(step, 200, 0.1)[0])
+        inputs, labels, _ = sample_of(method.task, method.task.streams.poisson(step, 200, 0.1))
         theirs.zero_grad()
         logits = functional_call(method.task.net, leaves, (inputs,))
         (F.cross_entropy(logits, labels, reduction="sum") / 20).backward()
@@ -68,83 +62,69 @@ def test_without_privacy_steps_are_those_of_torchs_sgd(tiny: Prepared) -> None:
         theirs.step()
         state, _ = method.step(state, step)
     for name, value in leaves.items():
-        torch.testing.assert_close(state["parameters"][name][0], value.detach(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(state["parameters"][name], value.detach(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [3, "inf"])
 def test_class_weights_scale_an_examples_loss_before_it_is_clipped(tiny: Prepared, epsilon: Any) -> None:
     """Weights of 0.5 for all classes are a clipping bound twice as large, and half of each sum."""
     classes = tiny.classes
-    halves = make(tiny, [dpsgd(epsilon=epsilon, clip=0.1, class_weights=[0.5] * classes)], "none")
-    plain = make(tiny, [dpsgd(epsilon=epsilon, clip=0.2)], "none")
+    halves = make(tiny, dpsgd(epsilon=epsilon, clip=0.1, class_weights=[0.5] * classes), "none")
+    plain = make(tiny, dpsgd(epsilon=epsilon, clip=0.2), "none")
     parameters, sample = plain.init()["parameters"], plain.sample(0)
     assert len(sample.mask.unique()) == 1
-    weighted = halves.clipped_sums(parameters, sample, halves.bounds(halves.clips), 0)
-    whole = plain.clipped_sums(parameters, sample, plain.bounds(plain.clips), 0)
+    weighted = halves.clipped_sums(parameters, sample, halves.clip_limits, 0)
+    whole = plain.clipped_sums(parameters, sample, plain.clip_limits, 0)
     for name, value in weighted.sums.items():
         torch.testing.assert_close(value, 0.5 * whole.sums[name], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(weighted.mask, whole.mask)
     if epsilon != "inf":
         shares = (batch.metrics()["clipped_share"] for batch in (weighted, whole))
         torch.testing.assert_close(*shares)
-    first = make(tiny, [dpsgd(epsilon="inf", class_weights=[1.0, *[1e-30] * (classes - 1)])], "none")
+    first = make(tiny, dpsgd(epsilon="inf", class_weights=[1.0, *[1e-30] * (classes - 1)]), "none")
     only = sample._replace(mask=sample.mask * (first.task.labels[sample.chosen] == 0))
-    sums = first.clipped_sums(parameters, sample, first.bounds(first.clips), 0).sums
-    bare = make(tiny, [dpsgd(epsilon="inf")], "none")
-    expected = bare.clipped_sums(parameters, only, bare.bounds(bare.clips), 0).sums
+    sums = first.clipped_sums(parameters, sample, first.clip_limits, 0).sums
+    bare = make(tiny, dpsgd(epsilon="inf"), "none")
+    expected = bare.clipped_sums(parameters, only, bare.clip_limits, 0).sums
     for name, value in sums.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
 
 
 def test_a_class_without_a_weight_is_refused(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd(class_weights=[1.0])], "none")
+    method = make(tiny, dpsgd(class_weights=[1.0]), "none")
     with pytest.raises(UserError, match="class_weights: 1 numbers; allowed: one for each class"):
         method.step(method.init(), 0)
 
 
 def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd()], "none")
+    method = make(tiny, dpsgd(), "none")
     net = method.task.net
     net.append(nn.Dropout(0.9))
     tensors, stored = method.network(method.task.parameters, 0), method.task.inputs[:5]
     first, again = (method.logits(tensors, stored) for _ in range(2))
     torch.testing.assert_close(first, again, rtol=0, atol=0)
-    without = functional_call(net[:-1], single(tensors), (as_input(stored),))
-    torch.testing.assert_close(first[0], without)
+    without = functional_call(net[:-1], tensors, (as_input(stored),))
+    torch.testing.assert_close(first, without)
     assert all(layer.training for layer in net.modules())
 
 
-@pytest.mark.parametrize("epsilon", [3.0, float("inf")])
-def test_replicas_that_train_together_drop_different_units(tiny: Prepared, epsilon: float) -> None:
-    method = make(tiny, [dpsgd(epsilon=epsilon)] * 2, "none")
-    method.task.net.append(nn.Dropout(0.5))
-    state = method.init()
-    same = {name: value[:1].expand_as(value) for name, value in state["parameters"].items()}
-    losses = method.step({**state, "parameters": same}, 0)[1]["train_loss"]
-    assert losses[0] != losses[1]
-
-
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd(statistics_weight=0.3)], "public_bn")
-    statistics, parameters = method.statistics, single(method.init()["parameters"])
+    method = make(tiny, dpsgd(statistics_weight=0.3), "public_bn")
+    statistics, parameters = method.statistics, method.init()["parameters"]
     inputs, labels, mask = sample_of(method.task, np.arange(12))
     tensors = {**parameters, **statistics.input_statistics(parameters)}
-    sums = statistics.clipper()(tensors, inputs, labels, mask, bounds(method, 1e9)).sums
+    sums = statistics.clipper()(tensors, inputs, labels, mask, method.bounds(1e9)).sums
     exact = grad(lambda tensors: statistics.losses(tensors, inputs, labels, mask).sum())(parameters)
     for name, value in statistics.parameter_gradients(parameters, sums).items():
         torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
-    tiny: Prepared, alone: bool
-) -> None:
-    how = replace(CPU, physical=40, replicas_at_once=1 if alone else None)
-    method = make(tiny, [dpsgd()], "batch_bn", how)
-    statistics, parameters = method.statistics, single(method.init()["parameters"])
+def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
+    method = make(tiny, dpsgd(), "batch_bn", replace(CPU, physical=40))
+    statistics, parameters = method.statistics, method.init()["parameters"]
     inputs, labels, mask = sample_of(method.task, np.arange(6))
     mask[5] = 0  # padding must leave no trace, in the statistics either
-    actual = statistics.clipper()(parameters, inputs, labels, mask, bounds(method, 0.2))
+    actual = statistics.clipper()(parameters, inputs, labels, mask, method.bounds(0.2))
     public = as_input(method.task.public)
     total, norms = torch.zeros(()), []
     for index in range(5):
@@ -162,12 +142,12 @@ def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(
     # and so one record moves all of them: see `test_every_row.py`
     assert len(statistics.linear) == 3, "these layers' gradients aren't written out"
     assert len(statistics.blocks) == 2, "these aren't taken back example by example"
-    assert method.guarantee(0).broken == (statement("joint_statistics"),)
+    assert method.guarantee().broken == (statement("joint_statistics"),)
 
 
 def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd()], "batch_bn")
-    parameters = single(method.init()["parameters"])
+    method = make(tiny, dpsgd(), "batch_bn")
+    parameters = method.init()["parameters"]
     inputs = as_input(torch.from_numpy(tiny.splits["test"].inputs[:4]))
     together = method.statistics.logits(parameters, inputs)
     for index in range(4):
@@ -179,16 +159,16 @@ def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared
 
 @pytest.mark.parametrize("normalization", ["public_bn", "batch_bn"])
 def test_statistics_of_no_layer_are_refused(tiny: Prepared, normalization: str) -> None:
-    method = make(tiny, [dpsgd()], "none")
+    method = make(tiny, dpsgd(), "none")
     with pytest.raises(UserError, match="no batch norm is trained"):
         Dpsgd(method.task, method.settings, normalization)
 
 
 def test_the_noise_is_calibrated_to_the_target(tiny: Prepared) -> None:
-    method = make(tiny, [dpsgd(), dpsgd(epsilon=8)], "none")
-    for replica, target in enumerate((3, 8)):
-        event = method.guarantee(replica).spending.event(method.steps)
+    for target in (3, 8):
+        method = make(tiny, dpsgd(epsilon=target), "none")
+        event = method.guarantee().spending.event(method.steps)
         assert 0.98 * target < rdp_epsilon(event, 1e-3) <= target
-    assert make(tiny, [dpsgd(epsilon="inf")], "none").guarantee(0).spending is None
-    claims = make(tiny, [dpsgd(), dpsgd(accountant="pld")], "none")
-    assert [claims.guarantee(replica).claimed_by for replica in range(2)] == ["rdp", "pld"]
+    assert make(tiny, dpsgd(epsilon="inf"), "none").guarantee().spending is None
+    claims = [make(tiny, dpsgd(accountant=accountant), "none") for accountant in ("rdp", "pld")]
+    assert [method.guarantee().claimed_by for method in claims] == ["rdp", "pld"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Split
 from dprepro.pipeline.methods.base import Relevances
@@ -75,28 +75,28 @@ def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, 
     state = method.init()
     tensors = method.network(method.model(state), 0)
     if row.method == "batch_clipping":
-        bounds = [Bounds(**method.new_bounds(state, 0)["bounds"])]
+        bounds = [ClipLimits(**method.new_bounds(state, 0)["bounds"])]
         tensors = state["parameters"]
         orders = (torch.tensor(order) for order in ([0, 1, 2, 3], [5, 1, 2, 3]))
-        sets = [order.reshape(1, configured.sets, configured.set_size) for order in orders]
-        chosen = [each[..., 0] if method.single else each for each in sets]
+        sets = [order.reshape(configured.sets, configured.set_size) for order in orders]
+        chosen = [each[:, 0] if method.single else each for each in sets]
         samples = [Sample(each, torch.ones(each.shape)) for each in chosen]
     else:
-        bounds = [method.bounds(torch.tensor([clip])) for clip in (0.05, 1.0)]
-        samples = [padded([np.arange(count)], CPU.device) for count in (SAMPLE, SAMPLE - 1)]
+        bounds = [method.bounds(clip) for clip in (0.05, 1.0)]
+        samples = [padded(np.arange(count), CPU.device) for count in (SAMPLE, SAMPLE - 1)]
     joint = row.method == "dpsgd" and row.model.normalization == "batch_bn"
     assert bool(joint) <= bool(method.broken)
     for bound in bounds:
         first, other = (method.clipped_sums(tensors, sample, bound, 0).sums for sample in samples)
         if row.model.trainable == "linear":
             assert not any(name.startswith("1.") for name in first)  # the first convolution is frozen
-        names = list(first)[: bound.weights.shape[1]]  # without statistics of mini-sets
+        names = list(first)[: len(bound.weights)]  # without statistics of mini-sets
         squares = torch.stack([(first[name] - other[name]).square().sum() for name in names])
-        moved = ((squares * bound.weights[0] ** 2) @ bound.members[0]).sqrt()
+        moved = ((squares * bound.weights**2) @ bound.members).sqrt()
         if joint:  # the ledger's reason, seen in the very network that the row trains
-            assert moved > 1.05 * bound.limits[0]
+            assert moved > 1.05 * bound.limits
         else:
-            assert (moved <= configured.distance * bound.limits[0] * (1 + 1e-3)).all()
+            assert (moved <= configured.distance * bound.limits * (1 + 1e-3)).all()
             assert moved.max() > (0.1 * bound.limits.max() if bound is bounds[0] else 0)
 
 
@@ -123,14 +123,14 @@ def test_one_record_moves_nothing_of_the_data_but_its_own_release(
     noise_batch = None if level.variant == "sound" else level.scale_batch
     configured = level.model_copy(update={"batch": SAMPLE, "epochs": 2.0, "noise_batch": noise_batch})
     first, other = (perturbed(key, configured, shape, tmp_path, last) for last in (0, 255))
-    guarantee = first.guarantee(0)
+    guarantee = first.guarantee()
     if configured.variant == "code":
         assert guarantee.broken  # the ledger's reason stands in place of a bound
         return
     assert guarantee.broken == ()
     spent = {part.quantity: part for part in guarantee.spending.laplace}
     for part, name in ((spent["inputs"], "inputs"), (spent["labels"], "first")):
-        moved = (getattr(first.release, name) - getattr(other.release, name))[0].flatten(1).abs()
+        moved = (getattr(first.release, name) - getattr(other.release, name)).flatten(1).abs()
         assert not moved[:-1].any()
         assert (moved[-1] > 0).sum() <= len(part.scales) * part.repeats
         rounding = 1e-6 * max(part.scales)  # much noise leaves float32 few digits

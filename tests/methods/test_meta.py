@@ -24,12 +24,12 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.lrp import relevances
-from dprepro.pipeline.training.loop import Replica, grouped, make_task
+from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up, shape_of
 from tests.narrow import narrow
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
-META = Execution(torch.device("meta"), replicas_at_once=None, physical=4096)
+META = Execution(torch.device("meta"), physical=4096)
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +37,10 @@ def _noise_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no generator of numbers that aren't there. How large the noise is takes long and no device."""
 
     def normal(self: Streams, step: int, size: int, purpose: str = "noise") -> Tensor:
-        return torch.empty(len(self.names), size, device=self.device)
+        return torch.empty(size, device=self.device)
 
     def laplace(values: Tensor, scales: Tensor, *_: Any) -> Tensor:
-        return torch.empty(len(scales), *values.shape, device=values.device)
+        return torch.empty(values.shape, device=values.device)
 
     monkeypatch.setattr(Streams, "normal", normal)
     for room in (perturbed, adlm):
@@ -59,7 +59,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Untried":
             return cls()
 
-        def agrees(self, way: clippers.ClipperFactory, under_vmap: bool) -> bool:
+        def agrees(self, way: clippers.ClipperFactory) -> bool:
             return True
 
     monkeypatch.setattr(clippers, "Trial", Untried)
@@ -68,16 +68,15 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrivateSteps, "_compare_with_alone", lambda *_: None)
 
 
-def built(key: str, members: list[Replica], data: Prepared) -> tuple[Task, Method]:
+def built(key: str, run: SeedRun, data: Prepared) -> tuple[Task, Method]:
     row = BROAD.rows[key]
-    task = make_task(members, row.model, False, data, META)
+    task = make_task(run, row.model, False, data, META)
     if row.data in BROAD.relevances:
         about = BROAD.relevances[row.data]
         mean = torch.empty(task.inputs.shape[1:], dtype=torch.float64, device="meta")
         relevance = Relevances(mean, len(task.labels), about.of == "public", informed=True)
         task = replace(task, relevance=relevance)
-    settings: Any = [member.settings for member in members]
-    return task, build_method(row.method, task, settings, row.model.normalization)
+    return task, build_method(row.method, task, run.settings, row.model.normalization)
 
 
 def small(configured: Any) -> Any:
@@ -97,11 +96,8 @@ def all_on_meta(tree: Any) -> bool:
 def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
     data = made_up(row.model, shape_of(row, BROAD), tmp_path)
-    settings = [small(configured) for configured in row.resolved]
-    every = [Replica(row.level(configured), seed, configured) for configured in settings for seed in range(2)]
-    for group in grouped(every):
-        members = group[:2]  # together, as a GPU takes them
-        task, method = built(key, members, data)
+    for configured in map(small, row.resolved):
+        task, method = built(key, SeedRun(row.level(configured), 0, configured), data)
         with torch.no_grad():
             state, metrics = method.step(method.init(), 0)
             model = method.model(state)
@@ -109,7 +105,7 @@ def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
             for predict in method.variants(model).values():
                 assert all_on_meta(predict(task.public, 0))
         assert all(map(all_on_meta, (state, metrics, model)))
-        assert logits.shape[:2] == (len(members), len(task.public))
+        assert len(logits) == len(task.public)
         assert logits.device.type == "meta"
 
 

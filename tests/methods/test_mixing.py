@@ -28,7 +28,7 @@ class Centred(nn.Sequential):
 
 def step(configured: Any, net: nn.Module, tmp_path: Path) -> None:
     """One step with a network that nobody knows."""
-    parameters = {name: value.detach()[None] for name, value in net.named_parameters()}
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
     data = made_up(PLAIN, SHAPE, tmp_path)
     method = build(data, PLAIN, configured, how=ALONE, net=net, parameters=parameters)
     with torch.no_grad():

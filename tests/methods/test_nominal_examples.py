@@ -25,7 +25,7 @@ def built(examples: int, sampling: str, nominal: int | None) -> PrivateSteps:
 def released(method: PrivateSteps) -> tuple[Any, ...]:
     """Steps, learning rates, spending and its end, which an observer of the model may know."""
     resumable = [method.resumable(step) for step in range(method.steps)]
-    return method.steps, method.rates(0).tolist(), method.guarantee(0), resumable
+    return method.steps, method.rate(0), method.guarantee(), resumable
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -44,7 +44,7 @@ def test_an_examples_rate_is_the_declared_one(examples: int, sampling: str) -> N
     joined = np.zeros(examples)
     for step in range(steps):
         sample = method.sample(step)
-        joined[sample.chosen[0][sample.mask[0] > 0].numpy()] += 1
+        joined[sample.chosen[sample.mask > 0].numpy()] += 1
     # 90 examples' means over 100 steps: seven standard deviations of the rate of .2
     assert abs(joined.mean() / steps - 12 / NOMINAL) < 7 * (0.2 * 0.8 / (steps * examples)) ** 0.5
     assert (joined[-10:] > 0).all(), "examples beyond the declared number are drawn too"

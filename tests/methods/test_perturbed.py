@@ -33,8 +33,8 @@ from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.spending import NOISELESS, NetworkSizes
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training.checkpoints import restore
-from dprepro.pipeline.training.loop import Context, Progress, Replica
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.loop import Context, Progress, SeedRun
+from dprepro.pipeline.training.side_by_side import train_runs
 from tests.methods.conftest import ALONE, build, flat
 
 D, N, M, UNITS = 784, 200, 10, 25
@@ -56,8 +56,8 @@ def short(**changes: object) -> dict[str, object]:
     return values | variant | sensitivity | changes
 
 
-def make(data: Prepared, *settings: IlmSettings, model: Model = NET, **changes: Any) -> Perturbed:
-    method: Perturbed = build(data, model, *settings, how=ALONE, **changes)
+def make(data: Prepared, settings: IlmSettings, model: Model = NET, **changes: Any) -> Perturbed:
+    method: Perturbed = build(data, model, settings, how=ALONE, **changes)
     return method
 
 
@@ -66,12 +66,12 @@ def relevances(public: bool = False, informed: bool = True) -> Relevances:
     return Relevances(mean, examples=N, public=public, informed=informed)
 
 
-def make_adaptive(data: Prepared, *settings: AdlmSettings, noise: Noise | None = None, **about: bool) -> Any:
-    return make(data, *settings, noise=noise, relevance=relevances(**about))
+def make_adaptive(data: Prepared, settings: AdlmSettings, noise: Noise | None = None, **about: bool) -> Any:
+    return make(data, settings, noise=noise, relevance=relevances(**about))
 
 
 def spent(method: Perturbed, quantity: str) -> Laplace:
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     return next(release for release in spending.laplace if release.quantity == quantity)
 
 
@@ -84,18 +84,18 @@ def test_noise_scales_are_those_of_the_algorithm(
 ) -> None:
     method = make(tiny, ilm(sensitivity=sensitivity, noise_batch=1800, loss_share=0.75), noise=noise)
     scale = delta / (1800 * 2 * 0.25)
-    assert method.input_scales[0].tolist() == pytest.approx([scale] * D)
-    assert method.loss_scales.item() == pytest.approx(1812.5 / (1800 * 2 * 0.75))
-    added = method.release.inputs[0].flatten(1) - as_input(method.task.inputs).flatten(1)
+    assert method.input_scales.tolist() == pytest.approx([scale] * D)
+    assert method.loss_scale.item() == pytest.approx(1812.5 / (1800 * 2 * 0.75))
+    added = method.release.inputs.flatten(1) - as_input(method.task.inputs).flatten(1)
     assert added.abs().mean().item() == pytest.approx(scale, rel=0.02)  # E |Lap(b)| = b
     assert added.std().item() == pytest.approx(math.sqrt(2) * scale, rel=0.02)
     exact = {"first": 0.5 - one_hot(method), "second": torch.tensor(SECOND)}
     for name, value in exact.items():
-        actual = getattr(method.release, name)[0]
-        assert (actual - value).abs().mean().item() == pytest.approx(method.loss_scales.item(), rel=0.1)
+        actual = getattr(method.release, name)
+        assert (actual - value).abs().mean().item() == pytest.approx(method.loss_scale.item(), rel=0.1)
     if noise == "float32":
         drawn = method.task.streams.laplace(0, 1, "bias").item()
-        assert method.bias_factors.item() == pytest.approx(1 + scale * drawn, rel=1e-4)
+        assert method.bias_factor.item() == pytest.approx(1 + scale * drawn, rel=1e-4)
 
 
 def one_hot(method: Perturbed) -> Tensor:
@@ -104,11 +104,11 @@ def one_hot(method: Perturbed) -> Tensor:
 
 def test_sound_noise_is_for_all_that_an_image_and_a_label_may_differ_by(tiny: Prepared) -> None:
     method = make(tiny, ilm(variant="sound", loss_share=0.25))
-    assert method.input_scales[0].tolist() == pytest.approx([D / (2 * 0.75)] * D)
-    assert method.loss_scales.item() == pytest.approx(2 / (2 * 0.25))
-    assert method.bias_factors.item() == 1
+    assert method.input_scales.tolist() == pytest.approx([D / (2 * 0.75)] * D)
+    assert method.loss_scale.item() == pytest.approx(2 / (2 * 0.25))
+    assert method.bias_factor.item() == 1
     assert (method.release.second == SECOND).all()
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     assert spending.epsilon == pytest.approx(2, rel=1e-4)
 
 
@@ -116,15 +116,15 @@ def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
     """The first batch's worth of released examples gives the extremes, so these have states in [0, 1]."""
     method = make(tiny, ilm())
     state = method.step(method.init(), 0)[0]
-    model = {name: value[0] for name, value in method.model(state).items()}
+    model = method.model(state)
     low, high, factor = (model.pop(name) for name in ("low", "high", "bias_factor"))
-    hidden = method.parts.hidden(model, method.release.inputs[0, :20], factor)
+    hidden = method.parts.hidden(model, method.release.inputs[:20], factor)
     bounded = (hidden - low) / (high - low).clamp_min(TINY)
     assert (bounded.amin().item(), bounded.amax().item()) == (0, pytest.approx(1))
     expected = method.parts.outputs(model, bounded)
     network = {**model, "low": low, "high": high, "bias_factor": factor}
-    assert torch.equal(method.outputs(network, method.release.inputs[0, :20]), expected)
-    assert method.logits(method.model(state), method.task.inputs[:4]).shape == (1, 4, 10)
+    assert torch.equal(method.outputs(network, method.release.inputs[:20]), expected)
+    assert method.logits(method.model(state), method.task.inputs[:4]).shape == (4, 10)
 
 
 def code(**changes: object) -> IlmSettings:
@@ -135,19 +135,19 @@ def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny:
     model = Model(name="adlm_cnn", normalization="batch_bn")
     method = make(tiny, code(epsilon=2000.0), model=model)
     chosen = method.task.streams.shuffled(0, N, 20)
-    clean = as_input(method.task.inputs[chosen])[0]
+    clean = as_input(method.task.inputs[chosen])
     first, second = (method._shared_noise_batch(chosen, step) for step in (0, 1))
-    shift = (first.inputs[0] - clean).flatten(1)
+    shift = (first.inputs - clean).flatten(1)
     torch.testing.assert_close(shift, shift[:1].expand(20, -1), atol=1e-5, rtol=0)
     assert shift[0].std().item() == pytest.approx(math.sqrt(2) * 9800 / (20 * 1000), rel=0.2)
     assert not torch.equal(first.inputs, second.inputs)
     assert not torch.equal(first.units, second.units)
-    assert torch.equal(first.first[0], 0.5 - one_hot(method)[chosen[0]])  # labels themselves have none
+    assert torch.equal(first.first, 0.5 - one_hot(method)[chosen])  # labels themselves have none
     assert method._shared_noise_batch(chosen, 0).inputs.abs().max() <= 10
     strong = make(tiny, code(epsilon=0.1), model=model)._shared_noise_batch(chosen, 0).inputs.abs()
     assert strong.max() == 10
     assert (strong == 10).double().mean() > 0.9
-    guarantee = method.guarantee(0)
+    guarantee = method.guarantee()
     assert guarantee.broken == (SHARED,)
     assert math.isinf(guarantee.spending.epsilon)
 
@@ -156,7 +156,7 @@ def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepa
     model = Model(name="adlm_cnn", normalization="batch_bn")
     method = make(tiny, code(), model=model)
     state = method.step(method.init(), 0)[0]
-    actual = {name: value[0] for name, value in method.model(state).items()}
+    actual = method.model(state)
     features = method.parts.features[:-2]  # before batch norm and ReLU
     features_state = {name: actual[name] for name in actual if name in dict(features.named_parameters())}
     before = functional_call(features, features_state, (as_input(method.task.inputs[:20]),))
@@ -166,11 +166,11 @@ def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepa
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
     method = make(tiny, ilm(epsilon=math.inf))
-    assert torch.equal(method.release.inputs[0], as_input(method.task.inputs))
-    assert torch.equal(method.release.first[0], 0.5 - one_hot(method))
+    assert torch.equal(method.release.inputs, as_input(method.task.inputs))
+    assert torch.equal(method.release.first, 0.5 - one_hot(method))
     assert (method.release.second == SECOND).all()
-    assert method.bias_factors.item() == 1
-    assert (method.guarantee(0).spending, method.guarantee(0).broken) == (None, (NOISELESS,))
+    assert method.bias_factor.item() == 1
+    assert (method.guarantee().spending, method.guarantee().broken) == (None, (NOISELESS,))
 
 
 def kept_entropy(folder: Path) -> str | None:
@@ -183,7 +183,7 @@ def kept_entropy(folder: Path) -> str | None:
 def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_path: Path) -> None:
     """With noise from the operating system, as real rows have it."""
     settings = ilm(epochs=1.0)
-    members = [Replica("epsilon=2", 0, settings)]
+    runs = [SeedRun("epsilon=2", 0, settings)]
     seen: list[Tensor] = []
 
     class Killed(Exception):
@@ -195,10 +195,10 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        (group,) = train_replicas(members, Context(NET, "ilm", False, tiny, ALONE, show, tmp_path, 0.0))
-        assert isinstance(group.method, Perturbed)
-        seen.append(group.method.release.inputs)
-        return flat(group.state["parameters"])
+        (finished,) = train_runs(runs, Context(NET, "ilm", False, tiny, ALONE, show, tmp_path, 0.0))
+        assert isinstance(finished.method, Perturbed)
+        seen.append(finished.method.release.inputs)
+        return flat(finished.state["parameters"])
 
     killed: list[str | None] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -211,7 +211,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
     assert killed[0] == killed[1]
     # the unbroken run of the same entropy
     unbroken = make(tiny, settings, seeded=False)
-    unbroken.task.streams.names = ("epsilon=2/seed=0",)
+    unbroken.task.streams.name = "epsilon=2/seed=0"
     unbroken.task.streams.entropy = bytes.fromhex(killed[0] or "")
     state = unbroken.init()
     for step in range(unbroken.steps):
@@ -246,25 +246,22 @@ def test_training_reads_released_examples_only_unless_it_is_as_in_the_code(
         assert torch.equal(one, other) == (variant != "code")
 
 
-def test_no_two_quantities_levels_or_seeds_share_noise(tiny: Prepared) -> None:
+def test_no_two_quantities_share_noise(tiny: Prepared) -> None:
     """Noise that is used twice can be taken away: two scales of it on one thing give the thing."""
-    settings = (adlm(epsilon=2.0), adlm(epsilon=4.0))
-    method = make_adaptive(tiny, *settings)
+    method = make_adaptive(tiny, adlm(epsilon=2.0))
     clean, targets = as_input(method.task.inputs).flatten(1), one_hot(method)
-    data, rows = method.release, []
-    for replica in range(2):
-        noise = {
-            "inputs": (data.inputs[replica].flatten(1) - clean) / method.input_scales[replica],
-            "first": (data.first[replica] - 0.5 + targets) / method.loss_scales[replica],
-            "second": (data.second[replica] - SECOND) / method.loss_scales[replica],
-            "relevance": (method.noisy[replica] - method.mean) * (2 * 0.25 * (replica + 1) / (2 * D / N)),
-        }
-        rows += [value.flatten()[:D] for value in noise.values()]
-        # and none of it twice within a quantity: every example's own
-        assert torch.corrcoef(noise["inputs"][:20]).fill_diagonal_(0).abs().max() < 0.2
-    actual = torch.corrcoef(torch.stack(rows)).fill_diagonal_(0).abs().max()
-    assert actual < 0.2  # about 3 / sqrt(784) by chance
-    assert method.bias_factors[0] != method.bias_factors[1]
+    data = method.release
+    noise = {
+        "inputs": (data.inputs.flatten(1) - clean) / method.input_scales,
+        "first": (data.first - 0.5 + targets) / method.loss_scale,
+        "second": (data.second - SECOND) / method.loss_scale,
+        "relevance": (method.noisy - method.mean) * (2 * 0.25 / (2 * D / N)),
+    }
+    rows = torch.stack([value.flatten()[:D] for value in noise.values()])
+    # about 3 / sqrt(784) by chance
+    assert torch.corrcoef(rows).fill_diagonal_(0).abs().max() < 0.2
+    # and none of it twice within a quantity: every example's own
+    assert torch.corrcoef(noise["inputs"][:20]).fill_diagonal_(0).abs().max() < 0.2
 
 
 def test_noisy_inputs_are_cut_off_where_that_is_wanted(tiny: Prepared) -> None:
@@ -277,12 +274,12 @@ def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) 
     method = make(tiny, code(), model=Model(name="adlm_cnn", normalization="batch_bn"))
     states = torch.tensor([[-1.0, 0.5, 2.0]])
     assert method._bound_hidden(states, states[0], states[0]).tolist() == [[0, 0.5, 1]]
-    parameters = {name: value[0] for name, value in method.init()["parameters"].items()}
+    parameters = method.init()["parameters"]
     batch = method._shared_noise_batch(method.task.streams.shuffled(0, N, 20), 0)
-    given = (batch.inputs[0], batch.first[0], batch.second[0])
+    given = (batch.inputs, batch.first, batch.second)
     none = torch.zeros(UNITS)
     noisy, exact = (
-        method._loss(parameters, *given, units, torch.ones(()))[0] for units in (batch.units[0], none)
+        method._loss(parameters, *given, units, torch.ones(()))[0] for units in (batch.units, none)
     )
     assert batch.units.abs().min() > 0
     assert noisy != exact
@@ -300,7 +297,7 @@ def test_a_frozen_first_layer_keeps_its_noisy_bias(tiny: Prepared) -> None:
 
 @pytest.mark.parametrize(("configured", "made"), [(ilm, make), (adlm, make_adaptive)])
 def test_privacy_does_not_depend_on_how_long_is_trained(tiny: Prepared, configured: Any, made: Any) -> None:
-    short, long = (made(tiny, configured(epochs=epochs)).guarantee(0) for epochs in (0.1, 100.0))
+    short, long = (made(tiny, configured(epochs=epochs)).guarantee() for epochs in (0.1, 100.0))
     assert short == long
 
 
@@ -340,12 +337,12 @@ def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, 
 def test_public_relevances_have_no_noise_and_spend_nothing(tiny: Prepared) -> None:
     configured = adlm(relevance_share=0.0)
     method = make_adaptive(tiny, configured, public=True, informed=False)
-    assert torch.equal(method.noisy[0], relevances().mean.flatten().float())
-    spending = method.guarantee(0).spending
+    assert torch.equal(method.noisy, relevances().mean.flatten().float())
+    spending = method.guarantee().spending
     assert [release.quantity for release in spending.laplace] == ["inputs", "labels"]
-    assert method.guarantee(0).broken == ()
+    assert method.guarantee().broken == ()
     # but not where their network has seen private images
-    assert make_adaptive(tiny, configured, public=True, informed=True).guarantee(0).broken == (INFORMED,)
+    assert make_adaptive(tiny, configured, public=True, informed=True).guarantee().broken == (INFORMED,)
 
 
 def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepared) -> None:
@@ -363,7 +360,7 @@ def test_relevances_go_into_the_history_once(tiny: Prepared) -> None:
     _, late = method.step(state, 1)
     assert set(early) == {"train_loss"}
     assert len(late) == 1 + D
-    assert late["relevance/0/27/3"].item() == method.noisy[0, 27 * 28 + 3].item()
+    assert late["relevance/0/27/3"].item() == method.noisy[27 * 28 + 3].item()
 
 
 @pytest.mark.parametrize(("name", "side"), [("resnet18", 32), ("vgg16", 32)])

@@ -11,9 +11,7 @@ from torch.optim import lr_scheduler as scheduler
 from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from dprepro.pipeline.methods.laplace.settings import AdlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
 
@@ -107,49 +105,6 @@ def with_identical(**changes: Any) -> dict[str, Any]:
 
 
 SOUND = {"variant": "sound", "sensitivity": None}
-
-
-ANY_METHODS = {
-    "learning_rate": 1.0, "schedule": "cosine", "warmup": 0.1, "milestones": (0.3,), "gamma": 0.5,
-}  # fmt: skip
-# settings, and values of each of them that replicas which share a step may and may not differ in
-BATCHED: dict[str, tuple[MethodSettings, dict[str, Any], dict[str, Any]]] = {
-    "tan": (
-        tan(),
-        {
-            "sigma": 0.5, "clip": 2.0, "delta": 1e-6, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1,
-            "ema": 0.0,
-        },
-        {
-            "batch": 100, "steps": 30, "copies": 2, "augment": "none", "optimizer": "adam",
-            "note_norms": True, "sampling": "allocation", "participations": 2, "class_weights": (1.0, 2.0),
-            "sigma": 0.0,
-        },
-    ),
-    "adlm": (
-        AdlmSettings.model_validate({**PERTURBED, "epsilon": 1}),
-        {
-            "epsilon": 2.0, "sensitivity": 9800.0, "noise_batch": 1800, "loss_share": 0.25,
-            "relevance_share": 0.1,
-        },
-        {
-            "batch": 50, "epochs": 2.0, "variant": "code", "limit": 10.0, "optimizer": "sgd",
-            "note_relevance": True, "epsilon": float("inf"),
-        },
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("configured", "alike", "apart"), BATCHED.values(), ids=BATCHED)
-def test_replicas_share_a_step_where_only_numbers_differ(
-    configured: MethodSettings, alike: dict[str, Any], apart: dict[str, Any]
-) -> None:
-    alike |= ANY_METHODS
-    assert alike.keys() | apart.keys() == type(configured).model_fields.keys()
-    for values, same in ((alike, True), (apart, False)):
-        for name, value in values.items():
-            other = configured.changed({name: value})
-            assert (other.batching_key == configured.batching_key) == same, name
 
 
 def with_batch_clipping(**changes: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -21,8 +22,8 @@ COPIES = 3
 AUGMENTED = {"copies": COPIES, "augment": "crop_flip"}
 
 
-def make(data: Prepared, *settings: TanSettings) -> Tan:
-    method: Tan = build(data, Model(name="lenet5", normalization="group", groups=2), *settings)
+def make(data: Prepared, settings: TanSettings) -> Tan:
+    method: Tan = build(data, Model(name="lenet5", normalization="group", groups=2), settings)
     return method
 
 
@@ -40,38 +41,37 @@ def scaled(method: Tan, images: Tensor) -> Tensor:
     return (images - public.mean()) / public.std()
 
 
-def clipped(method: Tan, samples: list[np.ndarray], step: int) -> BatchSum:
-    """The clipped sums of samples by the initial weights."""
-    sample = padded(samples, CPU.device)
-    return method.clipped_sums(method.init()["parameters"], sample, method.bounds(method.clips), step)
+def clipped(method: Tan, drawn: np.ndarray, step: int) -> BatchSum:
+    """The clipped sums of a sample by the initial weights."""
+    sample = padded(drawn, CPU.device)
+    return method.clipped_sums(method.init()["parameters"], sample, method.clip_limits, step)
 
 
-def sample_at(method: Tan, step: int) -> list[np.ndarray]:
+def sample_at(method: Tan, step: int) -> np.ndarray:
     return method.task.streams.poisson(step, 200, 0.1)
 
 
 def test_the_guarantee_is_of_the_declared_noise(tiny: Prepared) -> None:
-    guarantee = make(tiny, tan(sigma=2.5)).guarantee(0)
+    guarantee = make(tiny, tan(sigma=2.5)).guarantee()
     assert (guarantee.spending.noise_multiplier, guarantee.spending.sampling) == (2.5, "poisson")
     assert (guarantee.spending.rate, guarantee.delta, guarantee.claimed_by) == (0.1, 1e-3, "rdp")
 
 
 def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
-    guarantee = make(tiny, tan(sigma=0)).guarantee(0)
+    guarantee = make(tiny, tan(sigma=0)).guarantee()
     assert (guarantee.spending, guarantee.broken) == (None, (NOISELESS,))
 
 
-def test_the_average_forgets_its_start(tiny: Prepared) -> None:
-    method = make(tiny, tan(), tan(ema=0.3), tan(ema=0))
+@pytest.mark.parametrize("ema", [0.9999, 0.3, 0.0])
+def test_the_average_forgets_its_start(tiny: Prepared, ema: float) -> None:
+    method = make(tiny, tan(ema=ema))
     state = method.init()
-    expected = [flat(state["parameters"], replica) for replica in range(3)]
+    expected = flat(state["parameters"])
     for step in range(4):
         state, _ = method.step(state, step)
-        for replica, ema in enumerate((0.9999, 0.3, 0.0)):
-            decay = min(ema, (2 + step) / (11 + step))
-            expected[replica] = decay * expected[replica] + (1 - decay) * flat(state["parameters"], replica)
-    for replica in range(3):
-        torch.testing.assert_close(flat(state["average"], replica), expected[replica])
+        decay = min(ema, (2 + step) / (11 + step))
+        expected = decay * expected + (1 - decay) * flat(state["parameters"])
+    torch.testing.assert_close(flat(state["average"]), expected)
     kept = method.model(state)
     for name in state["parameters"]:
         torch.testing.assert_close(kept[name], state["average"][name])
@@ -79,52 +79,49 @@ def test_the_average_forgets_its_start(tiny: Prepared) -> None:
 
 
 def test_what_is_tested(tiny: Prepared) -> None:
-    method = make(tiny, tan(learning_rate=2.0, sigma=0.01, **AUGMENTED), tan(ema=0, **AUGMENTED))
+    method = make(tiny, tan(learning_rate=2.0, sigma=0.01, **AUGMENTED))
     state, _ = run(method, 5)
     model, inputs = method.model(state), method.task.inputs[:25]
     ways = method.variants(model)
     assert list(ways) == ["last", "vote"]
     seen = scaled(method, as_input(inputs))
 
-    def classes(tensors: dict[str, Tensor], replica: int, images: Tensor) -> Tensor:
-        weights = {name: value[replica] for name, value in tensors.items()}
+    def classes(weights: dict[str, Tensor], images: Tensor) -> Tensor:
         return functional_call(method.task.net, weights, (images,)).argmax(-1)
 
     plain, last = method.logits(method.network(model, 0), inputs).argmax(-1), ways["last"](inputs, 0)
     draws = method.test_streams.uniform(0, 25 * COPIES * 3, "test")
-    draws = draws.reshape(2, 25, COPIES, 3)
+    draws = draws.reshape(25, COPIES, 3)
     # the same votes, however the images are cut
-    voted = torch.cat([ways["vote"](inputs[:9], 0), ways["vote"](inputs[9:], 9)], 1)
-    for replica in range(2):
-        assert torch.equal(plain[replica], classes(state["average"], replica, seen))
-        assert torch.equal(last[replica], classes(state["parameters"], replica, seen))
-        for place, image in enumerate(as_input(inputs)):
-            copies = crop_flip(image.expand(COPIES, -1, -1, -1), draws[replica, place], padding="reflect")
-            ballots = classes(state["average"], replica, scaled(method, copies))
-            assert voted[replica, place] == torch.bincount(ballots, minlength=10).argmax()
+    voted = torch.cat([ways["vote"](inputs[:9], 0), ways["vote"](inputs[9:], 9)])
+    assert torch.equal(plain, classes(state["average"], seen))
+    assert torch.equal(last, classes(state["parameters"], seen))
+    for place, image in enumerate(as_input(inputs)):
+        copies = crop_flip(image.expand(COPIES, -1, -1, -1), draws[place], padding="reflect")
+        ballots = classes(state["average"], scaled(method, copies))
+        assert voted[place] == torch.bincount(ballots, minlength=10).argmax()
     other = make(tiny, tan(copies=1, augment="crop_flip"))
     assert list(other.variants(other.model(other.init()))) == ["last"]
 
 
 def test_the_histogram_counts_every_example_of_the_sample_once(tiny: Prepared) -> None:
-    method = make(tiny, tan(note_norms=True, **AUGMENTED), tan(note_norms=True, batch=20, **AUGMENTED))
-    batch = clipped(method, sample_at(method, 0), 0)
+    method = make(tiny, tan(note_norms=True, **AUGMENTED))
+    sample = sample_at(method, 0)
+    batch = clipped(method, sample, 0)
     _, metrics = method.step(method.init(), 0)
-    for replica, sample in enumerate(sample_at(method, 0)):
-        norms = batch.norms[replica, : len(sample), 0].numpy()
-        counts, _ = np.histogram(norms, [*NORM_EDGES, np.inf])
-        actual = [metrics[f"gradient_norms/{edge:g}"][replica].item() for edge in NORM_EDGES]
-        np.testing.assert_allclose(actual, counts / len(sample), atol=1e-6)
+    counts, _ = np.histogram(batch.norms[:, 0].numpy(), [*NORM_EDGES, np.inf])
+    actual = [metrics[f"gradient_norms/{edge:g}"].item() for edge in NORM_EDGES]
+    np.testing.assert_allclose(actual, counts / len(sample), atol=1e-6)
     assert "gradient_norms/0" not in make(tiny, tan()).step(make(tiny, tan()).init(), 0)[1]
 
 
 def test_padding_leaves_no_trace_in_the_metrics() -> None:
     batch = BatchSum(
         sums={},
-        norms=torch.tensor([[[1.0], [torch.inf]]]),
-        losses=torch.tensor([[0.5, torch.nan]]),
-        mask=torch.tensor([[1.0, 0.0]]),
-        limits=torch.tensor([[0.4]]),
+        norms=torch.tensor([[1.0], [torch.inf]]),
+        losses=torch.tensor([0.5, torch.nan]),
+        mask=torch.tensor([1.0, 0.0]),
+        limits=torch.tensor([0.4]),
     )
     actual = {name: value.item() for name, value in batch.metrics().items()}
     assert actual == {"train_loss": 0.5, "gradient_norm": 1.0, "clipped_share": 1.0}
@@ -132,10 +129,10 @@ def test_padding_leaves_no_trace_in_the_metrics() -> None:
 
 def test_an_empty_sample_is_a_step_of_noise(tiny: Prepared) -> None:
     method = make(tiny, tan(batch=1, note_norms=True, **AUGMENTED))
-    empty = [np.array([], dtype=np.int64)]
+    empty = np.array([], dtype=np.int64)
     sums = clipped(method, empty, 0).sums
     assert flat(sums).abs().max() == 0
-    step = next(s for s in range(99) if len(method.task.streams.poisson(s, 200, 1 / 200)[0]) == 0)
+    step = next(s for s in range(99) if len(method.task.streams.poisson(s, 200, 1 / 200)) == 0)
     state, metrics = method.step(method.init(), step)
     assert metrics["train_loss"].item() == 0
     assert not torch.equal(flat(state["parameters"]), flat(method.init()["parameters"]))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dprepro.clipping.clippers import clipper_factory
-from dprepro.clipping.gradients import BookKeeping, Bounds, OneByOne
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, OneByOne
 from dprepro.pipeline.models.adapters import add_adapters
 
 CLASSES, RANK = 3, 2
@@ -52,11 +52,11 @@ def test_fresh_adapters_leave_the_networks_output() -> None:
 def test_gradients_are_those_of_one_example_at_a_time_and_all_adapters_move(clip: float) -> None:
     net, inputs, labels = add_adapters(trunk(), RANK, CLASSES), images(6), torch.arange(6) % CLASSES
     frozen = {name: value.clone() for name, value in net.state_dict().items() if name not in trained(net)}
-    factory = clipper_factory(net, inputs[:1], single_replica=True)
+    factory = clipper_factory(net, inputs[:1])
     fast, slow = factory(net), OneByOne(net)
     assert isinstance(fast, BookKeeping)
     tensors, start = trained(net), trained(net)
-    bounds = Bounds.whole(torch.tensor(clip), len(tensors))
+    bounds = ClipLimits.whole(torch.tensor(clip), len(tensors))
     for step in range(3):
         sums = fast(tensors, inputs, labels, torch.ones(6), bounds).sums
         expected = slow(tensors, inputs, labels, torch.ones(6), bounds).sums

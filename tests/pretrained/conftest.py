@@ -21,7 +21,7 @@ from dprepro.pipeline.training import rows
 from tests.conftest import make_data
 from tests.training.running import quiet
 
-CPU = Execution(torch.device("cpu"), replicas_at_once=None, physical=1000)
+CPU = Execution(torch.device("cpu"), physical=1000)
 MODEL: dict[str, Any] = {"name": "lenet5", "normalization": "running_bn"}
 ROW: dict[str, Any] = {
     **{"paper": "phan2017", "table": "pretrained", "label": "CNN", "data": "digits", "model": MODEL},

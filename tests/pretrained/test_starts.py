@@ -93,7 +93,7 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
     assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
     settings = parsed()
     task = loop.make_task(
-        training.replicas(settings.rows["after"]),
+        training.replicas(settings.rows["after"])[-1],
         settings.rows["after"].model,
         True,
         prepared.load("tuned", root),
@@ -103,7 +103,7 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
     for name in before.keys() - linear:
         assert torch.equal(held[name], before[name][0])
     for name, value in task.parameters.items():  # whatever the seed
-        assert torch.equal(value, before[name][0].expand_as(value))
+        assert torch.equal(value, before[name][0])
         assert not torch.equal(after[name], value)
 
 
@@ -197,7 +197,7 @@ def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path,
     saved = save(lenet(classes=12), tmp_path / START)
     net = lenet()
     fresh = {name: value.clone() for name, value in net.state_dict().items()}
-    starts.load_start([net], tmp_path / START, which)
+    starts.load_start(net, tmp_path / START, which)
     for name, value in net.state_dict().items():
         output = name.startswith(("15.", "16."))
         assert torch.equal(value, fresh[name] if output else saved[name])
@@ -221,7 +221,7 @@ def test_weights_of_another_network_are_refused(
 ) -> None:
     save(saved, tmp_path / START)
     before = copy.deepcopy(net.state_dict())
-    refused = refusal_of(lambda: starts.load_start([net], tmp_path / START, which))
+    refused = refusal_of(lambda: starts.load_start(net, tmp_path / START, which))
     assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 

@@ -9,12 +9,11 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 from torch.nn import functional as F
 
 import dprepro
 from dprepro.clipping.clippers import clipper_factory
-from dprepro.clipping.gradients import BookKeeping, Bounds, OneByOne, PerExample
+from dprepro.clipping.gradients import BookKeeping, OneByOne, PerExample
 from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
 from tests.privacy.corpus.drawn import check
 from tests.privacy.corpus.honest import HONEST, final, linear, reading
@@ -101,22 +100,12 @@ def test_the_fastest_right_clipper_is_taken_and_leaves_the_network_as_it_was(nam
     case, kind, clip = HONEST[name], CLIPPERS[name], 0.7
     net, (inputs, labels) = case.build(), batch(case.kind, 5)
     norms, sums = alone(net, inputs, labels, clip)
-    assert type(clipper_factory(net, inputs[:1], single_replica=True)(net)) is kind
+    assert type(clipper_factory(net, inputs[:1])(net)) is kind
     for reference in (False, True):
         for _ in range(2):
             actual = dprepro.clipped_sum(net, inputs.clone(), labels, clip, reference=reference)
             torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-4, atol=1e-6)
             torch.testing.assert_close(dict(actual.sums), sums, rtol=1e-4, atol=1e-5)
-    if kind is OneByOne:  # a loop of ordinary passes
-        with pytest.raises(dprepro.UserError, match="can't be taken under vmap"):
-            clipper_factory(net, inputs[:1], single_replica=False)(net)
-        return
-    clipper = clipper_factory(net, inputs[:1], single_replica=False)(net)
-    assert type(clipper) is kind
-    tensors = {name: value.detach()[None] for name, value in net.named_parameters()}
-    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), len(tensors))))
-    together = vmap(clipper)(tensors, inputs[None], labels[None], torch.ones(1, 5), bounds)
-    torch.testing.assert_close(together.norms[0, :, 0], norms, rtol=1e-4, atol=1e-6)
 
 
 # Refused networks and their messages
@@ -151,7 +140,7 @@ REFUSED: dict[str, str] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_names_the_reason_and_changes_nothing(name: str) -> None:
-    """By every way, and also with several replicas."""
+    """By every way."""
     torch.manual_seed(0)
     case, said = {**MIXING, **IMPOSSIBLE}[name], re.escape(REFUSED[name])
     net, (inputs, labels) = case.build(), batch(case.kind, 5)
@@ -162,7 +151,7 @@ def test_a_refusal_names_the_reason_and_changes_nothing(name: str) -> None:
             dprepro.clipped_sum(net, inputs, labels, CLIP, reference=reference)
         assert "\n" not in str(caught.value)
         with pytest.raises(dprepro.UserError, match=said):
-            clipper_factory(net, inputs[:1], reference=reference, single_replica=False)(net)
+            clipper_factory(net, inputs[:1], reference=reference)(net)
     assert torch.equal(torch.random.get_rng_state(), numbers)
     for key, value in net.state_dict().items():
         assert torch.equal(value, before[key])

@@ -1,20 +1,19 @@
 """Clipped sums: the fast way against the slow, both against one example at a time, both on neighbours."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import opacus
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from dprepro.clipping.gradients import (
     BookKeeping,
-    Bounds,
+    ClipLimits,
     Clipper,
     PerExample,
     clip_factors,
@@ -117,20 +116,20 @@ def weights_of(tensors: dict[str, Tensor]) -> dict[str, float]:
 
 
 def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
-    """All there are: the reference, the fast way under vmap, and alone.
+    """All there are: the reference, and the fast way, with taps, and in pieces.
 
-    One of them takes a batch in pieces, the last of which is smaller, and each under vmap.
+    The last of the pieces is smaller, and each is under vmap.
     """
-    alone = partial(BookKeeping, net, example, copies, single_replica=True)
-    pieces = alone()
+    pieces = BookKeeping(net, example, copies)
     pieces.examples_per_pass, pieces.by_example = 2, False
-    return [PerExample(net, copies), BookKeeping(net, example, copies), alone(), pieces]
+    tapped = BookKeeping(net, example, copies, taps=True)
+    return [PerExample(net, copies), BookKeeping(net, example, copies), tapped, pieces]
 
 
-def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
+def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> ClipLimits:
     """One part clipped to ``clip``."""
     tensor_weights = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
-    return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=tensor_weights)
+    return ClipLimits.whole(torch.tensor(clip), len(tensors))._replace(weights=tensor_weights)
 
 
 def one_at_a_time(net, tensors, inputs, labels, weights):
@@ -194,7 +193,7 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
     net = make(kind)
     inputs, labels = batch(kind)
     tensors = tensors_of(net)
-    actual = BookKeeping(net, inputs[:1], single_replica=True)(
+    actual = BookKeeping(net, inputs[:1])(
         tensors, inputs, labels, torch.ones(len(labels)), whole(tensors, 1.0)
     )
     wrapped = opacus.GradSampleModule(net, loss_reduction="sum")
@@ -203,24 +202,6 @@ def test_per_example_gradients_equal_opacus(kind: str) -> None:
         net.padded.weight.grad_sample[:, bilstm.PADDING] = 0
     samples = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
     torch.testing.assert_close(actual.norms[:, 0], samples.norm(dim=1), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["group", "shared", *TEXTS])
-def test_replicas_by_vmap_equal_single_runs(kind: str) -> None:
-    net = make(kind)
-    inputs, labels = batch(kind, 12)
-    stacked = {name: torch.stack([value, 1.1 * value]) for name, value in tensors_of(net).items()}
-    inputs, labels = inputs.unflatten(0, (2, 6)), labels.reshape(2, 6)
-    mask, tensors = torch.ones(2, 6), tensors_of(net)
-    both = [whole(tensors, 0.5), whole(tensors, 2.0)]
-    clips = Bounds(*(torch.stack(parts) for parts in zip(*both, strict=True)))
-    for way in (PerExample(net), BookKeeping(net, inputs[0, :1])):
-        together = vmap(way)(stacked, inputs, labels, mask, clips)
-        for index in range(2):
-            single = {name: value[index] for name, value in stacked.items()}
-            alone = way(single, inputs[index], labels[index], mask[index], both[index])
-            for name, value in alone.sums.items():
-                torch.testing.assert_close(together.sums[name][index], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,7 +224,7 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
 
 def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
     """Tensors 0 and 2 are one part, with weights 2 and 1; what isn't finite is its own part's alone."""
-    bounds = Bounds(
+    bounds = ClipLimits(
         torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
         torch.tensor([0.5, 3.0]),
         torch.tensor([2.0, 1.0, 1.0]),
@@ -257,7 +238,7 @@ def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
 
 def test_nothing_passes_a_bound_that_is_too_small_for_float32() -> None:
     """The noise of such a part may be rounded to 0, and then its sum was released as it is."""
-    bounds = Bounds(torch.eye(2), torch.tensor([1e-44, 0.5]), torch.ones(2))
+    bounds = ClipLimits(torch.eye(2), torch.tensor([1e-44, 0.5]), torch.ones(2))
     factors, _ = clip_factors(torch.ones(3, 2), torch.ones(3), bounds)
     assert factors.tolist() == [[0.0, 0.5]] * 3
 
@@ -363,8 +344,8 @@ def test_only_torchs_own_layers_run_on_the_batch(change: Callable[[nn.Module], A
     body = (nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
     net = nn.Sequential(*body, head)
     assert works_by_example(net)
-    assert BookKeeping(net, torch.rand(1, 1, 28, 28), single_replica=True).by_example
-    assert not BookKeeping(net, torch.rand(1, 1, 28, 28), single_replica=True, taps=True).by_example
+    assert BookKeeping(net, torch.rand(1, 1, 28, 28)).by_example
+    assert not BookKeeping(net, torch.rand(1, 1, 28, 28), taps=True).by_example
     change(net)
     assert not works_by_example(net)
 

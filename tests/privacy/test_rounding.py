@@ -1,7 +1,6 @@
 """What float32 loses of clipped sums, beside exact ones: no more than noise on a grid accounts for."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from math import fsum
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Tensors, clip_factors
 from dprepro.clipping.layer_gradients import Full, Gradients, Outer, Rows, squares
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
@@ -47,7 +46,7 @@ def test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted(
     made: Callable[[int], Tensor], size: int
 ) -> None:
     gradient = made(size)[None]
-    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     factors, norms = clip_factors(squares(gradient)[:, None], torch.ones(1), bounds)
     vector = (gradient * factors).numpy()[0].astype(float)
     # squares of 24 bits have 48, so that a double holds them, and fsum adds without rounding
@@ -62,25 +61,25 @@ def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
     labels = torch.zeros(len(inputs), dtype=torch.long)
     task = Task(
         net=net,
-        parameters={name: value.detach()[None] for name, value in net.named_parameters()},
+        parameters={name: value.detach() for name, value in net.named_parameters()},
         inputs=inputs,
         labels=labels,
         public=inputs[:1],
         public_labels=labels[:1],
-        streams=Streams(["a"], True, CPU, noise),
-        execution=Execution(CPU, replicas_at_once=1, physical=physical),
+        streams=Streams("a", True, CPU, noise),
+        execution=Execution(CPU, physical=physical),
     )
     settings = TanSettings(batch=10, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
-    return Tan(task, [settings], "none")
+    return Tan(task, settings, "none")
 
 
 def summed(trained: Tan, chosen: Tensor, parts: tuple[int, ...] = ()) -> np.ndarray:
     """What a step sums of some examples."""
-    bounds = trained.bounds(trained.clips)
-    sample = Sample(chosen[None], torch.ones(1, len(chosen)), parts)
+    bounds = trained.clip_limits
+    sample = Sample(chosen, torch.ones(len(chosen)), parts)
     batch: BatchSum = trained.clipped_sums(trained.task.parameters, sample, bounds, 0)
     (value,) = batch.sums.values()
-    return value[0].double().numpy()
+    return value.double().numpy()
 
 
 def exact(examples: Tensor) -> np.ndarray:
@@ -148,7 +147,7 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
     def noted(self: Tan) -> Clipper:
         clip = clipper(self)
 
-        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> Any:
+        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits) -> Any:
             taken.append((inputs[:, 0].tolist(), bounds.limits.dtype))
             return clip(tensors, inputs, labels, mask, bounds)
 
@@ -157,22 +156,22 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
     monkeypatch.setattr(Tan, "of_examples", property(noted))
     inputs = torch.arange(2000.0)[:, None].expand(2000, WIDTH)
     settings = TanSettings(batch=500, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
-    trained = Tan(method("grid", inputs, 1000).task, [settings], "none")
+    trained = Tan(method("grid", inputs, 1000).task, settings, "none")
     whole = trained.task.streams.poisson(0, 2000, 0.3)
 
     def passes(sample: np.ndarray) -> list[tuple[list[float], torch.dtype]]:
         taken.clear()
         with monkeypatch.context() as patch:
             # not of step 0, which also takes an example alone
-            patch.setattr(Streams, "poisson", lambda *_: [sample])
-            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.bounds(trained.clips), 1)
+            patch.setattr(Streams, "poisson", lambda *_: sample)
+            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.clip_limits, 1)
         return list(taken)
 
-    complete = passes(whole[0])
+    complete = passes(whole)
     assert len(complete) == 4
-    assert [number for numbers, _ in complete for number in numbers] == sorted(whole[0].tolist())
-    for leaving in (0, 300, len(whole[0]) - 1):
-        left = passes(np.delete(whole[0], leaving))
+    assert [number for numbers, _ in complete for number in numbers] == sorted(whole.tolist())
+    for leaving in (0, 300, len(whole) - 1):
+        left = passes(np.delete(whole, leaving))
         differing = [one != other for one, other in zip(complete, left, strict=True)]
         assert sum(differing) == 1
     # float64 where a part is too large, and there alone
@@ -181,24 +180,21 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
     assert passes(np.empty(0, int)) == [([0.0], torch.float32)]
 
 
-@pytest.mark.parametrize("noise", ["grid", "float32"])
-def test_samples_of_several_replicas_and_seeded_ones_have_one_part(noise: Noise) -> None:
+def test_samples_of_seeded_trainings_have_one_part() -> None:
     settings = TanSettings(batch=400, steps=1, sigma=1.0, learning_rate=1.0, delta=1e-5, clip=CLIP)
-    task = method(noise, alike(1000), 1000).task
-    names = ["a", "b"] if noise == "grid" else ["a"]
-    parameters = {name: value.expand(len(names), -1, -1) for name, value in task.parameters.items()}
-    task = replace(task, parameters=parameters, streams=Streams(names, True, CPU, noise))
-    assert Tan(task, [settings] * len(names), "none").sample(0).parts == ()
+    for noise, parts in (("grid", 4), ("float32", 0)):
+        task = method(noise, alike(1000), 1000).task  # type: ignore[arg-type]
+        assert len(Tan(task, settings, "none").sample(0).parts) == parts
 
 
 def test_parts_of_a_thousand_are_added_in_float32_and_of_three_thousand_in_float64() -> None:
     for count, dtype in ((1000, torch.float32), (3000, torch.float64)):
         trained, every = method("grid", mixed(count), 1000), torch.arange(count)
         parts = parts_of(every.numpy(), count, count // 125)
-        sample = Sample(every[None], torch.ones(1, count), parts)
-        batch = trained.clipped_sums(trained.task.parameters, sample, trained.bounds(trained.clips), 0)
+        sample = Sample(every, torch.ones(count), parts)
+        batch = trained.clipped_sums(trained.task.parameters, sample, trained.clip_limits, 0)
         assert [value.dtype for value in batch.sums.values()] == [dtype]
-        total = sum(value[0].double().numpy() for value in batch.sums.values())
+        total = sum(value.double().numpy() for value in batch.sums.values())
         assert np.linalg.norm(total - exact(mixed(count))) <= (COMPUTING / 2) * CLIP * len(parts)
 
 
@@ -213,14 +209,14 @@ def test_seeded_sums_stay_in_float32() -> None:
 def test_noise_covers_what_computing_and_the_grid_add(multiplier: float, size: int) -> None:
     """By fractions: sums (1 + c) C apart, each rounded to the grid, over the noise's deviation, are 1 / z."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
-    mechanism = GaussianMechanism((spending,), 1.0)
-    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(CLIP), 1)))
+    mechanism = GaussianMechanism(spending, 1.0)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     spacing = Fraction(float(mechanism.spacings(bounds, size)))
     # both sums are off as float32 may be, and a vector is longer, by a deviation's rounding more
     computing = 2 * Fraction(2**15, 2**24) + Fraction(OF_NORMS) + Fraction(1, 2**20)
     root = Fraction(int(np.ceil(size**0.5 * 2**20)), 2**20)
     apart = Fraction(float(bounds.limits)) * (1 + computing) + spacing * root
-    assert apart / (spacing * 2 ** mechanism.bits(size)[0]) <= 1 / Fraction(multiplier)
+    assert apart / (spacing * 2 ** mechanism.bits(size)) <= 1 / Fraction(multiplier)
 
 
 def test_every_kind_of_gradients_is_summed_in_the_precision_of_its_factors() -> None:
@@ -257,8 +253,8 @@ def test_parts_of_one_pass_are_summed_as_in_passes_of_their_own(
     monkeypatch.setattr(BookKeeping, "_one_pass", noted)
     for parts in ((120,) * 8, (150,) * 20, (100, 100, 200, 100, 100)):
         trained, every = method("grid", mixed(sum(parts)), 256), torch.arange(sum(parts))
-        sample = Sample(every[None], torch.ones(1, len(every)), parts)
-        arguments = trained.task.parameters, sample, trained.bounds(trained.clips), 1
+        sample = Sample(every, torch.ones(len(every)), parts)
+        arguments = trained.task.parameters, sample, trained.clip_limits, 1
         assert isinstance(trained.clipper, BookKeeping)
         sizes.clear()  # of trials
         together = trained.clipped_sums(*arguments)

@@ -17,7 +17,7 @@ from dprepro.pipeline.methods.base import Execution, Task
 from dprepro.pipeline.models.model import Model
 
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4
-CPU = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+CPU = Execution(torch.device("cpu"), physical=64)
 
 
 @pytest.fixture
@@ -34,30 +34,24 @@ def features(count: int, seed: int) -> Tensor:
     return base * (1 + 3 * torch.rand(count, 1, 1, 1, generator=generator) ** 4)
 
 
-def make(
-    room: ModuleType, inputs: Tensor, replicas: int = 1, execution: Execution = CPU, **changes: Any
-) -> Any:
+def make(room: ModuleType, inputs: Tensor, name: str = "training", **changes: Any) -> Any:
     linear = torch.nn.Linear(6 * 9, CLASSES)
     net = torch.nn.Sequential(torch.nn.Flatten(), linear)
     torch.nn.init.normal_(linear.weight, generator=torch.Generator().manual_seed(0))
     torch.nn.init.zeros_(linear.bias)
-    names = [f"replica={number}" for number in range(replicas)]
-    parameters = {
-        name: value.detach().expand(replicas, *value.shape) for name, value in net.named_parameters()
-    }
     task = Task(
         net=net,
-        parameters=parameters,
+        parameters={name: value.detach() for name, value in net.named_parameters()},
         inputs=inputs,
         labels=torch.arange(len(inputs)) % CLASSES,
         public=features(40, seed=9),
         public_labels=torch.zeros(40, dtype=torch.long),
-        streams=Streams(names, True, CPU.device),
-        execution=execution,
+        streams=Streams(name, True, CPU.device),
+        execution=CPU,
     )
     values = {"batch": 30, "epochs": 10.0, "learning_rate": 0.5, "clip": 0.1, "epsilon": 3.0, "delta": 1e-4}
     configured = room.NormalizedDpsgdSettings(**{**values, **changes})
-    return room.NormalizedDpsgd(task, [configured] * replicas, "none")
+    return room.NormalizedDpsgd(task, configured, "none")
 
 
 def public_limits(room: ModuleType) -> list[Tensor]:
@@ -89,10 +83,11 @@ def test_one_example_moves_either_sum_by_no_more_than_its_bound(room: ModuleType
 
 
 def test_the_noise_on_either_sum_is_as_many_times_its_bound(room: ModuleType) -> None:
-    inputs, replicas = features(EXAMPLES, seed=1), 400
-    method, limits = make(room, inputs, replicas, statistics_noise=8.0), public_limits(room)
-    means, squares = (total.float() for total in method.clipped_moments(limits))
-    released = method.statistics()
+    inputs, limits = features(EXAMPLES, seed=1), public_limits(room)
+    methods = [make(room, inputs, f"training {number}", statistics_noise=8.0) for number in range(400)]
+    means, squares = (total.float() for total in methods[0].clipped_moments(limits))
+    statistics = [method.statistics() for method in methods]
+    released = {name: torch.stack([each[name] for each in statistics]) for name in statistics[0]}
     noise = released[room.MEAN] * EXAMPLES - means
     assert float(noise.std()) == pytest.approx(8 * float(limits[0]), rel=0.05)
     assert float(noise.mean()) == pytest.approx(0, abs=8 * float(limits[0]) * 4 / noise.numel() ** 0.5)
@@ -104,9 +99,9 @@ def test_the_noise_on_either_sum_is_as_many_times_its_bound(room: ModuleType) ->
     assert float(above.abs().max()) < 8 * float(limits[1]) * 6
     # with next to no noise both are what they must be
     exact = make(room, inputs, statistics_noise=1e-6).statistics()
-    assert torch.allclose(exact[room.MEAN][0], means / EXAMPLES, rtol=1e-4)
+    assert torch.allclose(exact[room.MEAN], means / EXAMPLES, rtol=1e-4)
     due = squares / EXAMPLES - (means / EXAMPLES).square()
-    assert torch.allclose(exact[room.VARIANCE][0], due.clamp_min(0), rtol=1e-3, atol=1e-6)
+    assert torch.allclose(exact[room.VARIANCE], due.clamp_min(0), rtol=1e-3, atol=1e-6)
 
 
 def test_noise_of_statistics_and_of_steps_are_other_numbers(room: ModuleType) -> None:
@@ -132,42 +127,25 @@ def test_bounds_come_from_public_inputs_alone(room: ModuleType, monkeypatch: pyt
 
 
 def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) -> None:
-    """The fast way, of two replicas with statistics of their own, beside one gradient after the other."""
-    method = make(room, features(EXAMPLES, seed=1), replicas=2)
+    """The fast way beside one gradient after the other."""
+    method = make(room, features(EXAMPLES, seed=1))
     state = method.init()
     sample = method.sample(3)
-    batch = method.clipped_sums(state["parameters"], sample, method.bounds(method.clips), 3, state["running"])
-    assert not torch.equal(*state["running"][room.MEAN])
-    for replica in range(2):
-        tensors = {name: value[replica] for name, value in state["parameters"].items()}
-        mean, var = (state["running"][name][replica][:, None, None] for name in (room.MEAN, room.VARIANCE))
-        totals = {name: torch.zeros_like(value) for name, value in tensors.items()}
-        for place in sample.chosen[replica][sample.mask[replica] > 0]:
-            example = (method.task.inputs[place] - mean) / (var + 1e-5).sqrt() * (var > 0)
-            leaves = {name: value.clone().requires_grad_() for name, value in tensors.items()}
-            loss = F.cross_entropy(
-                functional_call(method.task.net, leaves, (example[None],)), method.task.labels[place][None]
-            )
-            parts = torch.autograd.grad(loss, list(leaves.values()))
-            norm = torch.cat([part.flatten() for part in parts]).norm()
-            for name, part in zip(leaves, parts, strict=True):
-                totals[name] += part * min(1.0, 0.1 / float(norm))
-        for name, total in totals.items():
-            assert torch.allclose(batch.sums[name][replica], total, atol=1e-5)
-
-
-def test_replicas_train_together_as_they_do_alone(room: ModuleType) -> None:
-    """Under vmap, as on a GPU and in the audits, beside one by one."""
-    states = []
-    for execution in (CPU, Execution(CPU.device, replicas_at_once=None, physical=64)):
-        method = make(room, features(EXAMPLES, seed=1), replicas=3, execution=execution)
-        with torch.no_grad():
-            state, _ = method.step(method.init(), 0)
-        inputs = features(5, seed=4)
-        logits = method.logits(method.network(method.model(state), 0), inputs)
-        states.append({**method.model(state), "logits": logits})
-    for name, value in states[0].items():
-        assert torch.allclose(value, states[1][name], atol=1e-4), name
+    batch = method.clipped_sums(state["parameters"], sample, method.clip_limits, 3, state["running"])
+    mean, var = (state["running"][name][:, None, None] for name in (room.MEAN, room.VARIANCE))
+    totals = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
+    for place in sample.chosen[sample.mask > 0]:
+        example = (method.task.inputs[place] - mean) / (var + 1e-5).sqrt() * (var > 0)
+        leaves = {name: value.clone().requires_grad_() for name, value in state["parameters"].items()}
+        loss = F.cross_entropy(
+            functional_call(method.task.net, leaves, (example[None],)), method.task.labels[place][None]
+        )
+        parts = torch.autograd.grad(loss, list(leaves.values()))
+        norm = torch.cat([part.flatten() for part in parts]).norm()
+        for name, part in zip(leaves, parts, strict=True):
+            totals[name] += part * min(1.0, 0.1 / float(norm))
+    for name, total in totals.items():
+        assert torch.allclose(batch.sums[name], total, atol=1e-5)
 
 
 def test_what_is_tested_is_normalised_by_what_was_released(room: ModuleType) -> None:
@@ -177,10 +155,9 @@ def test_what_is_tested_is_normalised_by_what_was_released(room: ModuleType) -> 
     kept = method.model(state)
     assert {room.MEAN, room.VARIANCE} < set(kept)
     inputs = features(5, seed=4)
-    statistics = {name: value[0] for name, value in state["running"].items()}
-    parameters = {name: value[0] for name, value in state["parameters"].items()}
-    due = functional_call(method.task.net, parameters, (room.normalized(inputs, statistics),))
-    assert torch.allclose(method.logits(method.network(kept, 0), inputs)[0], due, atol=1e-5)
+    seen = room.normalized(inputs, state["running"])
+    due = functional_call(method.task.net, state["parameters"], (seen,))
+    assert torch.allclose(method.logits(method.network(kept, 0), inputs), due, atol=1e-5)
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
@@ -189,14 +166,14 @@ def test_both_together_spend_the_target_by_another_librarys_composition(
 ) -> None:
     """Two Gaussian releases at 8, and every step: dp-accounting composes them, told nothing by this code."""
     method = make(room, features(EXAMPLES, seed=1), accountant=accountant, statistics_noise=8.0)
-    spending = method.guarantee(0).spending
+    spending = method.guarantee().spending
     steps = poisson_gaussian(30 / EXAMPLES, spending.noise_multiplier, method.steps)
     event = ComposedDpEvent([GaussianDpEvent(8.0), GaussianDpEvent(8.0), steps])
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE
     epsilon = float(PLDAccountant(relation).compose(event).get_epsilon(1e-4))
     assert (0.98 if accountant == "pld" else 0.8) * 3 < epsilon <= 3 * 1.0001
     # the mechanism that ran has the noise that is accounted for
-    (noise,) = method.mechanism.deviations(method.bounds(method.clips)).unique().tolist()
+    (noise,) = method.mechanism.deviations(method.clip_limits).unique().tolist()
     assert noise == pytest.approx(spending.noise_multiplier * 0.1, rel=1e-5)
 
 

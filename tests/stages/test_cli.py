@@ -73,7 +73,7 @@ def test_a_gpu_that_is_too_small_is_one_line(
     monkeypatch.setattr("dprepro.stages.app.app", Mock(side_effect=torch.cuda.OutOfMemoryError))
     with pytest.raises(SystemExit):
         main()
-    line = "dprepro: the GPU's memory is too small; lower --physical or --replicas-at-once\n"
+    line = "dprepro: the GPU's memory is too small; lower --physical or --workers\n"
     assert capsys.readouterr().err == line
 
 

@@ -19,44 +19,40 @@ def guarantee(epsilon: float) -> Guarantee:
     return Guarantee(Releases(laplace=(part,)), 0.0, "laplace")
 
 
-LEAST, MOST = guarantee(0.5081), guarantee(4.6121)
+SPENT = guarantee(4.6121)
 STATE = Progress(
-    group=1, groups=2, step=107, steps=430, epoch=1.99, logged=True, guarantees=(MOST, LEAST, LEAST),
-    reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
+    name="epsilon=3/seed=1", number=1, trainings=6, step=107, steps=430, epoch=1.99, logged=True,
+    guarantee=SPENT, reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
 )  # fmt: skip
 
 
 def test_a_line_tells_epsilon_spent_and_time_left() -> None:
     line = progress.describe(STATE)
-    assert "(3 replicas)" in line
-    assert "epsilon by a quick bound at most 0.509 to 4.62 " in line  # never rounded down
+    assert line.startswith("training 2/6 (epsilon=3/seed=1)  step 107/430")
+    assert "epsilon by a quick bound at most 4.62 " in line  # never rounded down
     assert "validation 94.12 %" in line
     assert line.endswith("12:34 left")
-    told = progress.describe(replace(STATE, guarantees=(MOST,), validation_accuracy=None))
-    assert "epsilon by a quick bound at most 4.62 " in told
-    assert "validation" not in told
+    assert "validation" not in progress.describe(replace(STATE, validation_accuracy=None))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"reproducible": True},
-        {"guarantees": (Guarantee(None, None, None, (statement("no_noise"),)),)},
-        {"guarantees": (replace(MOST, broken=(statement("shared_noise"),)),)},
-        # one of them alone: what is told would be read as a bound on all
-        {"guarantees": (LEAST, replace(MOST, broken=(statement("shared_noise"),)))},
+        {"guarantee": Guarantee(None, None, None, (statement("no_noise"),))},
+        {"guarantee": replace(SPENT, broken=(statement("shared_noise"),))},
     ],
-    ids=["seeded", "nothing private", "broken", "one broken"],
+    ids=["seeded", "nothing private", "broken"],
 )
 def test_where_nothing_holds_no_epsilon_is_shown(changes: dict[str, object]) -> None:
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert "not private" in progress.describe(state)
-    assert "epsilon" not in progress.describe(state)
+    assert "epsilon by" not in progress.describe(state)
 
 
 def test_noise_in_every_step_is_spent_step_by_step() -> None:
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=55_000, batch=1024)
-    state = replace(STATE, guarantees=(Guarantee(spending, 1e-5, "rdp"),))
+    state = replace(STATE, guarantee=Guarantee(spending, 1e-5, "rdp"))
     shown = [
         float(progress.describe(replace(state, step=step)).split("at most ")[1].split()[0])
         for step in (1, 430)

@@ -10,7 +10,7 @@ import torch
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.training.loop import Context, Group, Progress
+from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress
 
 LAYER = Model(name="lenet5", normalization="layer")
 
@@ -25,9 +25,8 @@ def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Con
     return replace(context, **changes)
 
 
-def weights(groups: Iterable[Group]) -> dict[tuple[str, int], torch.Tensor]:
+def weights(trainings: Iterable[FinishedTraining]) -> dict[tuple[str, int], torch.Tensor]:
     return {
-        (replica.level, replica.seed): torch.cat([v[i].flatten() for v in group.state["parameters"].values()])
-        for group in groups
-        for i, replica in enumerate(group.replicas)
+        finished.run.key: torch.cat([value.flatten() for value in finished.state["parameters"].values()])
+        for finished in trainings
     }

@@ -57,7 +57,7 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(weights: dict[loop.Replica, Any], *arguments: Any) -> Iterator[Any]:
+    def noted(weights: dict[loop.SeedRun, Any], *arguments: Any) -> Iterator[Any]:
         seeds.extend(member.seed for member in weights)
         return real(weights, *arguments)
 
@@ -192,15 +192,14 @@ def test_what_comes_with_the_data_and_no_epsilon_counts_is_told(
 
 def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     values = {"batch": 20, "epochs": 0.2, "learning_rate": 1e-3, "epsilon": 8.0, "variant": "sound"}
-    replica = loop.Replica("epsilon=8", 0, IlmSettings.model_validate(values))
+    run = loop.SeedRun("epsilon=8", 0, IlmSettings.model_validate(values))
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
     shown: list[loop.Progress] = []
     context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
-    list(side_by_side.train_replicas([replica], context))
+    list(side_by_side.train_runs([run], context))
     assert shown
     for progress in shown:
-        (guarantee,) = progress.guarantees
-        assert guarantee.epsilon_after(progress.step) == pytest.approx(8.0)
+        assert progress.guarantee.epsilon_after(progress.step) == pytest.approx(8.0)
 
 
 def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
@@ -212,22 +211,14 @@ def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
     assert evaluation.noise(gaussian) == evaluation.noise(None) == {}
 
 
-def test_every_replica_is_shown_however_many_are_measured_at_once(
-    tiny: Prepared, cpu: Execution, tmp_path: Path
-) -> None:
+def test_every_training_is_shown_measured_or_not(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
     line = refusal_of(lambda: evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path))
     assert "not there; run `dprepro train row` first" in line
     training.train("row", declared(3), tiny, cpu, quiet, 1e9, tmp_path)
-    kept = set()
-    for at_once in (1, None, 2):
-        records.evaluation_path("row", tmp_path).unlink(missing_ok=True)
-        shown: list[str] = []
-        how = replace(cpu, replicas_at_once=at_once)
-        path = evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
-        assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
-        kept.add(path.read_bytes())
-    assert len(kept) == 1
+    shown: list[str] = []
+    path = evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
+    assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
     # nothing is left to measure: all are shown as measured, and the record stays
     before = path.read_bytes()
-    evaluation.evaluate("row", declared(3), tiny, how, tmp_path, shown.append)
+    evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
     assert (len(shown), path.read_bytes()) == (6, before)

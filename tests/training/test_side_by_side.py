@@ -1,4 +1,4 @@
-"""Replicas of a CPU in processes of their own, against the same in one process."""
+"""Trainings in processes of their own, against the same in one process."""
 
 import signal
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training import side_by_side
-from dprepro.pipeline.training.loop import Progress, Replica
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.loop import Progress, SeedRun
+from dprepro.pipeline.training.side_by_side import train_runs
 from tests.conftest import dpsgd, forgetting
 from tests.training.running import context, quiet, weights
 
@@ -27,10 +27,10 @@ def _worth_it() -> Iterator[None]:
         yield
 
 
-def wanted() -> list[Replica]:
-    """Three replicas that share their steps, and one that doesn't."""
-    private = [Replica("epsilon=3", seed, dpsgd(epochs=4)) for seed in range(3)]
-    return [*private, Replica("epsilon=8", 0, dpsgd(epochs=4, epsilon=8, batch=10))]
+def wanted() -> list[SeedRun]:
+    """Seeds of a level, and another level."""
+    private = [SeedRun("epsilon=3", seed, dpsgd(epochs=4)) for seed in range(3)]
+    return [*private, SeedRun("epsilon=8", 0, dpsgd(epochs=4, epsilon=8, batch=10))]
 
 
 @pytest.fixture(scope="module")
@@ -59,25 +59,25 @@ def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
     folder = tmp_path / "two"
     training_context = context(tiny, cpu, folder, model=brought)
     with pytest.raises(Stopped) as problem:
-        list(train_replicas(wanted(), replace(training_context, show=interrupt), workers=2))
-    # as is said where workers train: this process alone would say it of one group
+        list(train_runs(wanted(), replace(training_context, show=interrupt), workers=2))
+    # as is said where workers train: this process alone would say it of one training
     assert str(problem.value) == "stopped, what ran has a checkpoint; the same command goes on from there"
     assert problem.value.status == 128 + signal.SIGTERM
     assert list(folder.glob("*.pt"))
-    groups = list(train_replicas(wanted(), replace(training_context, show=shown.append), workers=2))
-    assert [len(group.replicas) for group in groups] == [1] * 4
-    # a group that a worker ended while it was being stopped is there already, and shows no more
-    assert {0, 1} <= {state.group for state in shown} <= {0, 1, 2, 3}
-    assert all(state.groups == 4 for state in shown)
-    unbroken = list(train_replicas(wanted(), replace(training_context, checkpoint=tmp_path / "one")))
+    trainings = list(train_runs(wanted(), replace(training_context, show=shown.append), workers=2))
+    assert len(trainings) == 4
+    # a training that a worker ended while it was being stopped is there already, and shows no more
+    assert {0, 1} <= {state.number for state in shown} <= {0, 1, 2, 3}
+    assert all(state.trainings == 4 for state in shown)
+    unbroken = list(train_runs(wanted(), replace(training_context, checkpoint=tmp_path / "one")))
     # a seed of every level before the next
-    assert [group.replicas[0].key for group in unbroken] == [
+    assert [finished.run.key for finished in unbroken] == [
         ("epsilon=3", 0), ("epsilon=8", 0), ("epsilon=3", 1), ("epsilon=3", 2),
     ]  # fmt: skip
     for key, value in weights(unbroken).items():
-        assert torch.equal(weights(groups)[key], value)
-    assert sorted(line for group in unbroken for line in group.history) == sorted(
-        line for group in groups for line in group.history
+        assert torch.equal(weights(trainings)[key], value)
+    assert sorted(line for finished in unbroken for line in finished.history) == sorted(
+        line for finished in trainings for line in finished.history
     )
 
 
@@ -86,7 +86,7 @@ def test_what_a_worker_cannot_do_is_told_once(
 ) -> None:
     (tmp_path / "full").write_text("a file where checkpoints should go")
     with pytest.raises(UserError, match="full"):
-        list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "full"), workers=2))
+        list(train_runs(wanted(), context(tiny, cpu, tmp_path / "full"), workers=2))
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -101,7 +101,7 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
         "from dprepro.pipeline.models import lenet5\n"
         "build = lenet5.build\n"
         "def stop(*_):\n"
-        "    raise Unproven('step 0: examples meet', 1)\n"
+        "    raise Unproven('step 0: examples meet')\n"
         "if parent_process() is not None:\n"
         "    PrivateSteps._compare_with_alone = stop\n"
     )
@@ -109,7 +109,7 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
         extensions.use(["meeting"], tmp_path)
         model = Model(name="meets", normalization="layer")
         with pytest.raises(Unproven, match="examples meet") as problem:
-            list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
+            list(train_runs(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
     assert problem.value.trainings in (1, 2)  # the other worker may have been stopped before its first step
 
 
@@ -130,11 +130,11 @@ def test_workers_draw_different_numbers_for_dropout(tiny: Prepared, cpu: Executi
     with forgetting():
         extensions.use(["dropping"], tmp_path)
         model = Model(name="drops", normalization="layer")
-        list(train_replicas(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
+        list(train_runs(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
     assert len(list(tmp_path.glob("*.seed"))) == 2
 
 
-def test_short_trainings_and_gpus_take_one_process(
+def test_short_trainings_take_one_process_and_those_on_a_gpu_as_many_as_asked_for(
     tiny: Prepared, cpu: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -142,8 +142,8 @@ def test_short_trainings_and_gpus_take_one_process(
 
     monkeypatch.setattr(side_by_side, "_run", refuse)
     monkeypatch.setattr(side_by_side, "WORTH", 10**9)
-    short = [Replica("epsilon=3", seed, dpsgd()) for seed in range(2)]
-    assert len(list(train_replicas(short, context(tiny, cpu, tmp_path / "short"), workers=2))) == 2
+    short = [SeedRun("epsilon=3", seed, dpsgd()) for seed in range(2)]
+    assert len(list(train_runs(short, context(tiny, cpu, tmp_path / "short"), workers=2))) == 2
     gpu = context(tiny, replace(cpu, device=torch.device("cuda")), tmp_path / "gpu", show=quiet)
     monkeypatch.setattr(side_by_side, "WORTH", 1)
-    assert side_by_side._worthwhile_processes([wanted()], gpu, 2) == 1
+    assert side_by_side._worthwhile_processes(wanted(), gpu, 2) == 2

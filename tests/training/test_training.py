@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 import shutil
 import signal
@@ -47,9 +46,9 @@ from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
 from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, restore
-from dprepro.pipeline.training.loop import Context, Group, Progress, Replica
+from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
 from dprepro.pipeline.training.rows import TrainedRow, check_inputs
-from dprepro.pipeline.training.side_by_side import train_replicas
+from dprepro.pipeline.training.side_by_side import train_runs
 from dprepro.stages.search import search as search_command
 from dprepro.stages.train import train
 from tests.conftest import dpsgd
@@ -65,55 +64,13 @@ def checkpoint_in(folder: Path) -> Path:
     return path
 
 
-def test_replicas_together_give_what_single_runs_give(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    wanted = [
-        Replica(f"epsilon={configured.epsilon:g}", seed, configured)
-        for configured in (dpsgd(), dpsgd(epsilon=8, clip=0.5))
-        for seed in range(2)
-    ]
-    together = weights(
-        train_replicas(wanted, context(tiny, replace(cpu, replicas_at_once=None), tmp_path / "together"))
-    )
-    for number, replica in enumerate(wanted):
-        single = weights(train_replicas([replica], context(tiny, cpu, tmp_path / str(number))))
-        key = (replica.level, replica.seed)
-        torch.testing.assert_close(together[key], single[key], rtol=1e-4, atol=1e-5)
-    assert len({tuple(value[:5].tolist()) for value in together.values()}) == 4
-
-
-def test_a_network_with_fixed_tensors_of_every_seed_is_trained_and_measured_alone(
-    tiny: Prepared, cpu: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group has one network but for what is trained, and the fixed layer of the first seed in it."""
-
-    def build(*_: Any) -> nn.Module:
-        fixed = nn.Linear(784, 9).requires_grad_(False)
-        return nn.Sequential(nn.Flatten(), fixed, nn.ReLU(), nn.Linear(9, 20))
-
-    monkeypatch.setattr(registry, "build_net", build)
-    wanted = [Replica("epsilon=inf", seed, dpsgd(epsilon=math.inf)) for seed in range(3)]
-    ends = []
-    for at_once in (None, 1):
-        how = replace(cpu, replicas_at_once=at_once)
-        trained = {
-            replica.key: {name: value[index] for name, value in group.state["parameters"].items()}
-            for group in train_replicas(wanted, context(tiny, how, tmp_path / str(at_once)))
-            for index, replica in enumerate(group.replicas)
-        }
-        ordered = {replica: trained[replica.key] for replica in wanted}
-        measured = evaluation.measure(ordered, Model(name="lenet5"), "dpsgd", True, tiny, how, False)
-        ends.append(([*ordered.values()], dict(measured)))
-    torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-5)
-    assert ends[0][1] == ends[1][1]
-
-
 class Killed(Exception):
     """Stands for a kill in the middle of training."""
 
 
 def train_noted(
-    wanted: list[Replica], how: Context, after: int | None = None
-) -> tuple[list[int], list[Group]]:
+    wanted: list[SeedRun], how: Context, after: int | None = None
+) -> tuple[list[int], list[FinishedTraining]]:
     """The steps whose numbers the history got, up to a kill ``after`` so many, and what came of them."""
     steps: list[int] = []
 
@@ -123,32 +80,31 @@ def train_noted(
             raise Killed
 
     if after is None:
-        return steps, list(train_replicas(wanted, replace(how, show=show)))
+        return steps, list(train_runs(wanted, replace(how, show=show)))
     with pytest.raises(Killed):
-        list(train_replicas(wanted, replace(how, show=show, checkpoint_every=0.0)))
+        list(train_runs(wanted, replace(how, show=show, checkpoint_every=0.0)))
     return steps, []
 
 
 def test_a_resumed_run_gives_what_an_unbroken_one_gives(
     tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    wanted = [Replica("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
-    wanted.append(Replica("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
-    together = replace(cpu, replicas_at_once=None)
-    unbroken = list(train_replicas(wanted, context(tiny, together, tmp_path / "unbroken")))
-    broken = context(tiny, together, tmp_path / "broken")
+    wanted = [SeedRun("epsilon=3", seed, dpsgd(epochs=4, batch=50)) for seed in range(2)]
+    wanted.append(SeedRun("epsilon=inf", 0, dpsgd(epochs=4, batch=50, epsilon="inf", momentum=0.5)))
+    unbroken = list(train_runs(wanted, context(tiny, cpu, tmp_path / "unbroken")))
+    broken = context(tiny, cpu, tmp_path / "broken")
     before, _ = train_noted(wanted, broken, after=3)
     again, resumed = train_noted(wanted, broken)
     assert again[0] == before[-1]  # it went on one step back, where the last checkpoint was
     for key, value in weights(unbroken).items():
         assert torch.equal(value, weights(resumed)[key])
-    assert [group.history for group in resumed] == [group.history for group in unbroken]
+    assert [finished.history for finished in resumed] == [finished.history for finished in unbroken]
 
 
 def test_a_run_resumed_without_seeds_draws_anew_and_counts_all_its_processor_time(
     tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
-    wanted = [Replica("epsilon=3", 0, dpsgd(epochs=2))]
+    wanted = [SeedRun("epsilon=3", 0, dpsgd(epochs=2))]
     fresh, begun = context(tiny, cpu, tmp_path / "one", reproducible=False), time.process_time()
     train_noted(wanted, fresh, after=1)
     saved = torch.load(io.BytesIO(read_sealed(checkpoint_in(tmp_path / "one"))), weights_only=True)
@@ -158,7 +114,7 @@ def test_a_run_resumed_without_seeds_draws_anew_and_counts_all_its_processor_tim
     assert set(saved["state"]) == {"parameters", "momentum"}
     shutil.copytree(tmp_path / "one", tmp_path / "other")
     one, other = (
-        list(train_replicas(wanted, replace(fresh, checkpoint=tmp_path / name))) for name in ("one", "other")
+        list(train_runs(wanted, replace(fresh, checkpoint=tmp_path / name))) for name in ("one", "other")
     )
     assert not torch.equal(weights(one)["epsilon=3", 0], weights(other)["epsilon=3", 0])
     assert 0 < saved["cpu_seconds"] < one[0].cpu_seconds < time.process_time() - begun
@@ -171,17 +127,17 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
     monkeypatch.setattr(loop, "SHOW_EVERY", float("inf"))  # else a slow machine shows a step before the last
     # whoever starts the tests in the background has them ignore it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    wanted = [Replica("epsilon=3", 0, dpsgd())]
-    whole = weights(train_replicas(wanted, context(tiny, cpu, tmp_path / "whole")))
+    wanted = [SeedRun("epsilon=3", 0, dpsgd())]
+    whole = weights(train_runs(wanted, context(tiny, cpu, tmp_path / "whole")))
     stopped = context(tiny, cpu, tmp_path / "stopped", show=lambda _: signal.raise_signal(by))
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Stopped, match=r"step 5 of 5; the same command goes on from there") as problem:
-        list(train_replicas(wanted, stopped))
+        list(train_runs(wanted, stopped))
     assert problem.value.status == 128 + by
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     kept = there(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
     assert kept.done == 5
-    resumed = weights(train_replicas(wanted, replace(stopped, show=quiet)))
+    resumed = weights(train_runs(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
 
 
@@ -242,7 +198,7 @@ def trained_project(prepared_project: Path, tmp_path_factory: pytest.TempPathFac
     root = tmp_path_factory.mktemp("trained") / "project"
     shutil.copytree(prepared_project, root)
     settings, data = loaded(root)
-    how = Execution(torch.device("cpu"), replicas_at_once=1, physical=64)
+    how = Execution(torch.device("cpu"), physical=64)
     training.train("quick", settings, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", settings, data, how, root)
     row_ledgers("quick", settings, root)
@@ -447,7 +403,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     evaluation.evaluate("noisy", declared, data, cpu, project)
     row_ledgers("noisy", declared, project)
     record = there(records.read("noisy", declared.row("noisy"), project))
-    # two batch sizes are two groups; the record is in the order of the levels
+    # the record is in the order of the levels, not of the seeds
     assert [replica.level for replica in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
         "sigma=300"
     ] * 2
@@ -456,12 +412,11 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
         settings = NoisyWeightsSettings.model_validate(replica.settings)
         task = loop.make_task(
-            [Replica(replica.level, replica.seed, settings)], declared.rows["noisy"].model, True, data, cpu
+            SeedRun(replica.level, replica.seed, settings), declared.rows["noisy"].model, True, data, cpu
         )
-        method = NoisyWeights(task, [settings], "running_bn")
-        model = {name: value.unsqueeze(0) for name, value in saved.items()}
+        method = NoisyWeights(task, settings, "running_bn")
         actual = [
-            loop.accuracy(method.predictor(method.network(model, draw)), 1, data.splits["test"], cpu).item()
+            loop.accuracy(method.predictor(method.network(saved, draw)), data.splits["test"], cpu)
             for draw in range(4)
         ]
         assert replica.metrics["test_accuracy"] == pytest.approx(np.mean(actual))

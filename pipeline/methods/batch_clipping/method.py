@@ -10,19 +10,18 @@ inputs are public. Layerwise bounds C_h are measured on the public examples D_pu
 The statistics of batch norm at test time are those of D_pub too, unless they are running averages.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
 
 from dprepro.clipping.clippers import Trial, renews_state
-from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors, clipped
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors, clipped
 from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.fields import Isolation
 from dprepro.pipeline.methods.augment import Transforms
-from dprepro.pipeline.methods.base import State, Task, over_replicas, per_replica
+from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
@@ -39,23 +38,21 @@ KINDS: dict[type[nn.Module], str] = {
 
 
 class BatchClipping(PrivateSteps):
-    """General Batch Clipping over R replicas; noise, clipping constants and learning rates may differ."""
+    """General Batch Clipping."""
 
-    settings: tuple[BatchClippingSettings, ...]
-    first: BatchClippingSettings
+    settings: BatchClippingSettings
 
-    def __init__(self, task: Task, settings: Sequence[BatchClippingSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
+    def __init__(self, task: Task, settings: BatchClippingSettings, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
         self.batch_norm = normalization == "batch_bn"
         self.running = RUNNING in self.broken
-        self.draws = 3 if self.first.augment == "crop_flip" else 0
+        self.draws = 3 if self.settings.augment == "crop_flip" else 0
         self.names = list(task.parameters)
-        self.views = Transforms(task.public, self.first.side)
+        self.views = Transforms(task.public, self.settings.side)
         self.layers = layer_names(task.net, self.names)
-        self.averaging = task.numbers(setting.averaging for setting in settings)
         # whether mini-sets are single examples without batch norm, for which there is a fast way
-        self.single = self.first.set_size == 1 and not self.batch_norm
+        self.single = self.settings.set_size == 1 and not self.batch_norm
 
     @cached_property
     def public(self) -> tuple[Tensor, Tensor]:
@@ -74,7 +71,7 @@ class BatchClipping(PrivateSteps):
         Raises:
             UserError: the network keeps state of a mini-set that can't be renewed.
         """
-        if not self.first.private or self.single:
+        if not self.settings.private or self.single:
             return False
         return renews_state(self.task.net, self.views.plain(self.task.public[:1]))
 
@@ -83,9 +80,9 @@ class BatchClipping(PrivateSteps):
         """Reason why mini-sets don't mix; 'tried' if only tests show that padding has no effect on a set."""
         if self.single or self.mechanism is None or self.broken:
             return super().isolation
-        if self.first.add_or_remove:
+        if self.settings.add_or_remove:
             return "tried"
-        return "one_at_a_time" if self.task.execution.replicas_at_once == 1 else "by_construction"
+        return "one_at_a_time"
 
     @property
     def unproven(self) -> tuple[Statement, ...]:
@@ -94,45 +91,37 @@ class BatchClipping(PrivateSteps):
 
     def init(self) -> State:
         """Initial parameters, and running averages of statistics if the settings ask for them."""
-        if self.first.private and not self.single:
+        if self.settings.private and not self.single:
             # examples of a set may mix. But sets of random size are padded to the longest set, and in a
             # network that mixes examples, the padding would have an effect
-            if self.first.add_or_remove:
+            if self.settings.add_or_remove:
                 Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
             _ = self.resets  # raises for some networks
-        parameters, replicas = self.task.parameters, self.task.replicas
         running = initial_statistics(self.task.net) if self.running else {}
-        return {
-            "parameters": parameters,
-            "running": {name: value.expand(replicas, -1) for name, value in running.items()},
-        }
+        return {"parameters": self.task.parameters, "running": running}
 
     def sample(self, step: int) -> Sample:
         """Mini-sets of a step; a sample of examples if the clipper clips single examples."""
-        sets = mini_sets.draw_mini_sets(self.task.streams, self.first, step, self.examples)
-        return Sample(sets.chosen[..., 0], sets.mask[..., 0]) if self.single else sets
+        sets = mini_sets.draw_mini_sets(self.task.streams, self.settings, step, self.examples)
+        return Sample(sets.chosen[:, 0], sets.mask[:, 0]) if self.single else sets
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; its metrics describe the private batch and the public examples."""
-        rates = self.rates(step)
+        """Make one step; its metrics describe the private batch and the public examples."""
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
-        bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
+        bounds = ClipLimits(*(state["bounds"][name] for name in ClipLimits._fields))
         sums, statistics, metrics = self.sums(state, self.sample(step), bounds, step)
         sums = self.released(sums, bounds, step)
         # a public constant, because the true number of mini-sets of a Poisson sample is private
-        count = self.first.sets
-        parameters = {
-            name: value - per_replica(value, rates) * sums[name] / count
-            for name, value in state["parameters"].items()
-        }
+        count, rate = self.settings.sets, self.rate(step)
+        parameters = {name: value - rate * sums[name] / count for name, value in state["parameters"].items()}
         running = {
-            name: value + per_replica(value, self.averaging) * (statistics[name] - value)
+            name: value + self.settings.averaging * (statistics[name] - value)
             for name, value in state["running"].items()
         }
         state = {**state, "parameters": parameters, "running": running}
-        if self.first.note_norms:
-            columns = zip(self.layers, state["norms"]["layers"].T, strict=True)
+        if self.settings.note_norms:
+            columns = zip(self.layers, state["norms"]["layers"], strict=True)
             metrics = {**metrics, **{f"layer_norm/{name}": column for name, column in columns}}
         return state, metrics
 
@@ -152,77 +141,61 @@ class BatchClipping(PrivateSteps):
         """Uniform random numbers for the augmentation, in an order that doesn't depend on padding.
 
         For mini-sets of random size, the numbers are drawn for the first example of every set, then for the
-        second of every set, and so on. The length of the longest set depends on the replicas that are trained
-        together, and must not change the numbers.
+        second of every set, and so on. The length of the longest set must not change the numbers.
         """
-        if not self.first.add_or_remove or self.single:
+        if not self.settings.add_or_remove or self.single:
             return super().augmentation(chosen, step)
-        return super().augmentation(chosen.transpose(1, 2), step).transpose(1, 2)
+        return super().augmentation(chosen.T, step).transpose(0, 1)
 
     def resumable(self, steps_done: int) -> bool:
         """Return False inside a shuffled or allocated epoch: a resumed run would draw its batches anew."""
-        if self.first.sampling != "shuffled":
+        if self.settings.sampling != "shuffled":
             return super().resumable(steps_done)
-        return steps_done % (self.examples // self.first.batch) == 0
+        return steps_done % (self.examples // self.settings.batch) == 0
 
     def sums(
-        self, state: State, sample: Sample, bounds: Bounds, step: int
+        self, state: State, sample: Sample, bounds: ClipLimits, step: int
     ) -> tuple[Tensors, Tensors, Mapping[str, Tensor]]:
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
         batch = self.clipped_sums(state["parameters"], sample, bounds, step)
-        count = batch.mask.sum(1).clamp_min(1)
-        statistics = {
-            name: batch.sums[name] / per_replica(batch.sums[name], count) for name in state["running"]
-        }
+        count = batch.mask.sum().clamp_min(1)
+        statistics = {name: batch.sums[name] / count for name in state["running"]}
         return {name: batch.sums[name] for name in self.names}, statistics, batch.metrics()
 
     def new_bounds(self, state: State, step: int) -> State:
         """Clipping bounds in the epoch that begins with ``step``, and `public_norms` if they are computed."""
-        norms = self.public_norms(state) if self.first.layerwise or self.first.note_norms else None
-        clips = self.task.numbers(
-            torch.inf if setting.clipping == "none" else setting.clip_at(step, self.steps)
-            for setting in self.settings
-        )
-        if not self.first.layerwise or norms is None:
-            bounds = self.bounds(clips)
+        norms = self.public_norms(state) if self.settings.layerwise or self.settings.note_norms else None
+        clip = torch.inf if self.settings.clipping == "none" else self.settings.clip_at(step, self.steps)
+        if not self.settings.layerwise or norms is None:
+            bounds = self.bounds(clip)
         else:
-            bounds = layer_bounds(None if self.first.clipping == "zhang" else clips, norms)
+            bounds = layer_bounds(None if self.settings.clipping == "zhang" else clip, norms)
         noted = {} if norms is None else {"norms": {"layers": norms}}
         return {"bounds": bounds._asdict(), **noted}
 
     def public_norms(self, state: State) -> Tensor:
-        """(R, T) norms e_h of the gradients of R replicas' T tensors, averaged over the public examples."""
-        execution = self.task.execution
+        """(T,) norms e_h of the gradients of T tensors, averaged over the public examples."""
         # the fixed statistics of batch norm come after the parameters
         tensors = self._with_statistics(state["parameters"])
-        # clipper made outside `over_replicas`, because its tests of the network can't run under `vmap`
-        replica_norms = partial(self._norms, self.of_examples)
-        pieces = (values.split(execution.examples_at_once(self.task.replicas)) for values in self.public)
-        norms = [
-            over_replicas(partial(replica_norms, *piece), execution)(tensors)
-            for piece in zip(*pieces, strict=True)
-        ]
-        return torch.cat(norms, 1)[..., : len(self.names)].mean(1)
+        pieces = (values.split(self.task.execution.physical) for values in self.public)
+        norms = [self._norms(tensors, *piece) for piece in zip(*pieces, strict=True)]
+        return torch.cat(norms)[:, : len(self.names)].mean(0)
 
-    @staticmethod
-    def _norms(clipper: Clipper, inputs: Tensor, labels: Tensor, tensors: Tensors) -> Tensor:
+    def _norms(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> Tensor:
         """(P, T) norms of the gradients of P examples before clipping, one norm per tensor."""
         # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
-        separate = Bounds(ones.diag(), ones, ones)
-        return clipper(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
+        separate = ClipLimits(ones.diag(), ones, ones)
+        return self.of_examples(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
 
     def _epoch(self, step: int) -> int:
-        return self.first.epoch_at(step, self.steps)
+        return self.settings.epoch_at(step, self.steps)
 
     def _with_statistics(self, parameters: Tensors) -> Tensors:
         """Parameters, and batch norm's statistics on the public examples for these parameters."""
         if not self.batch_norm:
             return parameters
-        measure = partial(measured, self.task.net)
-        # one replica at a time, because D_pub is large and can't be divided
-        sequential = replace(self.task.execution, replicas_at_once=1)
-        return {**parameters, **over_replicas(measure, sequential, shared=1)(parameters, self.public[0])}
+        return {**parameters, **measured(self.task.net, parameters, self.public[0])}
 
     def _of_mini_sets(
         self,
@@ -231,38 +204,38 @@ class BatchClipping(PrivateSteps):
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
     ) -> ClippedSum:
-        """Clipped sum over K mini-sets of one replica, and the sums of the mini-sets' statistics.
+        """Clipped sum over K mini-sets, and the sums of the mini-sets' statistics.
 
         ``inputs`` (K, S, ...), ``labels`` (K, S) and ``mask`` (K, S) are of K sets of S examples; mask 0
         marks padding. ``resets`` is as in `mini_sets.gradient`.
         """
-        execution = self.task.execution
-        gradient = partial(mini_sets.gradient, self.task.net, execution, resets)
-        # `over_replicas` also maps over the mini-sets of a replica, one by one or together
-        set_gradients = over_replicas(gradient, execution, shared=1)(inputs, labels, mask, parameters)
+        net = self.task.net
+        sets = [
+            mini_sets.gradient(net, parameters, resets, *mini_set)
+            for mini_set in zip(inputs, labels, mask, strict=True)
+        ]
+        values = {name: torch.stack([each.values[name] for each in sets]) for name in parameters}
         present = (mask.sum(1) > 0).float()
-        clipped_sets = clipped(set_gradients.values, set_gradients.loss, present, bounds)
+        clipped_sets = clipped(values, torch.stack([each.loss for each in sets]), present, bounds)
         statistics = {
-            name: (value * present[:, None]).sum(0) for name, value in set_gradients.statistics.items()
+            name: (torch.stack([each.statistics[name] for each in sets]) * present[:, None]).sum(0)
+            for name in sets[0].statistics
         }
         return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})
 
 
-def layer_bounds(clips: Tensor | None, norms: Tensor) -> Bounds:
-    """Bounds (R, ...) of R replicas' T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
+def layer_bounds(clip: float | None, norms: Tensor) -> ClipLimits:
+    """Bounds of T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
 
     Args:
-        clips: (R,) master clipping constants C of adaptive layerwise clipping, which clips a layer to C e_h /
-            max e; None: layers are clipped to e_h (Zhang et al.).
-        norms: (R, T) e_h, measured on public examples alone, so the bounds are public.
+        clip: master clipping constant C of adaptive layerwise clipping, which clips a layer to C e_h / max e;
+            None: layers are clipped to e_h (Zhang et al.).
+        norms: (T,) e_h, measured on public examples alone, so the bounds are public.
     """
-    limits = norms
-    if clips is not None:
-        limits = clips[:, None] * norms / norms.amax(1, keepdim=True).clamp_min(TINY)
-    members = torch.eye(norms.shape[1], device=norms.device)
-    return Bounds(members.expand(len(norms), -1, -1), limits, torch.ones_like(norms))
+    limits = norms if clip is None else clip * norms / norms.amax().clamp_min(TINY)
+    return ClipLimits(torch.eye(len(norms), device=norms.device), limits, torch.ones_like(norms))
 
 
 def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:

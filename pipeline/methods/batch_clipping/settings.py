@@ -24,12 +24,11 @@ class BatchClippingSettings(EpochSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
     title: ClassVar[str] = "batch clipping (Nguyen et al.)"
-    varying: ClassVar[frozenset[str]] = frozenset({"rate_decay", "clip_decay", "averaging"})
     retired: ClassVar[dict[str, Any]] = {
         **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
         **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},
     }
-    beginnings: ClassVar[dict[str, Any]] = {
+    suggested_defaults: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
         **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
     }

@@ -5,14 +5,14 @@ clips the gradient of every example to C, sums, adds N(0, z^2 C^2), divides by B
 `pipeline.methods.dpsgd.statistics` defines an example's gradient in networks with batch norm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from torch import Tensor
 
 from dprepro.clipping.clippers import ClipperFactory
-from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors
-from dprepro.pipeline.methods.base import State, Task, gradient, over_replicas
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors
+from dprepro.pipeline.methods.base import State, Task, gradient
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.dpsgd.statistics import STATISTICS
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
@@ -21,24 +21,22 @@ from dprepro.pipeline.methods.samples import Sample
 
 
 class Dpsgd(PrivateSteps):
-    """DP-SGD over R replicas that share batch size and steps, and are all private or all not private."""
+    """DP-SGD, or plain SGD on Poisson samples if the settings are not private."""
 
-    settings: tuple[DpsgdSettings, ...]
-    first: DpsgdSettings
+    settings: DpsgdSettings
 
-    def __init__(self, task: Task, settings: Sequence[DpsgdSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
+    def __init__(self, task: Task, settings: DpsgdSettings, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
-        self.batch = self.first.batch
-        self.statistics = STATISTICS[normalization](task, self.first)
+        self.statistics = STATISTICS[normalization](task, settings)
         # weights of the tensors in the clipped vector
         self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
-        self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd.of(task, settings)
+        self.optimizer: Optimizer = Adam() if settings.optimizer == "adam" else Sgd(settings.momentum)
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
         """Clipper for the source of batch norm's statistics; without privacy, a function that only sums."""
-        return self.of_examples if self.first.private else self._unclipped
+        return self.of_examples if self.settings.private else self._unclipped
 
     @cached_property
     def of_examples(self) -> Clipper:
@@ -55,41 +53,37 @@ class Dpsgd(PrivateSteps):
         return self.optimizer.start(self.task.parameters)
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; metrics are of its private sample."""
-        parameters, bounds = state["parameters"], self.whole
-        tensors = self.network(parameters, 0) if self.first.private else parameters
+        """Make one step; the metrics are of its private sample."""
+        parameters, bounds, rate = state["parameters"], self.clip_limits, self.rate(step)
+        tensors = self.network(parameters, 0) if self.settings.private else parameters
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = self.released(batch.sums, bounds, step)
-        if self.first.private and self.statistics.weights:
-            sums = over_replicas(self.statistics.parameter_gradients, self.task.execution)(parameters, sums)
+        if self.settings.private and self.statistics.weights:
+            sums = self.statistics.parameter_gradients(parameters, sums)
         # divided by the expected batch size, because the true size is private
-        gradients = {name: value / self.batch for name, value in sums.items()}
-        rates = self.rates(step)
-        shrunk = decayed(parameters, rates, [setting.weight_decay for setting in self.settings])
-        next_state = self.optimizer.update({**state, "parameters": shrunk}, gradients, rates, step)
-        return next_state, batch.metrics()
+        gradients = {name: value / self.settings.batch for name, value in sums.items()}
+        shrunk = decayed(parameters, rate, self.settings.weight_decay)
+        return self.optimizer.update({**state, "parameters": shrunk}, gradients, rate, step), batch.metrics()
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """Parameters, and the statistics of `public_bn` for these parameters."""
-        if not self.statistics.weights:
-            return model
-        return {**model, **over_replicas(self.statistics.input_statistics, self.task.execution)(model)}
+        return {**model, **self.statistics.input_statistics(model)} if self.statistics.weights else model
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K) outputs at test time, with batch norm's statistics from their source."""
         return self.statistics.logits(tensors, inputs)
 
-    def bounds(self, limits: Tensor) -> Bounds:
-        """Bounds (R, ...) of each replica's parameters and statistics as one part, clipped to ``limits``."""
-        rows = (len(limits), len(self.weights))
-        return Bounds(limits.new_ones(*rows, 1), limits[:, None], self.weights.expand(rows))
+    def bounds(self, limit: float) -> ClipLimits:
+        """Bounds of parameters and statistics as one part, clipped to ``limit``."""
+        whole = ClipLimits.whole(self.task.numbers([limit])[0], len(self.weights))
+        return whole._replace(weights=self.weights)
 
     def pass_size(self, sample: Sample) -> int:
         """Number of examples in one forward pass: the whole sample if its examples share statistics."""
-        return super().pass_size(sample) if self.statistics.divisible else sample.chosen.shape[1]
+        return super().pass_size(sample) if self.statistics.divisible else len(sample.chosen)
 
     def _unclipped(
-        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Sums of gradients by one ordinary backward pass: training without privacy."""
 
@@ -97,5 +91,5 @@ class Dpsgd(PrivateSteps):
             losses = self.statistics.losses(tensors, inputs, labels, mask)
             return (losses * mask).sum(), losses
 
-        sums, losses = gradient(total, self.task.net, self.task.execution)(parameters, inputs)
+        sums, losses = gradient(total, self.task.net, parameters, inputs)
         return ClippedSum(sums, losses.new_zeros(len(losses), 0), losses)

@@ -1,6 +1,6 @@
 """Sources of batch norm's statistics, and the per-example gradient for each source.
 
-Each class is one source. All functions take and return the tensors of one replica; vmap adds replicas.
+Each class is one source.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from torch.func import vjp, vmap
 
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory
 from dprepro.clipping.functional import functional_call
-from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
 from dprepro.clipping.layer_gradients import AtOutputs, Full, Gradients
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.normalization import BatchStatistics, measured, measuring, statistics_layers
@@ -38,7 +38,6 @@ class NoStatistics:
         """Take the network, the public inputs and the weights of statistics."""
         self.net: nn.Module = task.net
         self.execution = task.execution
-        self.examples_at_once = task.execution.examples_at_once(task.replicas)
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
         # weights in the clipped vector of the gradients of statistics, by the statistic's name
@@ -58,10 +57,7 @@ class NoStatistics:
     @cached_property
     def factory(self) -> ClipperFactory:
         """Factory of clippers for examples that don't mix."""
-        execution = self.execution
-        return clipper_factory(
-            self.net, self.example, reference=execution.reference, single_replica=execution.single_replica
-        )
+        return clipper_factory(self.net, self.example, reference=self.execution.reference)
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
         """Gradients of the parameters, from released gradients of parameters and `input_statistics`."""
@@ -124,7 +120,7 @@ class JointStatistics(NoStatistics):
         return self._clipped
 
     def _clipped(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Sum of the examples' clipped gradients through the joint batch, in pieces that fit the memory.
 
@@ -158,7 +154,7 @@ class JointStatistics(NoStatistics):
         values, pullback, layer_inputs = vjp(losses, others, taps, entering, has_aux=True)  # type: ignore[misc]
         products = {name: value @ value.T for name, value in layer_inputs.items()}
         fewest = FEWEST_BEHIND_BLOCKS if self.blocks else FEWEST_AT_ONCE
-        at_once = max(fewest, self.examples_at_once // len(joint))
+        at_once = max(fewest, self.execution.physical // len(joint))
         examples = torch.eye(len(mask), device=mask.device).split(at_once)
         parts: list[ClippedSum] = []
         for cotangents, piece_mask, piece_losses in zip(
@@ -167,7 +163,11 @@ class JointStatistics(NoStatistics):
             written_out, at_taps, at_blocks = vmap(pullback)(cotangents)
             for at_outputs in at_blocks:
                 written_out |= blocks.gradients(at_outputs)
-            gradients: dict[str, Gradients] = {name: Full(value) for name, value in written_out.items()}
+            gradients: dict[str, Gradients] = {
+                # copies of views, whose products would be rounded in another order
+                name: Full(value.clone())
+                for name, value in written_out.items()
+            }
             for name, left in at_taps.items():
                 gradients[f"{name}.weight"] = AtOutputs(left, products[name])
                 gradients[f"{name}.bias"] = Full(left.sum(1))
@@ -210,7 +210,7 @@ class JointStatistics(NoStatistics):
             with join, measuring(self.net, example.new_ones(1 + len(self.public))):
                 return functional_call(self.net, tensors, (example[None],))[0]
 
-        size = max(1, self.examples_at_once // (1 + len(self.public)))
+        size = max(1, self.execution.physical // (1 + len(self.public)))
         return vmap(joint_logits, chunk_size=size)(inputs)
 
 

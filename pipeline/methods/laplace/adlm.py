@@ -19,8 +19,7 @@ from dprepro.pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
 class Adlm(Perturbed):
     """Adaptive mechanism: the inputs' epsilon_2 is divided among features by their noisy relevances."""
 
-    settings: tuple[AdlmSettings, ...]
-    first: AdlmSettings
+    settings: AdlmSettings
 
     @property
     def relevance(self) -> Relevances:
@@ -34,7 +33,7 @@ class Adlm(Perturbed):
         # in single precision, the rounded means of neighbours could be further apart than the noise allows
         on_grid = self.task.streams.noise == "grid"
         mean = self.relevance.mean.flatten().to(torch.float64 if on_grid else torch.float32)
-        scaled: Tensor = self.first.scaled(mean)
+        scaled: Tensor = self.settings.scaled(mean)
         return scaled
 
     @cached_property
@@ -46,39 +45,37 @@ class Adlm(Perturbed):
 
     @cached_property
     def noisy(self) -> Tensor:
-        """(R, d) relevances with the noise of each of R replicas (Algorithm 1, lines 3 to 7)."""
+        """(d,) relevances with noise (Algorithm 1, lines 3 to 7)."""
         streams, spacing, margin = self.task.streams, None, 1.0
         if streams.noise == "grid":
             # the sensitivity of a mean is no multiple of any spacing
-            distance = self.first.relevance_distance(self.sizes)
+            distance = self.settings.relevance_distance(self.sizes)
             spacing, margin = 2.0 ** floor(log2(distance * FINENESS / 2)), 1 + FINENESS
-        scales = self.task.numbers(
-            margin * settings.relevance_scale(self.sizes) for settings in self.settings
-        )
-        scales = scales[:, None].expand(-1, self.features)
-        return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[:, 0]
+        scale = self.task.numbers([margin * self.settings.relevance_scale(self.sizes)])
+        scales = scale.expand(self.features)
+        return release_laplace(self.mean[None], scales, streams, 0, "relevance", spacing)[0]
 
     @cached_property
     def ratios(self) -> Tensor:
-        """Ratios (R, d) for R replicas and d features: Eq. 16 of the relevances `noisy`."""
-        ratios: Tensor = self.first.ratios(self.noisy)
+        """Ratios (d,) of d features: Eq. 16 of the relevances `noisy`."""
+        ratios: Tensor = self.settings.ratios(self.noisy)
         return ratios
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
         """Make one step; the last one also records the relevances if the settings ask for them."""
         next_state, metrics = super().step(state, step)
-        if not self.first.note_relevance or step + 1 < self.steps:
+        if not self.settings.note_relevance or step + 1 < self.steps:
             return next_state, metrics
         relevances = {
-            "relevance/" + "/".join(map(str, position)): self.noisy[:, index]
+            "relevance/" + "/".join(map(str, position)): self.noisy[index]
             for index, position in enumerate(np.ndindex(*self.task.inputs.shape[1:]))
         }
         return next_state, {**metrics, **relevances}
 
-    def guarantee(self, replica: int) -> Guarantee:
-        """Guarantee of one replica; the noise on each feature follows from the replica's `ratios`."""
+    def guarantee(self) -> Guarantee:
+        """Guarantee of the training; the noise on each feature follows from its `ratios`."""
         assert self.sizes.relevances is not None, "measured by `sizes`"
         span = (self.mean.amax() - self.mean.amin()).item() or 1.0
-        ratios = self.ratios[replica].cpu().numpy()
+        ratios = self.ratios.cpu().numpy()
         sizes = replace(self.sizes, relevances=replace(self.sizes.relevances, span=span, ratios=ratios))
-        return self.settings[replica].guarantee(sizes, self.normalization)
+        return self.settings.guarantee(sizes, self.normalization)

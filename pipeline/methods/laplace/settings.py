@@ -43,8 +43,7 @@ class IlmSettings(EpochSettings):
     unit_inputs: ClassVar[bool] = True
     retired: ClassVar[dict[str, Any]] = {"exact": "nothing"}
     kept: ClassVar[frozenset[str]] = frozenset({"low", "high", "bias_factor"})
-    varying: ClassVar[frozenset[str]] = frozenset({"sensitivity", "noise_batch", "loss_share"})
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # claimed epsilon of all releases together; `.inf` trains without noise. Below .001, rounding to float32
     # would leave nothing of an image
@@ -201,7 +200,6 @@ class AdlmSettings(IlmSettings):
     version: ClassVar[int] = 1
     title: ClassVar[str] = "AdLM (Phan et al.)"
     uses_relevances: ClassVar[bool] = True
-    varying: ClassVar[frozenset[str]] = IlmSettings.varying | {"relevance_share"}
 
     relevance_share: Share = 0.25  # epsilon_1 / epsilon
     note_relevance: bool = False  # whether the history gets every feature's noisy relevance (Figure 3)

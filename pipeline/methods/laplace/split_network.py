@@ -12,7 +12,7 @@ from dprepro.errors import UserError
 
 @dataclass(frozen=True)
 class SplitNetwork:
-    """Network of one replica as a function of its parameters."""
+    """Network as a function of its parameters."""
 
     features: nn.Sequential  # layers from the inputs to the |h_k| units of the last hidden layer
     output: nn.Linear

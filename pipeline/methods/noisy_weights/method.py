@@ -5,9 +5,6 @@ mu by reparametrisation; sigma is fixed. Weights with noise are matrices and ker
 shifts of normalisation, and the rows of an embedding table, which are a text's inputs, have no noise.
 """
 
-from collections.abc import Sequence
-from functools import partial
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,16 +12,7 @@ from dprepro.clipping.gradients import Tensors
 from dprepro.clipping.normalization import initial_statistics, measured, measuring
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import crop_flip
-from dprepro.pipeline.methods.base import (
-    Method,
-    Predict,
-    State,
-    Task,
-    as_input,
-    gradient,
-    over_replicas,
-    per_replica,
-)
+from dprepro.pipeline.methods.base import Method, Predict, State, Task, as_input, float32, gradient
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.optimizers import Adam
 
@@ -32,51 +20,45 @@ MEASURED = 1000  # number of training examples on which a draw's statistics are 
 
 
 class NoisyWeights(Method):
-    """Adam on noisy weights over R replicas that share batch size and steps."""
+    """Adam on noisy weights."""
 
-    settings: tuple[NoisyWeightsSettings, ...]
-    first: NoisyWeightsSettings
+    settings: NoisyWeightsSettings
 
-    def __init__(self, task: Task, settings: Sequence[NoisyWeightsSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
+    def __init__(self, task: Task, settings: NoisyWeightsSettings, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
-        self.batch, self.test_draws = self.first.batch, self.first.draws
+        self.test_draws = settings.draws
         self.optimizer = Adam()
-        self.remeasured = normalization == "running_bn" and self.first.statistics == "draw"
+        self.remeasured = normalization == "running_bn" and settings.statistics == "draw"
         self.noisy = noisy_names(task.net)
         # tensors that f(lambda theta) of section 2 multiplies: noisy matrices, and the biases of their layers
         self.scaled = [name for name in task.parameters if f"{name.rpartition('.')[0]}.weight" in self.noisy]
-        self.sigmas = task.numbers(setting.sigma for setting in settings)
-        self.averaging = task.numbers(setting.averaging for setting in settings)
         # noise at test time is not for privacy, so it is seeded: equal in all evaluations on one kind of
         # device
-        self.test_streams = Streams(task.streams.names, True, task.execution.device)
+        self.test_streams = Streams(task.streams.name, True, task.execution.device)
 
     def init(self) -> State:
         """Initial means mu, zero moments of Adam, and running averages with mean 0 and variance 1."""
-        running = initial_statistics(self.task.net).items()
-        return {
-            **self.optimizer.start(self.task.parameters),
-            "running": {name: value.expand(self.task.replicas, -1) for name, value in running},
-        }
+        return {**self.optimizer.start(self.task.parameters), "running": initial_statistics(self.task.net)}
 
     def step(self, state: State, step: int) -> tuple[State, Tensors]:
-        """Make one step of Adam on a batch of every replica, under fresh noise."""
-        chosen = self.task.streams.shuffled(step, self.examples, self.batch)
+        """Make one step of Adam on a batch, under fresh noise."""
+        streams, batch = self.task.streams, self.settings.batch
+        chosen = streams.shuffled(step, self.examples, batch)
         inputs, labels = self.task.inputs[chosen], self.task.labels[chosen]
-        if self.first.augment == "crop_flip":
-            inputs = crop_flip(inputs, self.task.streams.uniform(step, 3 * self.batch, "augment"))
-        weights = self._add_noise(state["parameters"], self.task.streams.normal(step, self._size))
+        if self.settings.augment == "crop_flip":
+            inputs = crop_flip(inputs, streams.uniform(step, 3 * batch, "augment"))
+        weights = self._add_noise(state["parameters"], streams.normal(step, self._size))
         # d weights / d mu = 1: the gradient at the noisy weights is the gradient of mu
-        gradients, (losses, batch_statistics) = over_replicas(
-            gradient(self._loss, self.task.net, self.task.execution), self.task.execution.holding(self.batch)
-        )(weights, as_input(inputs), labels)
+        gradients, (loss, batch_statistics) = gradient(
+            self._loss, self.task.net, weights, as_input(inputs), labels
+        )
         running = {
-            name: value + per_replica(value, self.averaging) * (batch_statistics[name] - value)
+            name: value + self.settings.averaging * (batch_statistics[name] - value)
             for name, value in state["running"].items()
         }
-        updated = self.optimizer.update(state, gradients, self.rates(step), step)
-        return {**updated, "running": running}, {"train_loss": losses}
+        updated = self.optimizer.update(state, gradients, self.rate(step), step)
+        return {**updated, "running": running}, {"train_loss": loss}
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """Tensors with noisy weights, by noise number ``draw``, and batch norm's statistics for them."""
@@ -86,7 +68,7 @@ class NoisyWeights(Method):
         """A predictor 'scale_L' for each L of `scales`: L times the first noisy weights and their biases."""
         return {
             f"scale_{scale:g}": self.predictor(self._draw_network(model, 0, scale))
-            for scale in self.first.scales
+            for scale in self.settings.scales
         }
 
     def _draw_network(self, model: Tensors, draw: int, scale: float) -> Tensors:
@@ -98,16 +80,16 @@ class NoisyWeights(Method):
 
     @property
     def _size(self) -> int:
-        return sum(self.task.parameters[name][0].numel() for name in self.noisy)
+        return sum(self.task.parameters[name].numel() for name in self.noisy)
 
     def _add_noise(self, parameters: Tensors, noise: Tensor) -> Tensors:
-        """``parameters`` plus sigma times ``noise`` (R, number of noisy weights), R replicas."""
+        """``parameters`` plus sigma times ``noise`` (number of noisy weights,)."""
         noisy_weights = dict(parameters)
-        sizes = [parameters[name][0].numel() for name in self.noisy]
-        for name, part in zip(self.noisy, noise.split(sizes, dim=1), strict=True):
+        sizes = [parameters[name].numel() for name in self.noisy]
+        for name, part in zip(self.noisy, noise.split(sizes), strict=True):
             value = parameters[name]
             # in place, because the noise is not used again
-            noisy_weights[name] = part.reshape(value.shape).mul_(per_replica(value, self.sigmas)).add_(value)
+            noisy_weights[name] = part.reshape(value.shape).mul_(float32(self.settings.sigma)).add_(value)
         return noisy_weights
 
     def _loss(
@@ -121,8 +103,7 @@ class NoisyWeights(Method):
     def _measure_statistics(self, tensors: Tensors) -> Tensors:
         """Statistics of the first `MEASURED` training examples in the network with ``tensors``."""
         inputs = as_input(self.task.inputs[:MEASURED])
-        measure = partial(measured, self.task.net)
-        return over_replicas(measure, self.task.execution.holding(len(inputs)), shared=1)(tensors, inputs)
+        return measured(self.task.net, tensors, inputs)
 
 
 def noisy_names(net: nn.Module) -> list[str]:

@@ -10,7 +10,7 @@ fraction of the cost, and spends far more privacy.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from dprepro.clipping.gradients import Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import Transforms, crop_flip
-from dprepro.pipeline.methods.base import LAST, Predict, State, Task, as_input, over_replicas, per_replica
+from dprepro.pipeline.methods.base import LAST, Predict, State, Task, as_input
 from dprepro.pipeline.methods.optimizers import Adam, Optimizer, Sgd, decayed
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum
@@ -32,38 +32,39 @@ NORM_EDGES = (0.0, *(2.0**half for half in np.arange(-4, 6.5, 0.5).tolist()))
 
 
 class Tan(PrivateSteps):
-    """DP-SGD with augmented copies and a moving average; R replicas may differ in rates and noise."""
+    """DP-SGD with augmented copies and a moving average of the weights."""
 
-    settings: tuple[TanSettings, ...]
-    first: TanSettings
+    settings: TanSettings
 
-    def __init__(self, task: Task, settings: Sequence[TanSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
+    def __init__(self, task: Task, settings: TanSettings, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
-        self.copies = self.first.copies
-        self.draws = 3 * self.copies if self.first.augment == "crop_flip" else 0
+        self.copies = settings.copies
+        self.draws = 3 * self.copies if settings.augment == "crop_flip" else 0
         self.views = Transforms(task.public, None)
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
-        self.optimizer: Optimizer = Adam() if self.first.optimizer == "adam" else Sgd.of(task, settings)
+        self.optimizer: Optimizer = Adam()
+        if settings.optimizer == "sgd":
+            self.optimizer = Sgd(settings.momentum, settings.dampening)
         # augmentation at test time is not for privacy, so it is seeded: equal in every evaluation
-        self.test_streams = Streams(task.streams.names, True, task.execution.device)
+        self.test_streams = Streams(task.streams.name, True, task.execution.device)
 
     def init(self) -> State:
         """Initial parameters, their moving average (equal at first), and the optimizer's state."""
         return {**self.optimizer.start(self.task.parameters), "average": self.task.parameters}
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; metrics are of its private sample."""
-        batch = self.clipped_sums(state["parameters"], self.sample(step), self.whole, step)
-        sums = self.released(batch.sums, self.whole, step)
+        """Make one step; the metrics are of its private sample."""
+        parameters, rate = state["parameters"], self.rate(step)
+        batch = self.clipped_sums(parameters, self.sample(step), self.clip_limits, step)
+        sums = self.released(batch.sums, self.clip_limits, step)
         # divided by the expected batch size, because the true size is private
-        gradients = {name: value / self.first.batch for name, value in sums.items()}
-        rates = self.rates(step)
-        parameters = decayed(state["parameters"], rates, [setting.weight_decay for setting in self.settings])
-        next_state = self.optimizer.update({**state, "parameters": parameters}, gradients, rates, step)
+        gradients = {name: value / self.settings.batch for name, value in sums.items()}
+        shrunk = decayed(parameters, rate, self.settings.weight_decay)
+        next_state = self.optimizer.update({**state, "parameters": shrunk}, gradients, rate, step)
         next_state["average"] = self._average(state["average"], next_state["parameters"], step)
         metrics = batch.metrics()
-        return next_state, {**metrics, **self._histogram(batch)} if self.first.note_norms else metrics
+        return next_state, {**metrics, **self._histogram(batch)} if self.settings.note_norms else metrics
 
     def model(self, state: State) -> Tensors:
         """Average weights, under the network's own names, and the last weights."""
@@ -79,11 +80,11 @@ class Tan(PrivateSteps):
         return self.views.plain(stored)
 
     def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Inputs (R, L K, ...): a replica's K copies of L examples, by P ``draws`` (R, L, K P) per copy."""
+        """Inputs (L K, ...): K copies of L examples, by P ``draws`` (L, K P) per copy."""
         if draws is None:
             return self.views.plain(stored)
-        copies = stored.repeat_interleave(self.copies, 1)
-        return self._augment(copies, draws.unflatten(2, (self.copies, -1)).flatten(1, 2))
+        copies = stored.repeat_interleave(self.copies, 0)
+        return self._augment(copies, draws.unflatten(1, (self.copies, -1)).flatten(0, 1))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Predictors: 'last' uses the last weights, 'vote' the average on K augmented copies (AugTest)."""
@@ -94,36 +95,28 @@ class Tan(PrivateSteps):
         return predictors
 
     def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(R, N, C, H, W) network inputs of R replicas; P random ``draws`` (R, N, P) augment each image."""
+        """(N, C, H, W) network inputs; P random ``draws`` (N, P) augment each image."""
         return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
         """Moving average after a step; its decay rises with the steps, so that it forgets the start."""
         steps_done = step + 1
-        decay = self.task.numbers(
-            min(setting.ema, (1 + steps_done) / (10 + steps_done)) for setting in self.settings
-        )
-        return {
-            name: value + per_replica(value, decay) * (average[name] - value)
-            for name, value in parameters.items()
-        }
+        decay = min(self.settings.ema, (1 + steps_done) / (10 + steps_done))
+        return {name: value + decay * (average[name] - value) for name, value in parameters.items()}
 
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
-        """(R, B) most frequent class of K augmented copies of each of B images; in a tie the lowest."""
+        """(B,) most frequent class of K augmented copies of each of B images; in a tie the lowest."""
         shape = (position + len(inputs), self.copies, 3)
-        numbers = self.test_streams.uniform(0, math.prod(shape), "test")
-        draws = numbers.reshape(self.task.replicas, *shape)[:, position:]
-        images = inputs.expand(self.task.replicas, *inputs.shape)
+        draws = self.test_streams.uniform(0, math.prod(shape), "test").reshape(shape)[position:]
         votes = []
-        for copy_draws in draws.unbind(2):
-            copies = self._augment(images, copy_draws)
-            logits = over_replicas(self.outputs, self.task.execution)(network, copies)
+        for copy_draws in draws.unbind(1):
+            logits = self.outputs(network, self._augment(inputs, copy_draws))
             votes.append(F.one_hot(logits.argmax(-1), logits.shape[-1]))
         return torch.stack(votes).sum(0).argmax(-1)
 
     def _histogram(self, batch: BatchSum) -> Tensors:
-        """(R,) shares of the replicas' gradient norms in each bin, named by the lower edge of the bin."""
+        """Shares () of the gradient norms in each bin, named by the lower edge of the bin."""
         bins = torch.bucketize(batch.gradient_norms, self.edges, right=True) - 1
-        counts = (F.one_hot(bins, len(NORM_EDGES)) * batch.mask[..., None]).sum(1)
-        shares = counts / batch.mask.sum(1, keepdim=True).clamp_min(1)
-        return {f"gradient_norms/{edge:g}": share for edge, share in zip(NORM_EDGES, shares.T, strict=True)}
+        counts = (F.one_hot(bins, len(NORM_EDGES)) * batch.mask[:, None]).sum(0)
+        shares = counts / batch.mask.sum().clamp_min(1)
+        return {f"gradient_norms/{edge:g}": share for edge, share in zip(NORM_EDGES, shares, strict=True)}

@@ -1,5 +1,6 @@
 """Rendering of pages and Markdown files from the templates in this folder."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(values).rstrip("\n")
 
 
+def anchor(heading: str) -> str:
+    """Anchor of a Markdown heading, as GitHub and the site's pages have it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -27,8 +33,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     formats = [each for each in vars(wording).values() if getattr(each, "__module__", "") == wording.__name__]
-    environment.filters |= {each.__name__: each for each in (*formats, words, views.row_settings)}
+    environment.filters |= {each.__name__: each for each in (*formats, words, views.row_settings, views.uses)}
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
+    environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")
     environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES}
     return environment

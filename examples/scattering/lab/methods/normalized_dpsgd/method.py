@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, ClippedSum, Tensors
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.optimizers import Sgd
@@ -31,45 +31,43 @@ AT_ONCE = 1000  # examples
 
 
 class NormalizedDpsgd(PrivateSteps):
-    """DP-SGD over R replicas; each replica's inputs are normalised by its own noisy statistics."""
+    """DP-SGD on inputs that are normalised by noisy statistics."""
 
-    settings: tuple[NormalizedDpsgdSettings, ...]
-    first: NormalizedDpsgdSettings
+    settings: NormalizedDpsgdSettings
 
-    def __init__(self, task: Task, settings: Sequence[NormalizedDpsgdSettings], normalization: str):
-        """``settings`` has one entry per replica, in the task's order."""
+    def __init__(self, task: Task, settings: NormalizedDpsgdSettings, normalization: str):
+        """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
-        self.optimizer = Sgd.of(task, settings)
+        self.optimizer = Sgd(settings.momentum)
 
     @cached_property
     def statistics_mechanism(self) -> GaussianMechanism:
         """Mechanism of both sums, with the noise multiplier of their joint release."""
-        assert self.first.first_release is not None, "asked for where there are statistics"
+        assert self.settings.first_release is not None, "asked for where there are statistics"
         spending = SampledGaussian(
             sampling="poisson",
-            noise_multiplier=self.first.first_release,
+            noise_multiplier=self.settings.first_release,
             examples=self.examples,
             batch=self.examples,
         )
-        return GaussianMechanism((spending,) * len(self.settings), self.first.distance)
+        return GaussianMechanism(spending, self.settings.distance)
 
     def init(self) -> State:
         """Initial parameters, no momentum, and the statistics, which this function releases."""
         return {**self.optimizer.start(self.task.parameters), "running": self.statistics()}
 
     def statistics(self) -> Tensors:
-        """(R, C) means and variances of the training inputs, released with noise."""
-        if self.first.statistics_noise is None:
+        """(C,) means and variances of the training inputs, released with noise."""
+        if self.settings.statistics_noise is None:
             return {}
         limits = [norms.median() for norms in map(_norms, _moments(self.test_inputs(self.task.public)))]
         sums = self.clipped_moments(limits)
-        replicas = self.task.replicas
-        bounds = Bounds(
-            members=torch.eye(len(SUMMED), device=sums[0].device).expand(replicas, -1, -1),
-            limits=torch.stack(limits).expand(replicas, -1),
-            weights=sums[0].new_ones(replicas, len(SUMMED)),
+        bounds = ClipLimits(
+            members=torch.eye(len(SUMMED), device=sums[0].device),
+            limits=torch.stack(limits),
+            weights=sums[0].new_ones(len(SUMMED)),
         )
-        summed = {name: value.expand(replicas, -1) for name, value in zip(SUMMED, sums, strict=True)}
+        summed = dict(zip(SUMMED, sums, strict=True))
         released = self.statistics_mechanism.release(summed, bounds, self.task.streams, BEFORE)
         # the number of examples is taken as public
         mean, square = (released[name].float() / self.examples for name in SUMMED)
@@ -90,18 +88,18 @@ class NormalizedDpsgd(PrivateSteps):
         return totals
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
-        """Make one step of every replica; the metrics are those of the private sample."""
-        bounds, statistics = self.bounds(self.clips), state["running"]
+        """Make one step; the metrics are those of the private sample."""
+        bounds, statistics = self.clip_limits, state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
         released = self.released(batch.sums, bounds, step)
         # by the expected batch size: the true one is private
-        gradients = {name: value / self.first.batch for name, value in released.items()}
-        after = self.optimizer.update(state, gradients, self.rates(step), step)
+        gradients = {name: value / self.settings.batch for name, value in released.items()}
+        after = self.optimizer.update(state, gradients, self.rate(step), step)
         return {**after, "running": statistics}, batch.metrics()
 
     @property
     def clipper(self) -> Callable[..., ClippedSum]:
-        """Clipper of one replica's network; it first normalises inputs by the replica's statistics (C,)."""
+        """Clipper of the network; it first normalises inputs by the statistics (C,)."""
         of_examples = self.of_examples  # made here, because making it runs the network on an example
 
         def clipped_sum(
@@ -109,7 +107,7 @@ class NormalizedDpsgd(PrivateSteps):
             inputs: Tensor,
             labels: Tensor,
             mask: Tensor,
-            bounds: Bounds,
+            bounds: ClipLimits,
             statistics: Tensors,
         ) -> ClippedSum:
             return of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)
@@ -117,7 +115,7 @@ class NormalizedDpsgd(PrivateSteps):
         return clipped_sum
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """(B, K) outputs of one replica's network for inputs (B, C, H, W), normalised by its statistics."""
+        """(B, K) outputs of the network for inputs (B, C, H, W), normalised by the statistics."""
         parameters = {name: value for name, value in tensors.items() if name in self.task.parameters}
         return super().outputs(parameters, normalized(inputs, tensors))
 

@@ -15,42 +15,32 @@ import numpy as np
 import torch
 
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
-from dprepro.pipeline.audits import canaries
-from dprepro.pipeline.audits.mechanism import canary_settings, gaussian_of
-from dprepro.pipeline.methods.registry import build_method
-from dprepro.pipeline.methods.settings import MethodSettings
 
 COORDINATES, RELEASES = 10_000, 2  # coordinates of a release; releases with the record, and as many without
 TAIL, LAYERS, BITS = 3.6541528853610088, 256, 23  # of numpy's ziggurat for float32
 NEAR = 2  # floats on either side of a quotient that are also tried
 
 
-def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
-    """Gaussian mechanism of a row's settings, for the row's number of examples."""
-    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), [name], 1)
-    return gaussian_of(build_method(config.method, task, [canary_settings(config)], "none"))
-
-
-def audit(
+def attack_floating_point(
     mechanism: GaussianMechanism, clip: float, name: str, noise: Noise = "grid", releases: int = RELEASES
 ) -> ErrorCounts:
     """Errors of the attack, counted over the coordinates of releases with and without a record.
 
     The record's clipped gradient has length ``clip`` and equal coordinates.
     """
-    streams = Streams([f"{name}/floating_point"], True, torch.device("cpu"), noise)
-    bounds = Bounds(*(part[None] for part in Bounds.whole(torch.tensor(clip), 1)))
-    deviation = mechanism.deviations(bounds).numpy()[0, 0]
-    spacing = mechanism.spacings(bounds, COORDINATES).numpy()[0]
+    streams = Streams(f"{name}/floating_point", True, torch.device("cpu"), noise)
+    bounds = ClipLimits.whole(torch.tensor(clip), 1)
+    deviation = mechanism.deviations(bounds).numpy()[0]
+    spacing = mechanism.spacings(bounds, COORDINATES).numpy()
 
     def seen(added: float, first: int) -> int:
-        sums = torch.full((1, COORDINATES), added)
+        sums = torch.full((COORDINATES,), added)
         released = [
-            mechanism.release({"sum": sums}, bounds, streams, first + release)["sum"].numpy()[0]
+            mechanism.release({"sum": sums}, bounds, streams, first + release)["sum"].numpy()
             for release in range(releases)
         ]
         numbers = np.concatenate(released)
