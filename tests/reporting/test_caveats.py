@@ -18,23 +18,6 @@ SILENT = Table(name="t", title="t", axis="", columns=[])
 TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
 
 
-def budget(epochs: float, of: str = dpsgd.PLAIN, table: Table = SILENT, full: Any = 50) -> str:
-    """Budget in words of a reduced row of these epochs, beside a full row of 50."""
-    key = f"{of}-reduced"
-    settings = dpsgd.settings(**{of: {"settings": {"batch": 1024, "epochs": full, "learning_rate": 0.5}}})
-    short = {"budget": "reduced", "settings": {"batch": 1024, "epochs": epochs, "learning_rate": 0.5}}
-    row = settings.rows[dpsgd.PLAIN].model_validate(settings.rows[dpsgd.PLAIN].model_dump() | short)
-    return caveats.budget_words(key, row, settings, table, "reduced")
-
-
-def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
-    assert budget(10) == "10 epochs instead of our full row's 50"
-    assert budget(0.25) == "0.25 epochs instead of our full row's 50"
-    assert budget(5, of="none", table=TOLD) == "5 epochs instead of 25"
-    assert budget(5, of="none") == "reduced budget: 5 epochs"
-    assert budget(1, of="none") == "reduced budget: 1 epoch"
-
-
 def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
     row = dpsgd.settings().rows[dpsgd.PLAIN]
     assert caveats.budget_of(row, SILENT) == "own"
