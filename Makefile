@@ -59,7 +59,7 @@ lint: $(STAMP) ## style, order of imports, types
 
 .PHONY: report
 report: $(STAMP) ## the report from the committed records; trains nothing
-	$(BIN)/dvc repro --single-item report
+	$(BIN)/dvc repro --single-item --force report  # pages are not in git
 
 # Not `dvc repro --pull --allow-missing`: that trains rows without results.
 .PHONY: pull-report

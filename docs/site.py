@@ -15,7 +15,7 @@ PAGES = (":(glob)*.md", "docs", ":(glob)examples/*.py", ":(glob)examples/*/READM
 REPORTS = tuple(
     f"{folder}reports/*.{suffix}"  # in all its folders
     for folder in ("", "examples/*/")
-    for suffix in ("md", "html", "svg", "csv", "json")
+    for suffix in ("md", "svg", "csv", "json")
 )
 LINKED = ("LICENSE", "benchmarks/*.py", "papers/*.yaml", "tests/audits/test_jax_privacy.py")
 

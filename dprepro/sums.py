@@ -14,7 +14,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs
 from dprepro.clipping.functional import trial_results
-from dprepro.clipping.gradients import Bounds, ClippedSum, Loss
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Loss
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
@@ -84,7 +84,7 @@ def noisy_sum(
     ).sums
     first = next(iter(sums.values()))
     # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
-    bounds = Bounds.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
+    bounds = ClipLimits.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
     spending = SampledGaussian(sampling="poisson", noise_multiplier=noise_multiplier, examples=1, batch=1)
     streams = Streams("noisy_sum", False, first.device)
     if repeated := REPEATED.get():
@@ -218,7 +218,7 @@ def _clipped_sum(
     if not len(labels):
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
-    bounds = Bounds.whole(clip * unit, len(tensors))
+    bounds = ClipLimits.whole(clip * unit, len(tensors))
     bounds = bounds.double() if in_float64 else bounds
     try:
         with torch.no_grad():

@@ -213,7 +213,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
                 told.append(environment.type(line, folder))
     assert environment.digest() == before
     # its own paper alone, with verdicts on both tables
-    assert "<title>My paper: " in (folder / "reports/index.html").read_text()
+    assert "<title>My paper" in (folder / "reports/index.html").read_text()
     summary = (folder / "reports/summary.csv").read_text()
     assert "mine-t1-lenet5" in summary
     assert "mine-t2-signs" in summary

@@ -1,7 +1,8 @@
 """Lower bounds on epsilon, and mistakes of a private training.
 
 * `epsilon_bounds`: bounds from an attacker's scores.
-* `attacks`: scores of canaries from the releases of all steps.
+* `attacks`, `floating_point`, `pairs`: scores of canaries from all steps' releases; numbers that noise can't
+  make; a step's sums and noise on neighbouring data sets.
 * `canaries`: canaries among a training's own examples, and the bounds that a perfect attacker shows.
 * `training`, `models`: attacks on a training loop, and on a training of one's own network.
 * `mistakes`: tests for the classic mistakes of DP-SGD.

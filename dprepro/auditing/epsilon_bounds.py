@@ -39,6 +39,7 @@ ASSUMING_NOTHING = frozenset({"errors", "one_run", "labels", "coordinates"})
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FEWEST = 4  # scores on each side: half of them choose the threshold, and half are counted
 
+BoundFunction = Callable[[float], float]  # from a significance to a lower bound on epsilon
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -123,6 +124,16 @@ def lower_bounds(
         "gaussian": lambda: by_gaussian(split(without, within)[0], alpha, delta),
     }
     return {name: bounds[name]() for name in names if delta > 0 or name in ASSUMING_NOTHING}
+
+
+def bound_of(without: np.ndarray, within: np.ndarray, name: str, delta: float) -> BoundFunction:
+    """Lower bound from scores as a function of the significance; the ``name`` is one of `lower_bounds`."""
+    return lambda alpha: lower_bounds(without, within, [name], alpha, delta)[name]
+
+
+def joint_bounds(bounds: Mapping[str, BoundFunction], alpha: float) -> dict[str, float]:
+    """Lower bounds by name that hold together at ``alpha``: each has an equal share of it."""
+    return {name: bound(alpha / len(bounds)) for name, bound in bounds.items()}
 
 
 def largest(found: Mapping[str, float], names: Set[str] | None = None) -> float:

@@ -44,7 +44,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by the layer's name
 
 
-class Bounds(NamedTuple):
+class ClipLimits(NamedTuple):
     """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
 
     Each tensor belongs to one part. A tensor's weight is a factor inside the part's norm. Clipping and noise
@@ -55,12 +55,12 @@ class Bounds(NamedTuple):
     limits: Tensor  # (G,) L2 bound of each part
     weights: Tensor  # (T,)
 
-    def double(self) -> "Bounds":
+    def double(self) -> "ClipLimits":
         """The same bounds in float64; gradients are then multiplied and summed in float64 too."""
-        return Bounds(*(part.double() for part in self))
+        return ClipLimits(*(part.double() for part in self))
 
     @classmethod
-    def whole(cls, limit: Tensor, tensors: int) -> "Bounds":
+    def whole(cls, limit: Tensor, tensors: int) -> "ClipLimits":
         """Bounds of the whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
         return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
 
@@ -133,13 +133,13 @@ class Clipper(Protocol):
     """
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch."""
 
 
 def clip_factors(
-    squares: Tensor, mask: Tensor, bounds: Bounds, finite: bool = False
+    squares: Tensor, mask: Tensor, bounds: ClipLimits, finite: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Factor min(w, C / norm) of each part of each example (Abadi et al. 2016, Alg. 1); 0 for padding.
 
@@ -172,7 +172,7 @@ def clip_factors(
     return factors @ bounds.members.T, norms
 
 
-def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: ClipLimits) -> ClippedSum:
     """Clip the per-example ``gradients``, tensors (B, ...), and sum them over the examples."""
     return clip_and_sum({name: Full(value) for name, value in gradients.items()}, losses, mask, bounds)
 
@@ -181,7 +181,7 @@ def clip_and_sum(
     gradients: dict[str, Gradients],
     losses: Tensor,
     mask: Tensor,
-    bounds: Bounds,
+    bounds: ClipLimits,
     parts: Parts | None = None,
 ) -> ClippedSum:
     """Clip gradients of examples and sum them.
@@ -274,7 +274,7 @@ class PerExample:
     loss: Loss | None = None  # None: as in `loss_of`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
 
@@ -302,14 +302,14 @@ class OneByOne:
     loss: Loss | None = None  # as in `PerExample`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
         parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
         return ClippedSum.of(self._single_example(tensors, *part, bounds) for part in parts)
 
     def _single_example(
-        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         # copies, because a network may change its weights in place, as `nn.Embedding` with a `max_norm` does
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
@@ -389,7 +389,7 @@ class BookKeeping:
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
         parts: Parts | None = None,
     ) -> ClippedSum:
         """Clipped sum of one batch, in one pass if it has ``parts``; see `Clipper`."""
@@ -406,7 +406,7 @@ class BookKeeping:
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
         parts: Parts | None = None,
     ) -> ClippedSum:
         losses, uses, gradients_at_outputs = self._backward(tensors, inputs, labels)

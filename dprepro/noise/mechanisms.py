@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.streams import Streams
 
@@ -37,7 +37,7 @@ COMPUTING = 2 * IN_FLOAT32 * 2.0**-24 + 2.0**-13
 class GaussianMechanism:
     """Gaussian noise on a sum of clipped vectors.
 
-    The sum has G parts (`Bounds`). One example moves part g by at most ``distance`` C_g, where C_g is the
+    The sum has G parts (`ClipLimits`). One example moves part g by at most ``distance`` C_g, where C_g is the
     part's clipping bound and ``distance`` is a `sensitivity`. The noise of part g has standard deviation
     ``distance`` C_g z sqrt(G), so that all parts together have noise multiplier z (Nguyen et al. 2023,
     section 3.2).
@@ -51,7 +51,7 @@ class GaussianMechanism:
     spending: SampledGaussian  # z and sampling
     distance: float
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         """Add noise to the sums of a step.
 
         Args:
@@ -79,7 +79,7 @@ class GaussianMechanism:
         parts = noisy.split(list(sizes))
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
-    def deviations(self, bounds: Bounds) -> Tensor:
+    def deviations(self, bounds: ClipLimits) -> Tensor:
         """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
         multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
         noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
@@ -89,7 +89,7 @@ class GaussianMechanism:
         """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
         return max(0, ceil(log2(self.spending.noise_multiplier * size**0.5 / FINENESS)))
 
-    def spacings(self, bounds: Bounds, size: int) -> Tensor:
+    def spacings(self, bounds: ClipLimits, size: int) -> Tensor:
         """(T,) float64 spacings of the grid for T tensors with ``size`` coordinates in all."""
         share = 2.0 ** -self.bits(size)  # r
         share_of_noise = share / (1 - (self.spending.noise_multiplier * size**0.5 * share + COMPUTING))
@@ -114,7 +114,7 @@ def roundings(vectors: int, at_once: int) -> int:
 
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
-def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: Bounds, sizes: tuple[int, ...]) -> Tensor:
+def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, sizes: tuple[int, ...]) -> Tensor:
     """(D,) spacing, or deviation of float32 noise, of all D entries; on a CPU (1,) if all are equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison

@@ -22,7 +22,7 @@ import torch
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -38,7 +38,7 @@ BATCHES, ROUNDS = 8, 64  # largest number of examples of such a run, in batches,
 
 
 @dataclass(frozen=True)
-class Scores:
+class MechanismScores:
     """Scores of an attacker, such as log likelihood ratios, without and with the record."""
 
     without: np.ndarray
@@ -50,7 +50,7 @@ class Scores:
     others: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
 
-Release = Callable[[Tensors, Bounds, Streams, int], Tensors]
+Release = Callable[[Tensors, ClipLimits, Streams, int], Tensors]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RecordingMechanism(GaussianMechanism):
         mechanism = gaussian_of(method)
         method.mechanism = cls(mechanism.spending, mechanism.distance, releasing)
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         """Result of ``releasing``, with the arguments of `GaussianMechanism.release`."""
         return self.releasing(sums, bounds, streams, step)
 
@@ -102,7 +102,7 @@ def record_releases(
     spending, delta = spent_by(method)
     mechanism, recorded = gaussian_of(method), []
 
-    def release(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         released = mechanism.release(sums, bounds, streams, step)
         # each layer of a part has an equal share of the part's bound
         limits = bounds.members @ (bounds.limits / bounds.members.sum(0).sqrt())  # (T,)
@@ -134,7 +134,7 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 def audit_singles(
     settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
-) -> Scores:
+) -> MechanismScores:
     """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
@@ -146,7 +146,7 @@ def audit_singles(
         name: (scores[~there], scores[there])
         for name, scores in canary_scores(moved, spending, spending.examples).items()
     }
-    return Scores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
+    return MechanismScores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)
 
 
 def audit_crowd(
@@ -157,7 +157,7 @@ def audit_crowd(
     name: str,
     noise: Noise = "grid",
     runs: int = RUNS,
-) -> Scores:
+) -> MechanismScores:
     """Scores of runs with a record, which reverses each clipped mean that contains it, and without a record.
 
     The network has ``parts`` layers. Runs have at most `BATCHES` batches of ``examples``, and `ROUNDS` steps.
@@ -174,7 +174,7 @@ def audit_crowd(
     spending = sides[0].spending
     # all clipped vectors point one way, except those that the record turned around
     without, within = (ratios((spending.sets - side.moved[:, :, 0]) / 2, spending) for side in sides)
-    return Scores(without, within, spending, sides[0].delta, steps)
+    return MechanismScores(without, within, spending, sides[0].delta, steps)
 
 
 def spent_by(method: Method) -> tuple[SampledGaussian, float]:
@@ -183,3 +183,9 @@ def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     assert isinstance(guarantee.spending, SampledGaussian), "audited where there is a Gaussian mechanism"
     assert guarantee.delta is not None, "goes with the spending"
     return guarantee.spending, guarantee.delta
+
+
+def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
+    """Gaussian mechanism of a row's settings, for the row's number of examples."""
+    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), name, 1)
+    return gaussian_of(build_method(config.method, task, canary_settings(config), "none"))

@@ -17,23 +17,21 @@ trainings usually don't detect this, but two deterministic comparisons do:
   the two sums.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 
 import numpy as np
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.auditing.pairs import SumsOfPair, noise_variances
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import made_up
-from dprepro.pipeline.audits.mechanism import RecordingMechanism, Scores, gaussian_of, spent_by
+from dprepro.pipeline.audits.mechanism import MechanismScores, RecordingMechanism, gaussian_of, spent_by
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
@@ -77,7 +75,7 @@ class RecordedSums:
 
     mechanism: GaussianMechanism
     sums: Tensors
-    bounds: Bounds
+    bounds: ClipLimits
     streams: Streams
 
     def released(self, streams: Streams, step: int) -> Tensors:
@@ -86,31 +84,10 @@ class RecordedSums:
 
 
 @dataclass(frozen=True)
-class PairAttack:
+class PairAttack(SumsOfPair):
     """Results of the attack on a pair of data sets."""
 
-    scores: Scores
-    # for each tensor, the distance between the sums with and without the record, and the number of entries;
-    # the distance between the releases instead, if it is larger than rounding explains
-    moved: list[tuple[float, int]]
-    noise: list[float]  # measured variance of the mechanism's noise on an entry of each tensor
-    draws: int  # releases that measured the noise
-    bypassed: bool  # whether the record moved the model under equal releases
-
-    def mu(self, alpha: float) -> float:
-        """Lower bound on a step's mu of Gaussian DP for this pair of data sets, at significance ``alpha``.
-
-        The noise variance of each tensor is an upper confidence bound (chi-squared). If the record moves the
-        model other than through the release, mu is infinite.
-        """
-        if self.bypassed:
-            return inf
-        total = 0.0
-        for (moved, entries), variance in zip(self.moved, self.noise, strict=True):
-            freedom = entries * (self.draws - 1)
-            most = variance * freedom / float(chi2.ppf(alpha / len(self.moved), freedom))
-            total += 0.0 if moved == 0 else moved**2 / most if most > 0 else inf
-        return total**0.5
+    scores: MechanismScores
 
 
 def short_settings(config: MethodSettings, steps: int = STEPS) -> MethodSettings:
@@ -157,7 +134,7 @@ def audit_pair(
         if silent:
             mechanism = gaussian_of(method)
 
-            def release(sums: Tensors, bounds: Bounds, streams: Streams, _: int) -> Tensors:
+            def release(sums: Tensors, bounds: ClipLimits, streams: Streams, _: int) -> Tensors:
                 exact.append(RecordedSums(mechanism, sums, bounds, streams))
                 return {name: value.float() for name, value in sums.items()}  # float32 as releases are
 
@@ -176,7 +153,7 @@ def audit_pair(
     variances = torch.cat([without - without.mean(0), within - within.mean(0)]).double().square().mean(0)
     weights = direction.double() / _tensor_means(variances, white.parameters).clamp_min(FLOOR**2)
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
-    scored = Scores(scores[0], scores[1], *spent[0], STEPS)
+    scored = MechanismScores(scores[0], scores[1], *spent[0], STEPS)
     there, absent = exact
     variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
     # both sides get the same noise
@@ -189,7 +166,7 @@ def audit_pair(
     sides = [method_of(within, f"{name}/replayed", longer) for within in (False, True)]
     # a method that declares its guarantee broken is broken in its ledgers too, and needs no attack
     bypassed = not any(side.broken for side in sides) and _differs(*sides)
-    return PairAttack(scored, moves, variances_of_noise, draws, bypassed)
+    return PairAttack(moves, variances_of_noise, draws, bypassed, scored)
 
 
 def _distances(sums: Tensors, others: Tensors) -> list[tuple[float, int]]:
@@ -207,11 +184,11 @@ def _differs(without: Method, within: Method) -> bool:
     """Return True if the models without and with the record differ after steps with equal releases."""
     releases: list[Tensors] = []
 
-    def record(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def record(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         releases.append(released := mechanisms[0].release(sums, bounds, streams, step))
         return {name: value.clone() for name, value in released.items()}
 
-    def repeat(sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def repeat(sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         mechanisms[1].release(sums, bounds, streams, step)  # for its side effects
         return releases[step]
 
@@ -219,19 +196,6 @@ def _differs(without: Method, within: Method) -> bool:
     RecordingMechanism.wrap(without, record)
     RecordingMechanism.wrap(within, repeat)
     return not torch.equal(_displacement(without, REPLAYED), _displacement(within, REPLAYED))
-
-
-def noise_variances(release: Callable[[int], Tensors], draws: int) -> list[float]:
-    """Variance of each tensor's entries over ``draws`` releases of the same sums."""
-    first = release(0)
-    totals = {name: torch.zeros(2, *value.shape, dtype=torch.float64) for name, value in first.items()}
-    for draw in range(1, draws):
-        for name, value in release(draw).items():
-            apart = value.double() - first[name]
-            totals[name] += torch.stack([apart, apart.square()])
-    return [
-        float((square - total.square() / draws).mean() / (draws - 1)) for total, square in totals.values()
-    ]
 
 
 def _tensor_means(noise: Tensor, parameters: Tensors) -> Tensor:

@@ -15,10 +15,10 @@ import torch
 
 from dprepro.accountants.laplace import Releases
 from dprepro.auditing.epsilon_bounds import ErrorCounts
+from dprepro.auditing.floating_point import impossible_on_white, off_grid
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import laplace_spacings
 from dprepro.pipeline.audits import made_up
-from dprepro.pipeline.audits.floating_point import impossible_on_white, off_grid
 from dprepro.pipeline.methods.base import Execution, Relevances
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.registry import build_method

@@ -1,25 +1,27 @@
 """Attacks on a row's code that need params.yaml, but no weights or data: `reports/audits/ROW.json`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from dp_accounting import GaussianDpEvent
 
 from dprepro.accountants.bounds import describe, smallest_bound
+from dprepro.auditing import floating_point
 from dprepro.auditing.epsilon_bounds import (
     ASSUMING_NOTHING,
+    BoundFunction,
+    bound_of,
     by_coordinates,
     by_errors,
     epsilon_of_mu,
-    lower_bounds,
+    joint_bounds,
 )
 from dprepro.fields import Noise
-from dprepro.pipeline.audits import floating_point, made_up, mechanism, pair, releases
-from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.audits import made_up, mechanism, pair, releases
+from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.methods.registry import network_sizes
 from dprepro.pipeline.methods.settings import MethodSettings
@@ -41,7 +43,6 @@ SEES = {
 }
 # bounds of canaries in one run, and of independent trials
 ONE_RUN, TRIALS = ("one_run", "one_run_curve", "gaussian"), ("errors", "gaussian")
-BoundFunction = Callable[[float], float]  # from a significance to a lower bound on epsilon
 Fields = dict[str, Any]
 
 
@@ -81,21 +82,21 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
         names = TRIALS
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
     delta = scores.delta
-    whole = scores.steps == steps and scores.spending.examples == examples
-    functions = {name: _bound(scores.without, scores.within, name, delta) for name in names}
-    functions |= {name: _bound(*sides, "gaussian", delta) for name, sides in scores.others.items()}
-    yield _by_scores(config.attack, scores, noise, delta, functions, whole)
+    covers_all_steps = scores.steps == steps and scores.spending.examples == examples
+    functions = {name: bound_of(scores.without, scores.within, name, delta) for name in names}
+    functions |= {name: bound_of(*sides, "gaussian", delta) for name, sides in scores.others.items()}
+    yield _by_scores(config.attack, scores, noise, delta, functions, covers_all_steps)
 
     paired = pair.audit_pair(row, config, settings, name, noise)
-    functions = {name: _bound(paired.scores.without, paired.scores.within, name, delta) for name in TRIALS}
+    functions = {name: bound_of(paired.scores.without, paired.scores.within, name, delta) for name in TRIALS}
     functions["computed"] = lambda alpha: epsilon_of_mu(paired.mu(alpha), delta)
     yield _by_scores("pair", paired.scores, noise, delta, functions)
 
-    noised, clip = floating_point.mechanism_of(config, examples, name), config.model_dump()["clip"]
+    noised, clip = mechanism.mechanism_of(config, examples, name), config.model_dump()["clip"]
     multiplier, count = noised.spending.noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), epsilon_of_mu(1 / multiplier, delta)
     for kind in noises(row):
-        errors = floating_point.audit(noised, clip, name, kind)
+        errors = floating_point.attack_floating_point(noised, clip, name, kind)
         functions = {"coordinates": partial(by_coordinates, errors, count, delta=delta)}
         trials = (errors.without, errors.within)
         yield _attack(FLOATING_POINT, event, kind, delta, epsilon_upper, trials, functions)
@@ -107,13 +108,13 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
     attack = releases.shared if shared else releases.opposites
     noise = noises(row)[-1]
     scores = attack(row, config, settings, name, noise)
-    functions = {"errors": _bound(scores.without, scores.within, "errors", 0.0)}
+    functions = {"errors": bound_of(scores.without, scores.within, "errors", 0.0)}
     if scores.labels is not None:
-        functions["labels"] = _bound(*scores.labels, "errors", 0.0)
+        functions["labels"] = bound_of(*scores.labels, "errors", 0.0)
     event, epsilon_upper = str(scores.method.guarantee().spending), releases.release_epsilon(scores.method)
     trials = len(scores.without), len(scores.within)
     # relevances are not attacked: they can only add epsilon
-    yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, whole=True)
+    yield _attack(config.attack, event, noise, 0.0, epsilon_upper, trials, functions, covers_all_steps=True)
     for kind in () if shared else noises(row):
         errors = releases.floating_point(row, config, settings, name, kind)
         functions = {"errors": partial(by_errors, errors, delta=0.0)}
@@ -128,15 +129,15 @@ def noises(row: Row) -> tuple[Noise, ...]:
 
 def _by_scores(
     attack: str,
-    scores: Scores,
+    scores: MechanismScores,
     noise: Noise,
     delta: float,
     functions: dict[str, BoundFunction],
-    whole: bool = False,
+    covers_all_steps: bool = False,
 ) -> Fields:
     epsilon_upper = smallest_bound(scores.spending, scores.steps, delta)
     event, trials = describe(scores.spending.event(scores.steps)), (len(scores.without), len(scores.within))
-    return _attack(attack, event, noise, delta, epsilon_upper, trials, functions, whole)
+    return _attack(attack, event, noise, delta, epsilon_upper, trials, functions, covers_all_steps)
 
 
 def _attack(
@@ -147,7 +148,7 @@ def _attack(
     epsilon_upper: float | None,
     trials: tuple[int, int],
     functions: dict[str, BoundFunction],
-    whole: bool = False,
+    covers_all_steps: bool = False,
 ) -> Fields:
     """Fields of an `Attack` record, except `level` and `seconds`."""
     return {
@@ -157,16 +158,11 @@ def _attack(
         "noise": noise,
         "delta": delta,
         "epsilon_upper": None if epsilon_upper is None else up(epsilon_upper),
-        "whole": whole,
+        "whole": covers_all_steps,
         "confidence": 1 - ALPHA,
         "trials": trials,
-        "bounds": _shown(functions),
+        "bounds": recorded_bounds(joint_bounds(functions, ALPHA)),
     }
-
-
-def _shown(functions: dict[str, BoundFunction]) -> tuple[EpsilonBound, ...]:
-    """Lower bounds of an attack; each has an equal share of the significance `ALPHA`."""
-    return recorded_bounds({name: function(ALPHA / len(functions)) for name, function in functions.items()})
 
 
 def recorded_bounds(found: dict[str, float]) -> tuple[EpsilonBound, ...]:
@@ -175,11 +171,6 @@ def recorded_bounds(found: dict[str, float]) -> tuple[EpsilonBound, ...]:
         EpsilonBound(by=name, epsilon=down(epsilon), assumes_gaussian=name not in ASSUMING_NOTHING)
         for name, epsilon in found.items()
     )
-
-
-def _bound(without: np.ndarray, within: np.ndarray, name: str, delta: float) -> BoundFunction:
-    """Lower bound on epsilon from scores, with a ``name`` of `lower_bounds`."""
-    return lambda alpha: lower_bounds(without, within, [name], alpha, delta)[name]
 
 
 def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.clippers import ClipperFactory, NoDropout, clipper_factory
-from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Parts, Tensors
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Parts, Tensors
 from dprepro.errors import Unproven, UserError
 from dprepro.fields import Isolation
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
@@ -91,7 +91,7 @@ class PrivateSteps(Method):
         return (TRIED,) if self.isolation == "tried" else ()
 
     @cached_property
-    def whole(self) -> Bounds:
+    def clip_limits(self) -> ClipLimits:
         """Bounds of the whole gradient as one part, clipped to the setting `clip`."""
         return self.bounds(self.settings.clip)
 
@@ -109,9 +109,9 @@ class PrivateSteps(Method):
             raise UserError(f"settings.class_weights: {len(weights)} numbers; allowed: one for each class")
         return self.task.numbers(weights)
 
-    def bounds(self, limit: float) -> Bounds:
+    def bounds(self, limit: float) -> ClipLimits:
         """Bounds of the whole gradient as one part, clipped to ``limit``."""
-        return Bounds.whole(self.task.numbers([limit])[0], len(self.task.parameters))
+        return ClipLimits.whole(self.task.numbers([limit])[0], len(self.task.parameters))
 
     def sample(self, step: int) -> Sample:
         """Poisson sample of expected size B, or allocated batch."""
@@ -131,7 +131,7 @@ class PrivateSteps(Method):
         return steps_done % batches == 0
 
     def clipped_sums(
-        self, tensors: Tensors, sample: Sample, bounds: Bounds, step: int, *arguments: Any
+        self, tensors: Tensors, sample: Sample, bounds: ClipLimits, step: int, *arguments: Any
     ) -> BatchSum:
         """Sums of clipped gradients of ``tensors`` over a sample, in passes that fit the memory.
 
@@ -231,7 +231,7 @@ class PrivateSteps(Method):
         """Return whether noise must cover the rounding of sums: if it is on a grid and an epsilon holds."""
         return self.mechanism is not None and self.task.streams.noise == "grid" and not self.broken
 
-    def released(self, sums: Tensors, bounds: Bounds, step: int) -> Tensors:
+    def released(self, sums: Tensors, bounds: ClipLimits, step: int) -> Tensors:
         """Clipped sums with their noise; without noise if nothing is private."""
         if self.mechanism is None:
             return sums

@@ -70,7 +70,7 @@ class MethodSettings(Strict):
     kept: ClassVar[frozenset[str]] = frozenset()
     # values that `dprepro new row` suggests, besides batch and delta; it asks for other settings without
     # default
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
 
     # examples of a step; for Poisson samples, the expected number
     batch: Count

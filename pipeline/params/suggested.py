@@ -31,7 +31,7 @@ def settings_for(method: str, examples: int, given: dict[str, Any]) -> dict[str,
     for key, value in given.items():
         if key not in fields:
             raise UserError(f"--{key.replace('_', '-')} {shown(value)}: method {method!r} has no {key}")
-    begun = {"batch": batch_for(examples), **declared.beginnings}
+    begun = {"batch": batch_for(examples), **declared.suggested_defaults}
     if "delta" in fields:
         begun["delta"] = delta_for(examples)
     suggested = {key: value for key, value in begun.items() if key in fields} | given

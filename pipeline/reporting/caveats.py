@@ -1,23 +1,19 @@
 """Caveats of a row: its training budget, its data, and changes since its training."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dprepro.pipeline.identity import provenance
-from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.params import Account, Row, Settings
 from dprepro.pipeline.reporting.printed import Table
-from dprepro.pipeline.reporting.wording import number
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record
 
 Budget = Literal["full", "own", "reduced"]
-REDUCED = "-reduced"  # suffix of the key of a reduced row; the rest is the key of the full one
-Length = Literal["epochs", "steps"]
-LENGTHS: tuple[Length, ...] = ("epochs", "steps")
 OFFICIAL = "official"
 # data that stand in for the paper's, by edition
 STAND_INS = {"digits": "digits of 8 x 8 pixels instead of MNIST", "synthetic": "synthetic data"}
@@ -46,14 +42,9 @@ def budget_of(row: Row | Account, table: Table) -> Budget:
     return "own" if ours else row.budget
 
 
-def declared_caveats(key: str, row: Row | Account, settings: Settings, table: Table) -> Iterator[Caveat]:
-    """Yield caveats from params.yaml: a reduced or own budget, or a simulation of another row."""
-    if not isinstance(row, Row):
-        return
-    budget = budget_of(row, table)
-    if budget != "full":
-        yield Caveat(budget_words(key, row, settings, table, budget))
-    if row.simulates is not None:
+def declared_caveats(row: Row | Account) -> Iterator[Caveat]:
+    """Yield a caveat if the row simulates another."""
+    if isinstance(row, Row) and row.simulates is not None:
         yield Caveat(f"simulates {row.simulates} with less noise; the ε of {row.simulates} does not apply")
 
 
@@ -88,64 +79,16 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
     if run is None or evaluation is None:
         return
-    stands = Standing(row, None)
-    if any(stands.misdeclared(run, replica) for replica in run.replicas):
+    reasons = {reason_invalid(replica, row, None) for replica in run.replicas}
+    if "settings" in reasons:
         yield SETTINGS_CHANGED
-    if any(stands.other_version(run, replica) for replica in run.replicas):
+    if reasons & {"method version", "model version"}:
         yield Caveat("trained by other code")
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
         order = "; git can't show that the plan came first" if row.plan else ""
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if row.plan and not (provenance.is_checkout_here() and all(origin.revision for origin in run.origins)):
         yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
-    if any(measured_otherwise(replica) for replica in evaluation.replicas):
+    measured = {replica.key: replica for replica in evaluation.replicas}
+    if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.replicas):
         yield Caveat("measured by other code")
-
-
-def budget_words(key: str, row: Row, settings: Settings, table: Table, budget: str) -> str:
-    """Training budget in words: ``10 epochs instead of our full row's 50``, ``own budget: 8 epochs``.
-
-    A row whose ``budget`` is 'reduced' is compared with the full row: the row of the same key without
-    '-reduced', or else the row that it simulates. Without a full row, it is compared with the paper's budget.
-    """
-    if budget == "own":
-        return own_budget(row.resolved)
-    full_row = settings.rows.get(key.removesuffix(REDUCED)) if key.endswith(REDUCED) else None
-    if full_row is None and row.simulates:
-        full_row = settings.rows[row.simulates]
-    whose = "our full row's " if full_row else ""
-    for name, values in _lengths(row.resolved).items():
-        full = _values(full_row.resolved, name) if full_row else [table.budget.get(name, 0.0)]
-        if any(full) and full != values:
-            return f"{_counted(values, name)} instead of {whose}{_range(full)}"
-    batches, full = _values(row.resolved, "batch"), _values(full_row.resolved, "batch") if full_row else []
-    if full and batches != full:
-        return f"batch size {_range(batches)} instead of {whose}{_range(full)}"
-    return f"reduced budget: {_trained(row.resolved)}"
-
-
-def own_budget(levels: Sequence[Any]) -> str:
-    """Own training budget in words: ``own budget: 1 to 8 epochs``. ``levels``: settings of each level."""
-    return f"own budget: {_trained(levels)}"
-
-
-def _trained(levels: Sequence[Any]) -> str:
-    return " and ".join(_counted(values, name) for name, values in _lengths(levels).items())
-
-
-def _lengths(levels: Sequence[Any]) -> dict[Length, list[float]]:
-    return {name: values for name in LENGTHS if (values := _values(levels, name))}
-
-
-def _values(levels: Iterable[Any], name: str) -> list[float]:
-    """Distinct values of a setting at the levels, sorted; empty if the method has no such setting."""
-    return sorted({value for level in levels if (value := getattr(level, name, None)) is not None})
-
-
-def _counted(values: list[float], name: str) -> str:
-    return f"{_range(values)} {name.removesuffix('s') if values == [1] else name}"
-
-
-def _range(values: list[float]) -> str:
-    ends = [number(value) for value in (values[0], values[-1])]
-    return ends[0] if len(values) == 1 else " to ".join(ends)

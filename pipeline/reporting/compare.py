@@ -10,9 +10,9 @@ from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.effects import difference
 from dprepro.pipeline.reporting.intervals import Mean
-from dprepro.pipeline.reporting.measured import Columns, Measured
 from dprepro.pipeline.reporting.privacy import SAME, incomparable, worst
 from dprepro.pipeline.reporting.sources import Sources, read_sources
+from dprepro.pipeline.reporting.table import Columns, RowResults
 from dprepro.pipeline.results.schema import Ledger
 from dprepro.rounding import rounded_down
 
@@ -116,7 +116,7 @@ def _levels(key: str, sources: Sources) -> list[Level]:
     record = sources.records.get(key)
     if record is None:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")
-    lines = Measured(key, sources.settings.rows[key], sources).lines(METRIC)
+    lines = RowResults(key, sources.settings.rows[key], sources).lines(METRIC)
     levels = [
         Level(line, worst(each.ledger for each in record.replicas if each.level == line["level"]))
         for line in lines

@@ -10,11 +10,10 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.intervals import NORMAL, Mean, computed, contrast, mean
-from dprepro.pipeline.reporting.measured import Columns
+from dprepro.pipeline.reporting.intervals import NORMAL, Mean, contrast
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import CELL
+from dprepro.pipeline.reporting.table import CELL, Columns
 from dprepro.pipeline.results.schema import ACCOUNTING
 
 Cell = tuple[str, str, str, str, str]  # paper, table, line, metric, level
@@ -65,9 +64,8 @@ class Measured:
 
 def measured(line: Columns) -> Measured:
     """Values of a line by seed, and their mean."""
-    values = line["by_seed"]
-    exact = line["method"] == ACCOUNTING
-    return Measured(values, computed(line["ours"]) if exact else mean(tuple(values.values())))
+    half = None if pd.isna(line["half_width"]) else line["half_width"]
+    return Measured(line["by_seed"], Mean(line["ours"], half, len(line["by_seed"])))
 
 
 def difference(left: Columns, right: Columns) -> Mean:

@@ -14,7 +14,7 @@ from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.drawing import accuracy_privacy, curves
 from dprepro.pipeline.reporting.effects import effects
 from dprepro.pipeline.reporting.pages.environment import render
-from dprepro.pipeline.reporting.pages.views import Cell, Report
+from dprepro.pipeline.reporting.pages.views import Cell, Report, cell
 from dprepro.pipeline.reporting.sources import read_sources
 from dprepro.pipeline.reporting.table import primary, results, to_csv
 from dprepro.rounding import rounded_up
@@ -87,7 +87,8 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
         if view.paper.published:
             yield f"{view.key}.md", render("paper.md", view=view) + "\n"
     for key, record in report.sources.records.items():
-        cells = [Cell(line, report) for line in report.table[report.table["row"] == key].to_dict("records")]
+        of_row = report.table[report.table["row"] == key].to_dict("records")
+        cells = [cell(line, report.sources) for line in of_row]
         pictures = curves.draw(record, report.sources.root)
         declared = report.sources.settings.lines[key]
         yield (
@@ -109,12 +110,12 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
     for line in primary(report.table).to_dict("records"):
         if isinstance(line["status"], str) and line["status"] != "not run":
             name = f"{line['paper']}-{line['table']}-{line['line']}-{line['level']}"
-            yield f"metrics/{name}.json", _json(_numbers(Cell(line, report)))
+            yield f"metrics/{name}.json", _json(_numbers(cell(line, report.sources)))
 
 
-def _numbers(cell: Cell) -> dict[str, float]:
+def _numbers(value: Cell) -> dict[str, float]:
     """Rounded numbers of a judged printed value for `dvc metrics show`."""
-    line, decimals = cell.line, cell.table.decimals
+    line, decimals = value.line, value.table.decimals
     upper = line["epsilon_upper"]
     numbers = {
         "paper": line["paper_value"],

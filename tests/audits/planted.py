@@ -26,16 +26,16 @@ from torch import Tensor
 
 from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
-from dprepro.auditing import epsilon_bounds
+from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise import mechanisms, rounded_noise
 from dprepro.noise import streams as randomness
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import floating_point, mechanism, pair, releases, rows
-from dprepro.pipeline.audits.mechanism import Scores
+from dprepro.pipeline.audits import mechanism, pair, releases
+from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.ledgers import ledger
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
@@ -44,7 +44,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import BatchSum, Sample
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
-from dprepro.pipeline.results.schema import EpsilonBound, SearchRecord
+from dprepro.pipeline.results.schema import SearchRecord
 from tests.audits import test_bounds
 from tests.ledgers import test_composition, test_of_a_replica
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
@@ -101,7 +101,7 @@ def labels() -> AuditedEpsilon:
 def floats() -> AuditedEpsilon:
     """By which numbers noise on a grid can make, of one release."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=100, batch=10)
-    errors = floating_point.audit(GaussianMechanism(spending, 1.0), 1.0, "planted")
+    errors = floating_point.attack_floating_point(GaussianMechanism(spending, 1.0), 1.0, "planted")
     shown = epsilon_bounds.by_coordinates(errors, floating_point.COORDINATES, ALPHA, DELTA)
     return shown, epsilon_bounds.epsilon_of_mu(1 / 1.1, DELTA)
 
@@ -118,26 +118,26 @@ def computed(key: str, seeds: int = 24) -> Callable[[], AuditedEpsilon]:
     return audit
 
 
-def told(scores: Scores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
+def told(scores: MechanismScores, told_by: tuple[np.ndarray, np.ndarray]) -> AuditedEpsilon:
     return epsilon_bounds.by_gaussian(epsilon_bounds.split(*told_by)[0], ALPHA, DELTA), epsilon_upper(scores)
 
 
-def epsilon_upper(scores: Scores) -> float:
+def epsilon_upper(scores: MechanismScores) -> float:
     return smallest_bound(scores.spending, scores.steps, DELTA)
 
 
 REAL, ON_GRID, SEED = GaussianMechanism.deviations, mechanisms._on_grid, Streams._seed
 
 
-def halved(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def halved(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / 2
 
 
-def without_root(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def without_root(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / len(bounds.limits) ** 0.5
 
 
-def once(self: GaussianMechanism, bounds: Bounds) -> Tensor:
+def once(self: GaussianMechanism, bounds: ClipLimits) -> Tensor:
     return REAL(self, bounds) / self.distance
 
 
@@ -145,7 +145,7 @@ RELEASE, RELEASED = GaussianMechanism.release, PrivateSteps.released
 
 
 def halved_in_secret(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Half the noise that `deviations` declares."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -171,7 +171,7 @@ def leaking_beside(share: float) -> Callable[..., Tensors]:
 
 
 def exact_statistics(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """Noise on the gradients, and none on the statistics beside them."""
     released = RELEASE(self, sums, bounds, streams, step)
@@ -181,7 +181,7 @@ def exact_statistics(
 
 
 def same_in_layers(
-    self: GaussianMechanism, sums: Tensors, bounds: Bounds, streams: Streams, step: int
+    self: GaussianMechanism, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int
 ) -> Tensors:
     """The same numbers for each layer, in its own size."""
     deviations = self.deviations(bounds)
@@ -233,7 +233,7 @@ def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     return ON_GRID((value + (noise + digits) * spacings).float(), 0 * noise, spacings)
 
 
-def without_room(self: GaussianMechanism, bounds: Bounds, size: int) -> Tensor:
+def without_room(self: GaussianMechanism, bounds: ClipLimits, size: int) -> Tensor:
     """Noise for the sum as it is, without the spacing times the root of d by which rounding moves it."""
     return self.deviations(bounds).double() * 2.0 ** -self.bits(size)
 
@@ -266,13 +266,13 @@ def of_fixed_sizes(self: Streams, step: int, examples: int, batches: int, partic
     return np.sort(self._generator("allocation", epoch).permutation(examples)[position::batches])
 
 
-def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def unclipped(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """Gradients five times as long as they may be: as if clipped to another constant."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
     return batch._replace(sums={name: 5 * value for name, value in batch.sums.items()})
 
 
-def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: Bounds, step: int) -> BatchSum:
+def after_the_mean(self: Tan, parameters: Tensors, sample: Sample, bounds: ClipLimits, step: int) -> BatchSum:
     """The batch's mean is clipped, and taken for a sum: alone among nobodies, a canary keeps its length."""
     batch = CLIPPED(self, parameters, sample, bounds, step)
     count = sample.mask.sum().clamp_min(1)
@@ -359,8 +359,8 @@ CANDIDATES, ONE_RUN, BY_ERRORS = SearchRecord.spent, epsilon_bounds.one_run, eps
 INHERITED = random.Random(0)  # whose state a forked worker inherits
 
 
-def undivided(ways: dict[str, rows.BoundFunction]) -> tuple[EpsilonBound, ...]:
-    return tuple(EpsilonBound(by=name, epsilon=way(rows.ALPHA)) for name, way in ways.items())
+def undivided(ways: dict[str, epsilon_bounds.BoundFunction], alpha: float) -> dict[str, float]:
+    return {name: way(alpha) for name, way in ways.items()}
 
 
 NEIGHBOURS = partial(
@@ -516,7 +516,10 @@ FAULTS: dict[str, Fault] = {
         test_bounds.test_thresholds_share_the_confidence,
     ),
     "alpha undivided over an attack's bounds": Fault(
-        rows, "_shown", undivided, test_bounds.test_the_bounds_of_an_attack_share_the_confidence
+        epsilon_bounds,
+        "joint_bounds",
+        undivided,
+        test_bounds.test_the_bounds_of_an_attack_share_the_confidence,
     ),
     "one candidate dropped": Fault(
         SearchRecord, "spent", lambda self: islice(CANDIDATES(self), 1, None), every_candidate

@@ -10,7 +10,7 @@ import dprepro
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.auditing import epsilon_bounds
 from dprepro.auditing.epsilon_bounds import ErrorCounts, one_run
-from dprepro.pipeline.audits import mechanism, rows
+from dprepro.pipeline.audits import mechanism
 from dprepro.pipeline.methods.rooms import method_settings
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -78,7 +78,7 @@ def test_the_bounds_of_an_attack_share_the_confidence() -> None:
         given.append(alpha)
         return 1.0
 
-    assert len(rows._shown({"errors": way, "gaussian": way, "computed": way})) == 3
+    assert len(epsilon_bounds.joint_bounds({"errors": way, "gaussian": way, "computed": way}, ALPHA)) == 3
     assert sum(given) == pytest.approx(ALPHA)
 
 

@@ -10,14 +10,14 @@ import torch
 
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
-from dprepro.auditing import epsilon_bounds
+from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
-from dprepro.pipeline.audits import canaries, floating_point
+from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.audits.rows import attacks_on
 from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
@@ -45,7 +45,7 @@ def test_numpy_draws_what_is_drawable_and_little_else_is() -> None:
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -> None:
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "float32", "float32")
+    errors = floating_point.attack_floating_point(mechanism_of(multiplier), 1.0, "float32", "float32")
     assert errors.false_alarms == 0
     assert shown(errors) > max(20.0, gaussian_epsilon(1 / multiplier, DELTA))
 
@@ -53,7 +53,7 @@ def test_a_record_in_float32_noise_is_seen_from_one_release(multiplier: float) -
 @pytest.mark.parametrize("multiplier", [0.5, 1.1, 30.0])
 def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float) -> None:
     releases = 10 * floating_point.RELEASES
-    errors = floating_point.audit(mechanism_of(multiplier), 1.0, "grid", releases=releases)
+    errors = floating_point.attack_floating_point(mechanism_of(multiplier), 1.0, "grid", releases=releases)
     assert errors.without == errors.within == 10 * 2 * floating_point.COORDINATES
     assert shown(errors) == 0
 
@@ -61,7 +61,7 @@ def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float
 def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
     """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
     mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
-    whole = Bounds.whole(torch.tensor(1.0), 1)
+    whole = ClipLimits.whole(torch.tensor(1.0), 1)
     spacing = float(mechanism.spacings(whole, size))
     streams = Streams("bits", True, torch.device("cpu"), "grid")
     counts: list[list[np.ndarray]] = []
@@ -98,10 +98,10 @@ def after_a_step(noise: Noise, trainings: int) -> ErrorCounts:
         (moved,) = state["parameters"].values()
         released = (-2 * examples * moved).numpy()  # exactly
         if noise == "grid":
-            spacing = method.mechanism.spacings(method.whole, moved.numel()).numpy()
+            spacing = method.mechanism.spacings(method.clip_limits, moved.numel()).numpy()
             wrong = floating_point.off_grid(released, spacing)
         else:
-            deviation = method.mechanism.deviations(method.whole).numpy()[0]
+            deviation = method.mechanism.deviations(method.clip_limits).numpy()[0]
             wrong = floating_point.impossible(released.ravel(), deviation).reshape(released.shape)
         called = wrong.any(0)
         alarms, misses = alarms + int(called[~there].sum()), misses + int((~called[there]).sum())

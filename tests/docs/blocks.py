@@ -1,5 +1,6 @@
 """The code blocks of everything that is written for people, and what a line of a console block must be."""
 
+import fnmatch
 import re
 import shlex
 import shutil
@@ -145,7 +146,8 @@ def _dvc(words: list[str], names: set[str]) -> str | None:
     stages = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
     for word in words[1:] if words[0] == "repro" else ():
         stage, _, key = word.partition("@")
-        if not word.startswith("-") and (stage not in stages or (key and key not in names)):
+        named = not key or (fnmatch.filter(names, key) if "--glob" in words else key in names)
+        if not word.startswith("-") and (stage not in stages or not named):
             return f"no stage {word!r}"
     return None
 

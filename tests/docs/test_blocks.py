@@ -64,7 +64,13 @@ def test_every_line_is_a_command_that_there_is(names: set[str], page: str, line:
     [
         *("dprepro trian my-row", "dprepro train no-such-row", "dprepro epsilon --sigmas 1"),
         *("dprepro epsilon --sigma much --batch 1 --examples 2", "dprepro new data", "make coffee"),
-        *("dvc repro train@none", "dvc repro bake", "pip install -e '.[gold]'", "curl example.org"),
+        *(
+            "dvc repro train@none",
+            "dvc repro --glob train@none-*",
+            "dvc repro bake",
+            "pip install -e '.[gold]'",
+            "curl example.org",
+        ),
         *("export bread", "python -m no_such_module"),
     ],
 )

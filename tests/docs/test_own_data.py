@@ -39,15 +39,14 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
     (measured,) = there(records.read_evaluation("my-row", project)).replicas
     assert measured.metrics["test_accuracy"] > 0.3  # a tenth is chance; by chance some classes are not learnt
-    assert there(there(records.read_ledgers("my-row", project)).replicas[0].ledger.epsilon_upper) < 3
+    assert there(there(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) < 3
 
 
 def test_its_report_is_in_its_own_words(typed: Callable[..., str], project: Path) -> None:
     typed("dprepro report", project)
     first = (project / "reports/index.html").read_text()
-    assert "Rows of our own" in first
-    assert "Does it reproduce?" not in (project / "reports/papers/mine.html").read_text()
-    assert re.search(r"\d papers? on differentially", first) is None
+    assert "Models and their privacy" in first
+    assert re.search(r"reproduce|Rebuild|<th>paper", first) is None
 
 
 def test_everything_is_vouched_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.noise.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from dprepro.noise.streams import Streams
 
@@ -39,7 +39,7 @@ def exact(net: nn.Module, inputs: Tensor = INPUTS, labels: Tensor = LABELS) -> T
 @pytest.fixture
 def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(streams: Streams, step: int, size: int, bits: list[int]) -> Tensor:
-        return torch.zeros(1, size, dtype=torch.float64)
+        return torch.zeros(size, dtype=torch.float64)
 
     monkeypatch.setattr(Streams, "rounded_normal", zeros)
 
@@ -87,7 +87,7 @@ def test_sums_that_float32_would_round_too_far_are_in_float64(
     kinds, limits, release = list[torch.dtype](), list[float](), GaussianMechanism.release
 
     def watched(
-        mechanism: GaussianMechanism, sums: dict[str, Tensor], bounds: Bounds, *others: Any
+        mechanism: GaussianMechanism, sums: dict[str, Tensor], bounds: ClipLimits, *others: Any
     ) -> dict[str, Tensor]:
         kinds.extend(value.dtype for value in sums.values())
         limits.append(bounds.limits.item())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dprepro.accountants.records import NeighboringRelation
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger
@@ -44,7 +44,7 @@ def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
     mechanism = method.mechanism
 
     class Silent:
-        def release(self, values: Tensors, bounds: Bounds, *others: Any) -> Tensors:
+        def release(self, values: Tensors, bounds: ClipLimits, *others: Any) -> Tensors:
             heard.append({name: value.clone() for name, value in values.items()})
             return {name: torch.zeros_like(value) for name, value in values.items()}
 

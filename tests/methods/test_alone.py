@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.gradients import Bounds, ClippedSum, PerExample, Tensors
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, PerExample, Tensors
 from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.registry import build_net
@@ -49,7 +49,7 @@ class Bounded(nn.Module):
         return self.last(self.table((inputs.flatten(1)[:, ::40] * 255).long().clamp(0, 255)).mean(1))
 
 
-def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> ClippedSum:
+def mixing(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits) -> ClippedSum:
     """Examples whose gradients are scaled by how many there are."""
     net = build_net(PLAIN, (1, 28, 28), 10)
     one = PerExample(net)(tensors, inputs, labels, mask, bounds)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
@@ -31,11 +31,11 @@ def make(data: Prepared, model: Model, wanted: BatchClippingSettings) -> BatchCl
     return method
 
 
-def begun(method: BatchClipping) -> tuple[dict, Bounds]:
+def begun(method: BatchClipping) -> tuple[dict, ClipLimits]:
     """State and bounds of the first step."""
     state = method.init()
     state |= method.new_bounds(state, 0)
-    return state, Bounds(*(state["bounds"][name] for name in Bounds._fields))
+    return state, ClipLimits(*(state["bounds"][name] for name in ClipLimits._fields))
 
 
 def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ def test_individual_clipping_is_dp_sgd_at_twice_sigma(tiny: Prepared) -> None:
 
 
 def moved(
-    method: BatchClipping, state: dict, bounds: Bounds, sets: Sample, other: Sample | None, example: int
+    method: BatchClipping, state: dict, bounds: ClipLimits, sets: Sample, other: Sample | None, example: int
 ) -> Tensor:
     """(G,) how far each part of the clipped sum moves, in units of its C_g, when an example is replaced.
 

@@ -73,8 +73,8 @@ def test_class_weights_scale_an_examples_loss_before_it_is_clipped(tiny: Prepare
     plain = make(tiny, dpsgd(epsilon=epsilon, clip=0.2), "none")
     parameters, sample = plain.init()["parameters"], plain.sample(0)
     assert len(sample.mask.unique()) == 1
-    weighted = halves.clipped_sums(parameters, sample, halves.whole, 0)
-    whole = plain.clipped_sums(parameters, sample, plain.whole, 0)
+    weighted = halves.clipped_sums(parameters, sample, halves.clip_limits, 0)
+    whole = plain.clipped_sums(parameters, sample, plain.clip_limits, 0)
     for name, value in weighted.sums.items():
         torch.testing.assert_close(value, 0.5 * whole.sums[name], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(weighted.mask, whole.mask)
@@ -83,9 +83,9 @@ def test_class_weights_scale_an_examples_loss_before_it_is_clipped(tiny: Prepare
         torch.testing.assert_close(*shares)
     first = make(tiny, dpsgd(epsilon="inf", class_weights=[1.0, *[1e-30] * (classes - 1)]), "none")
     only = sample._replace(mask=sample.mask * (first.task.labels[sample.chosen] == 0))
-    sums = first.clipped_sums(parameters, sample, first.whole, 0).sums
+    sums = first.clipped_sums(parameters, sample, first.clip_limits, 0).sums
     bare = make(tiny, dpsgd(epsilon="inf"), "none")
-    expected = bare.clipped_sums(parameters, only, bare.whole, 0).sums
+    expected = bare.clipped_sums(parameters, only, bare.clip_limits, 0).sums
     for name, value in sums.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-6)
 

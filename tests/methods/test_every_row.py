@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Split
 from dprepro.pipeline.methods.base import Relevances
@@ -75,7 +75,7 @@ def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, 
     state = method.init()
     tensors = method.network(method.model(state), 0)
     if row.method == "batch_clipping":
-        bounds = [Bounds(**method.new_bounds(state, 0)["bounds"])]
+        bounds = [ClipLimits(**method.new_bounds(state, 0)["bounds"])]
         tensors = state["parameters"]
         orders = (torch.tensor(order) for order in ([0, 1, 2, 3], [5, 1, 2, 3]))
         sets = [order.reshape(configured.sets, configured.set_size) for order in orders]

@@ -103,7 +103,7 @@ def test_the_guarantee_is_of_the_noise_that_is_added(
 ) -> None:
     """Noise of each part's bound, times the distance, the multiplier and the root of the parts."""
     method = build(tiny, model, settings)
-    bounds = method.whole
+    bounds = method.clip_limits
     if settings.method == "batch_clipping":
         bounds = type(bounds)(**method.new_bounds(method.init(), 0)["bounds"])
     limits = bounds.members @ bounds.limits

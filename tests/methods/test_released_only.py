@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dprepro.clipping.gradients import Bounds, Tensors
+from dprepro.clipping.gradients import ClipLimits, Tensors
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.mechanism import RecordingMechanism, gaussian_of
@@ -28,7 +28,7 @@ class Tape:
         self.kept: list[Tensors] = []
         self.playing = False
 
-    def release(self, sums: Tensors, bounds: Bounds, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
         if self.playing:
             return self.kept[step]
         released = self.mechanism.release(sums, bounds, streams, step)

@@ -44,7 +44,7 @@ def scaled(method: Tan, images: Tensor) -> Tensor:
 def clipped(method: Tan, drawn: np.ndarray, step: int) -> BatchSum:
     """The clipped sums of a sample by the initial weights."""
     sample = padded(drawn, CPU.device)
-    return method.clipped_sums(method.init()["parameters"], sample, method.whole, step)
+    return method.clipped_sums(method.init()["parameters"], sample, method.clip_limits, step)
 
 
 def sample_at(method: Tan, step: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dprepro.clipping.clippers import clipper_factory
-from dprepro.clipping.gradients import BookKeeping, Bounds, OneByOne
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, OneByOne
 from dprepro.pipeline.models.adapters import add_adapters
 
 CLASSES, RANK = 3, 2
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_one_example_at_a_time_and_all_adapters_move(clip
     fast, slow = factory(net), OneByOne(net)
     assert isinstance(fast, BookKeeping)
     tensors, start = trained(net), trained(net)
-    bounds = Bounds.whole(torch.tensor(clip), len(tensors))
+    bounds = ClipLimits.whole(torch.tensor(clip), len(tensors))
     for step in range(3):
         sums = fast(tensors, inputs, labels, torch.ones(6), bounds).sums
         expected = slow(tensors, inputs, labels, torch.ones(6), bounds).sums

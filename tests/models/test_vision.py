@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import BookKeeping, Bounds
+from dprepro.clipping.gradients import BookKeeping, ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
@@ -238,7 +238,7 @@ def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
     inputs, labels = images(name, 2)
     tensors = tensors_of(net)
     clipper = BookKeeping(net, inputs[:1])
-    bounds = Bounds.whole(inputs.new_tensor(1e9), len(tensors))
+    bounds = ClipLimits.whole(inputs.new_tensor(1e9), len(tensors))
     actual = clipper(tensors, inputs, labels, inputs.new_ones(2), bounds).sums
     leaves = {key: value.requires_grad_() for key, value in tensors.items()}
     total = F.cross_entropy(functional_call(net, leaves, (inputs,)), labels, reduction="sum")

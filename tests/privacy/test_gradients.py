@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 
 from dprepro.clipping.gradients import (
     BookKeeping,
-    Bounds,
+    ClipLimits,
     Clipper,
     PerExample,
     clip_factors,
@@ -126,10 +126,10 @@ def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
     return [PerExample(net, copies), BookKeeping(net, example, copies), tapped, pieces]
 
 
-def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> Bounds:
+def whole(tensors: dict[str, Tensor], clip: float, weights: dict[str, float] | None = None) -> ClipLimits:
     """One part clipped to ``clip``."""
     tensor_weights = torch.tensor([(weights or {}).get(name, 1.0) for name in tensors])
-    return Bounds.whole(torch.tensor(clip), len(tensors))._replace(weights=tensor_weights)
+    return ClipLimits.whole(torch.tensor(clip), len(tensors))._replace(weights=tensor_weights)
 
 
 def one_at_a_time(net, tensors, inputs, labels, weights):
@@ -224,7 +224,7 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
 
 def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
     """Tensors 0 and 2 are one part, with weights 2 and 1; what isn't finite is its own part's alone."""
-    bounds = Bounds(
+    bounds = ClipLimits(
         torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]),
         torch.tensor([0.5, 3.0]),
         torch.tensor([2.0, 1.0, 1.0]),
@@ -238,7 +238,7 @@ def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:
 
 def test_nothing_passes_a_bound_that_is_too_small_for_float32() -> None:
     """The noise of such a part may be rounded to 0, and then its sum was released as it is."""
-    bounds = Bounds(torch.eye(2), torch.tensor([1e-44, 0.5]), torch.ones(2))
+    bounds = ClipLimits(torch.eye(2), torch.tensor([1e-44, 0.5]), torch.ones(2))
     factors, _ = clip_factors(torch.ones(3, 2), torch.ones(3), bounds)
     assert factors.tolist() == [[0.0, 0.5]] * 3
 

@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds
+from dprepro.clipping.gradients import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
 from dprepro.noise.mechanisms import GaussianMechanism, release_laplace
@@ -30,8 +30,8 @@ def mechanism_of(multiplier: float, distance: float = 1.0) -> GaussianMechanism:
     return GaussianMechanism(spending, distance)
 
 
-def whole(tensors: int, clip: float) -> Bounds:
-    return Bounds.whole(torch.tensor(clip), tensors)
+def whole(tensors: int, clip: float) -> ClipLimits:
+    return ClipLimits.whole(torch.tensor(clip), tensors)
 
 
 NOISES: tuple[Noise, ...] = ("float32", "grid")
@@ -62,7 +62,7 @@ def test_noise_has_standard_deviation_z_times_clip(noise: Noise, multiplier: flo
 def test_parts_together_have_the_multiplier_that_is_accounted() -> None:
     """Part g at noise s_g over sensitivity d_g is G_(d/s); together the root of their squares."""
     mechanism = mechanism_of(0.7, distance=2.0)
-    bounds = Bounds(
+    bounds = ClipLimits(
         torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
         torch.tensor([0.3, 5.0]),
         torch.tensor([1.0, 4.0, 1.0]),
@@ -153,7 +153,7 @@ def test_integers_spend_no_more_than_dp_accounting_says_of_real_numbers() -> Non
 
 
 def test_a_tensor_that_is_clipped_to_nothing_stays_0() -> None:
-    bounds = Bounds(torch.eye(2), torch.tensor([0.0, 1.0]), torch.ones(2))
+    bounds = ClipLimits(torch.eye(2), torch.tensor([0.0, 1.0]), torch.ones(2))
     sums = {"w": torch.zeros(4), "v": torch.ones(4)}
     released = mechanism_of(1.0).release(sums, bounds, streams("grid"), 0)
     assert not released["w"].any()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import BookKeeping, Bounds, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Tensors, clip_factors
 from dprepro.clipping.layer_gradients import Full, Gradients, Outer, Rows, squares
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
@@ -46,7 +46,7 @@ def test_no_clipped_vector_is_longer_than_its_bound_but_for_what_is_accounted(
     made: Callable[[int], Tensor], size: int
 ) -> None:
     gradient = made(size)[None]
-    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     factors, norms = clip_factors(squares(gradient)[:, None], torch.ones(1), bounds)
     vector = (gradient * factors).numpy()[0].astype(float)
     # squares of 24 bits have 48, so that a double holds them, and fsum adds without rounding
@@ -75,7 +75,7 @@ def method(noise: Noise, inputs: Tensor, physical: int) -> Tan:
 
 def summed(trained: Tan, chosen: Tensor, parts: tuple[int, ...] = ()) -> np.ndarray:
     """What a step sums of some examples."""
-    bounds = trained.whole
+    bounds = trained.clip_limits
     sample = Sample(chosen, torch.ones(len(chosen)), parts)
     batch: BatchSum = trained.clipped_sums(trained.task.parameters, sample, bounds, 0)
     (value,) = batch.sums.values()
@@ -147,7 +147,7 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
     def noted(self: Tan) -> Clipper:
         clip = clipper(self)
 
-        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds) -> Any:
+        def noting(tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits) -> Any:
             taken.append((inputs[:, 0].tolist(), bounds.limits.dtype))
             return clip(tensors, inputs, labels, mask, bounds)
 
@@ -164,7 +164,7 @@ def test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(
         with monkeypatch.context() as patch:
             # not of step 0, which also takes an example alone
             patch.setattr(Streams, "poisson", lambda *_: sample)
-            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.whole, 1)
+            trained.clipped_sums(trained.task.parameters, trained.sample(0), trained.clip_limits, 1)
         return list(taken)
 
     complete = passes(whole)
@@ -192,7 +192,7 @@ def test_parts_of_a_thousand_are_added_in_float32_and_of_three_thousand_in_float
         trained, every = method("grid", mixed(count), 1000), torch.arange(count)
         parts = parts_of(every.numpy(), count, count // 125)
         sample = Sample(every, torch.ones(count), parts)
-        batch = trained.clipped_sums(trained.task.parameters, sample, trained.whole, 0)
+        batch = trained.clipped_sums(trained.task.parameters, sample, trained.clip_limits, 0)
         assert [value.dtype for value in batch.sums.values()] == [dtype]
         total = sum(value.double().numpy() for value in batch.sums.values())
         assert np.linalg.norm(total - exact(mixed(count))) <= (COMPUTING / 2) * CLIP * len(parts)
@@ -210,7 +210,7 @@ def test_noise_covers_what_computing_and_the_grid_add(multiplier: float, size: i
     """By fractions: sums (1 + c) C apart, each rounded to the grid, over the noise's deviation, are 1 / z."""
     spending = SampledGaussian(sampling="poisson", noise_multiplier=multiplier, examples=100, batch=10)
     mechanism = GaussianMechanism(spending, 1.0)
-    bounds = Bounds.whole(torch.tensor(CLIP), 1)
+    bounds = ClipLimits.whole(torch.tensor(CLIP), 1)
     spacing = Fraction(float(mechanism.spacings(bounds, size)))
     # both sums are off as float32 may be, and a vector is longer, by a deviation's rounding more
     computing = 2 * Fraction(2**15, 2**24) + Fraction(OF_NORMS) + Fraction(1, 2**20)
@@ -254,7 +254,7 @@ def test_parts_of_one_pass_are_summed_as_in_passes_of_their_own(
     for parts in ((120,) * 8, (150,) * 20, (100, 100, 200, 100, 100)):
         trained, every = method("grid", mixed(sum(parts)), 256), torch.arange(sum(parts))
         sample = Sample(every, torch.ones(len(every)), parts)
-        arguments = trained.task.parameters, sample, trained.whole, 1
+        arguments = trained.task.parameters, sample, trained.clip_limits, 1
         assert isinstance(trained.clipper, BookKeeping)
         sizes.clear()  # of trials
         together = trained.clipped_sums(*arguments)

@@ -1,12 +1,14 @@
 """How much of the paper's training a row has, and what else a reader must know."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting import caveats
+from dprepro.pipeline.reporting.pages.views import Grid
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.results import records
 from tests.reporting.made_up import dpsgd
@@ -14,23 +16,6 @@ from tests.reporting.made_up import dpsgd
 ROOT = Path(__file__).parents[2]
 SILENT = Table(name="t", title="t", axis="", columns=[])
 TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
-
-
-def budget(epochs: float, of: str = dpsgd.PLAIN, table: Table = SILENT, full: Any = 50) -> str:
-    """Budget in words of a reduced row of these epochs, beside a full row of 50."""
-    key = f"{of}-reduced"
-    settings = dpsgd.settings(**{of: {"settings": {"batch": 1024, "epochs": full, "learning_rate": 0.5}}})
-    short = {"budget": "reduced", "settings": {"batch": 1024, "epochs": epochs, "learning_rate": 0.5}}
-    row = settings.rows[dpsgd.PLAIN].model_validate(settings.rows[dpsgd.PLAIN].model_dump() | short)
-    return caveats.budget_words(key, row, settings, table, "reduced")
-
-
-def test_a_reduced_row_has_a_share_of_its_full_twin_or_of_what_the_paper_says() -> None:
-    assert budget(10) == "10 epochs instead of our full row's 50"
-    assert budget(0.25) == "0.25 epochs instead of our full row's 50"
-    assert budget(5, of="none", table=TOLD) == "5 epochs instead of 25"
-    assert budget(5, of="none") == "reduced budget: 5 epochs"
-    assert budget(1, of="none") == "reduced budget: 1 epoch"
 
 
 def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
@@ -59,6 +44,21 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
     monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records
     assert marks() == unshown
     monkeypatch.chdir(ROOT)
-    origins = tuple(origin.model_copy(update={"revision": None}) for origin in run.origins)
-    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"origins": origins}))
+    unknown = run.replicas[0].origin.model_copy(update={"revision": None})
+    replicas = tuple(each.model_copy(update={"origin": unknown}) for each in run.replicas)
+    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"replicas": replicas}))
     assert marks() == unshown
+
+
+@pytest.mark.parametrize("edition", ["digits", "synthetic"])
+def test_data_that_stand_in_for_the_papers_are_compared_with_nothing_and_named(edition: str) -> None:
+    (caveat,) = (
+        each
+        for each in caveats.record_caveats(dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition), SILENT)
+        if each.incomparable
+    )
+    assert caveat.words == caveats.STAND_INS[edition]
+    line = {"epochs": 20.0, "examples": 1200, "training": "paper silent", "not_judged_reason": caveat.words}
+    cell: Any = SimpleNamespace(ran=True, line=line)
+    grid = Grid("t", TOLD.model_copy(update={"examples": 60000}), (), (), (("DP-SGD", (cell,)),), ())
+    assert grid.training == f"our training is on {caveat.words}: 20 epochs, 1,200 examples"

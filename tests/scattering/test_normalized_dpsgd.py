@@ -131,7 +131,7 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
     method = make(room, features(EXAMPLES, seed=1))
     state = method.init()
     sample = method.sample(3)
-    batch = method.clipped_sums(state["parameters"], sample, method.whole, 3, state["running"])
+    batch = method.clipped_sums(state["parameters"], sample, method.clip_limits, 3, state["running"])
     mean, var = (state["running"][name][:, None, None] for name in (room.MEAN, room.VARIANCE))
     totals = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
     for place in sample.chosen[sample.mask > 0]:
@@ -173,7 +173,7 @@ def test_both_together_spend_the_target_by_another_librarys_composition(
     epsilon = float(PLDAccountant(relation).compose(event).get_epsilon(1e-4))
     assert (0.98 if accountant == "pld" else 0.8) * 3 < epsilon <= 3 * 1.0001
     # the mechanism that ran has the noise that is accounted for
-    (noise,) = method.mechanism.deviations(method.whole).unique().tolist()
+    (noise,) = method.mechanism.deviations(method.clip_limits).unique().tolist()
     assert noise == pytest.approx(spending.noise_multiplier * 0.1, rel=1e-5)
 
 

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from dprepro.pipeline.reporting.drawing.confusion import confusion_pictures
-from dprepro.pipeline.results.schema import Evaluated, Evaluation
 from dprepro.pipeline.training.scores import BINS, CONFUSED, errors, scores
 
 GENERATOR = np.random.default_rng(0)
@@ -69,16 +67,3 @@ def test_errors_are_those_of_their_definitions() -> None:
     assert (found.mae, found.rmse) == (1.0, pytest.approx(math.sqrt(5 / 3)))
     assert found.r2 == pytest.approx(1 - 5 / 6)
     assert errors(np.array([1.0, 2.0]), np.array([1.0, 1.0])).r2 is None
-
-
-def test_a_confusion_matrix_is_drawn_for_the_first_seed_of_each_level() -> None:
-    found = scores(*made_up(2000, 3))
-    replicas = [
-        Evaluated(level=level, seed=seed, weights=None, measured_by=1, metrics={}, scores=found)
-        for level, seed in (("epsilon=3", 0), ("epsilon=3", 1), ("epsilon=1", 0))
-    ]
-    pictures = dict(confusion_pictures(Evaluation(row="row", replicas=tuple(replicas))))
-    assert [*pictures] == ["confusion epsilon=3.svg", "confusion epsilon=1.svg"]
-    assert all(
-        f">{count:,}<" in picture for picture in pictures.values() for row in found.confusion for count in row
-    )

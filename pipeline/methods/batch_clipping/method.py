@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dprepro.clipping.clippers import Trial, renews_state
-from dprepro.clipping.gradients import Bounds, ClippedSum, Tensors, clipped
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors, clipped
 from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.fields import Isolation
 from dprepro.pipeline.methods.augment import Transforms
@@ -109,7 +109,7 @@ class BatchClipping(PrivateSteps):
         """Make one step; its metrics describe the private batch and the public examples."""
         if step == 0 or self._epoch(step) > self._epoch(step - 1):
             state = {**state, **self.new_bounds(state, step)}
-        bounds = Bounds(*(state["bounds"][name] for name in Bounds._fields))
+        bounds = ClipLimits(*(state["bounds"][name] for name in ClipLimits._fields))
         sums, statistics, metrics = self.sums(state, self.sample(step), bounds, step)
         sums = self.released(sums, bounds, step)
         # a public constant, because the true number of mini-sets of a Poisson sample is private
@@ -154,7 +154,7 @@ class BatchClipping(PrivateSteps):
         return steps_done % (self.examples // self.settings.batch) == 0
 
     def sums(
-        self, state: State, sample: Sample, bounds: Bounds, step: int
+        self, state: State, sample: Sample, bounds: ClipLimits, step: int
     ) -> tuple[Tensors, Tensors, Mapping[str, Tensor]]:
         """Sums of clipped gradients, mean statistics of the mini-sets, and metrics of the batch."""
         batch = self.clipped_sums(state["parameters"], sample, bounds, step)
@@ -185,7 +185,7 @@ class BatchClipping(PrivateSteps):
         """(P, T) norms of the gradients of P examples before clipping, one norm per tensor."""
         # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
-        separate = Bounds(ones.diag(), ones, ones)
+        separate = ClipLimits(ones.diag(), ones, ones)
         return self.of_examples(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
 
     def _epoch(self, step: int) -> int:
@@ -204,7 +204,7 @@ class BatchClipping(PrivateSteps):
         inputs: Tensor,
         labels: Tensor,
         mask: Tensor,
-        bounds: Bounds,
+        bounds: ClipLimits,
     ) -> ClippedSum:
         """Clipped sum over K mini-sets, and the sums of the mini-sets' statistics.
 
@@ -226,7 +226,7 @@ class BatchClipping(PrivateSteps):
         return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})
 
 
-def layer_bounds(clip: float | None, norms: Tensor) -> Bounds:
+def layer_bounds(clip: float | None, norms: Tensor) -> ClipLimits:
     """Bounds of T trained tensors, each clipped as a layer (sections 3.2 and 3.3).
 
     Args:
@@ -235,7 +235,7 @@ def layer_bounds(clip: float | None, norms: Tensor) -> Bounds:
         norms: (T,) e_h, measured on public examples alone, so the bounds are public.
     """
     limits = norms if clip is None else clip * norms / norms.amax().clamp_min(TINY)
-    return Bounds(torch.eye(len(norms), device=norms.device), limits, torch.ones_like(norms))
+    return ClipLimits(torch.eye(len(norms), device=norms.device), limits, torch.ones_like(norms))
 
 
 def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ class BatchClippingSettings(EpochSettings):
         **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
         **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},
     }
-    beginnings: ClassVar[dict[str, Any]] = {
+    suggested_defaults: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
         **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
     }

@@ -11,7 +11,7 @@ from functools import cached_property
 from torch import Tensor
 
 from dprepro.clipping.clippers import ClipperFactory
-from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors
 from dprepro.pipeline.methods.base import State, Task, gradient
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.dpsgd.statistics import STATISTICS
@@ -54,7 +54,7 @@ class Dpsgd(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; the metrics are of its private sample."""
-        parameters, bounds, rate = state["parameters"], self.whole, self.rate(step)
+        parameters, bounds, rate = state["parameters"], self.clip_limits, self.rate(step)
         tensors = self.network(parameters, 0) if self.settings.private else parameters
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = self.released(batch.sums, bounds, step)
@@ -73,9 +73,9 @@ class Dpsgd(PrivateSteps):
         """(B, K) outputs at test time, with batch norm's statistics from their source."""
         return self.statistics.logits(tensors, inputs)
 
-    def bounds(self, limit: float) -> Bounds:
+    def bounds(self, limit: float) -> ClipLimits:
         """Bounds of parameters and statistics as one part, clipped to ``limit``."""
-        whole = Bounds.whole(self.task.numbers([limit])[0], len(self.weights))
+        whole = ClipLimits.whole(self.task.numbers([limit])[0], len(self.weights))
         return whole._replace(weights=self.weights)
 
     def pass_size(self, sample: Sample) -> int:
@@ -83,7 +83,7 @@ class Dpsgd(PrivateSteps):
         return super().pass_size(sample) if self.statistics.divisible else len(sample.chosen)
 
     def _unclipped(
-        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, parameters: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Sums of gradients by one ordinary backward pass: training without privacy."""
 

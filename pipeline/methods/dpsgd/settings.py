@@ -27,7 +27,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
     }
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
     # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon

@@ -12,7 +12,7 @@ from torch.func import vjp, vmap
 
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory
 from dprepro.clipping.functional import functional_call
-from dprepro.clipping.gradients import Bounds, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
 from dprepro.clipping.layer_gradients import AtOutputs, Full, Gradients
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.normalization import BatchStatistics, measured, measuring, statistics_layers
@@ -120,7 +120,7 @@ class JointStatistics(NoStatistics):
         return self._clipped
 
     def _clipped(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: Bounds
+        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Sum of the examples' clipped gradients through the joint batch, in pieces that fit the memory.
 

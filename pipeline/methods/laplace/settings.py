@@ -43,7 +43,7 @@ class IlmSettings(EpochSettings):
     unit_inputs: ClassVar[bool] = True
     retired: ClassVar[dict[str, Any]] = {"exact": "nothing"}
     kept: ClassVar[frozenset[str]] = frozenset({"low", "high", "bias_factor"})
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.0003, "variant": "sound"}
 
     # claimed epsilon of all releases together; `.inf` trains without noise. Below .001, rounding to float32
     # would leave nothing of an image

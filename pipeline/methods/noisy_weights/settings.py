@@ -21,7 +21,7 @@ class NoisyWeightsSettings(EpochSettings):
     # gradients are neither clipped nor noised
     noiseless: ClassVar[Statement] = statement("noisy_weights")
     retired: ClassVar[dict[str, Any]] = {"scale": 1}
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight
     augment: Literal["none", "crop_flip"] = "none"  # of training images

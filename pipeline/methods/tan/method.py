@@ -56,8 +56,8 @@ class Tan(PrivateSteps):
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; the metrics are of its private sample."""
         parameters, rate = state["parameters"], self.rate(step)
-        batch = self.clipped_sums(parameters, self.sample(step), self.whole, step)
-        sums = self.released(batch.sums, self.whole, step)
+        batch = self.clipped_sums(parameters, self.sample(step), self.clip_limits, step)
+        sums = self.released(batch.sums, self.clip_limits, step)
         # divided by the expected batch size, because the true size is private
         gradients = {name: value / self.settings.batch for name, value in sums.items()}
         shrunk = decayed(parameters, rate, self.settings.weight_decay)

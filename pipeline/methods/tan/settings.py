@@ -17,7 +17,7 @@ class TanSettings(DescentSettings):
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group")
     axis: ClassVar[str] = "batch"
     title: ClassVar[str] = "DP-SGD by total noise (Sander et al.)"
-    beginnings: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"steps": 250, "learning_rate": 1.0, "clip": 1.0}
     scalable: ClassVar[bool] = True
     NOTES: ClassVar[int] = 10  # lines of a history; not one per pass, because B may have any size
 

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dprepro.pipeline.reporting.caveats import STAND_INS
 from dprepro.pipeline.reporting.claims import ClaimResult, Part
 from dprepro.pipeline.reporting.effects import Results
-from dprepro.pipeline.reporting.measured import Columns
 from dprepro.pipeline.reporting.papers import Headline, Paper, short
 from dprepro.pipeline.reporting.printed import Printed, Table
 from dprepro.pipeline.reporting.privacy import not_covered, specific
 from dprepro.pipeline.reporting.sources import Sources
+from dprepro.pipeline.reporting.table import Columns
 from dprepro.pipeline.reporting.wording import (
     downwards,
     fixed,
@@ -37,6 +38,7 @@ SIGNS = {
 }  # fmt: skip
 VALUES = ("reproduced", "higher", "lower", "uncertain", "not run")
 BADNESS = ("", "no claim", "proven", "not proven", "exceeded")
+TEXTS = ("row", "status", "handicap", "not_judged_reason", "privacy")
 HANDICAP = "h"  # beside the sign of a 'lower' with a handicap
 
 
@@ -70,12 +72,12 @@ class Report:
     def lines(self) -> list["Cell"]:
         """Results of tables' own metrics and printed values, the judged first."""
         found = [
-            Cell(line, self)
+            cell(line, self.sources)
             for line in self.table.to_dict("records")
             if line["metric"] == self.sources.table(line["paper"], line["table"]).metric
             or isinstance(line["printed"], Printed)
         ]
-        return sorted(found, key=lambda cell: (not cell.status, not cell.ran))
+        return sorted(found, key=lambda each: (not each.status, not each.ran))
 
 
 @dataclass(frozen=True)
@@ -83,125 +85,79 @@ class Cell:
     """A line of the table, in words."""
 
     line: Columns
-    report: Report
+    table: Table
+    paper: str  # short name
+    key: str | None  # of the row; None: no row is declared
+    level: str
+    ran: bool
+    status: str  # of the printed value; '' without one
+    sign: str  # of the status, with a mark for a handicap
+    printed: str  # '' if the paper prints nothing
+    ours: str  # mean with half its interval; '' if the row hasn't run
+    difference: str  # '' if no numbers are compared
+    share: str  # of converged trainings, if not all converged
+    note: str  # the handicap, or why the value isn't judged
+    privacy: str  # status of the claimed epsilon; '' if the row hasn't run
+    claimed: str
+    at_most: str
+    at_least: str
 
     @property
-    def table(self) -> Table:
-        """The paper's table."""
-        return self.report.sources.table(self.line["paper"], self.line["table"])
-
-    @property
-    def paper(self) -> str:
-        """Short name of the paper."""
-        return short(self.report.sources.papers[self.line["paper"]])
-
-    @property
-    def level(self) -> str:
-        """Name of the level in words."""
-        return level_words(self.line["level"])
-
-    @property
-    def ran(self) -> bool:
-        """Whether there is a result."""
-        return isinstance(self.line["by_seed"], dict)
-
-    @property
-    def key(self) -> str | None:
-        """Key of the row; None if no row is declared."""
-        return self.line["row"] if isinstance(self.line["row"], str) else None
-
-    @property
-    def printed(self) -> str:
-        """The paper's cell as printed; '' if it prints none."""
-        cell = self.line["printed"]
-        return printed(cell, self.table.decimals) if isinstance(cell, Printed) else ""
-
-    @property
-    def status(self) -> str | None:
-        """Status of the printed value."""
-        return _text(self.line["status"])
-
-    @property
-    def sign(self) -> str:
-        """Sign of the status, with a mark for a handicap."""
-        mark = HANDICAP if _text(self.line["handicap"]) else ""
-        return f"{SIGNS[self.status]}{mark}" if self.status else ""
-
-    @property
-    def ours(self) -> str:
-        """Mean with half its interval; '' if the row hasn't run."""
-        if not self.ran:
-            return ""
-        half, decimals = self.line["half_width"], self._decimals
-        exact = pd.isna(self.line["n"])
-        text = fixed(self.line["ours"], decimals)
-        if exact or pd.isna(half):
-            return text if exact else f"{text} (n = {self.line['n']:.0f})"
-        return f"{text} ± {_short(fixed(half, decimals))}"
-
-    @property
-    def difference(self) -> str:
-        """Ours minus the paper's; '' if no numbers are compared."""
-        apart = self.line["difference"]
-        return "" if pd.isna(apart) or not isfinite(apart) else signed(apart, self._decimals)
-
-    @property
-    def share(self) -> str:
-        """Share of converged trainings, if not all converged: ``57 of 60 converge``."""
-        n, converged = self.line["n"], self.line["converged"]
-        return "" if not self.ran or pd.isna(n) or converged == n else f"{converged:.0f} of {n:.0f} converge"
-
-    @property
-    def note(self) -> str:
-        """What else a reader must know: the handicap, or why it isn't judged."""
-        return _text(self.line["handicap"]) or _text(self.line["not_judged_reason"]) or ""
+    def claims(self) -> bool:
+        """Whether an epsilon is claimed."""
+        return self.privacy not in ("", "no claim")
 
     @property
     def title(self) -> str:
         """Text on hover."""
         n = "" if not self.ran or pd.isna(self.line["n"]) else f"{self.line['n']:.0f} seeds"
-        parts = (self.status, n, self.share, self.note, self.line["privacy"] if self.claims else None)
-        return ", ".join(filter(None, map(_text, parts)))
+        parts = (self.status, n, self.share, self.note, self.privacy if self.claims else "")
+        return ", ".join(filter(None, parts))
 
-    @property
-    def claims(self) -> bool:
-        """Whether an epsilon is claimed."""
-        return _text(self.line["privacy"]) not in (None, "no claim")
 
-    @property
-    def privacy(self) -> str:
-        """Status of the claimed epsilon."""
-        return _text(self.line["privacy"]) or ""
+def cell(line: Columns, sources: Sources) -> Cell:
+    """Words of a line of the table."""
+    table, text = sources.table(line["paper"], line["table"]), {name: _text(line[name]) for name in TEXTS}
+    decimals, n, converged = table.decimals_of(line["metric"]), line["n"], line["converged"]
+    ran, status, apart = isinstance(line["by_seed"], dict), text["status"], line["difference"]
+    partly = ran and not pd.isna(n) and converged < n
+    claimed, upper, lower = (line[f"epsilon_{name}"] for name in ("paper", "upper", "lower"))
+    return Cell(
+        line=line,
+        table=table,
+        paper=short(sources.papers[line["paper"]]),
+        key=text["row"] or None,
+        level=level_words(line["level"]),
+        ran=ran,
+        status=status,
+        sign=SIGNS[status] + (HANDICAP if text["handicap"] else "") if status else "",
+        printed=printed(line["printed"], table.decimals) if isinstance(line["printed"], Printed) else "",
+        ours=_ours(line, decimals) if ran else "",
+        difference="" if pd.isna(apart) or not isfinite(apart) else signed(apart, decimals),
+        share=f"{converged:.0f} of {n:.0f} converge" if partly else "",
+        note=text["handicap"] or text["not_judged_reason"],
+        privacy=text["privacy"],
+        claimed="above 1e308" if pd.isna(claimed) else upwards(claimed),
+        at_most="none" if pd.isna(upper) else upwards(upper),
+        at_least="–" if pd.isna(lower) else downwards(lower),
+    )
 
-    @property
-    def claimed(self) -> str:
-        """Claimed epsilon."""
-        value = self.line["epsilon_paper"]
-        return ("above 1e308" if self.claims else "–") if pd.isna(value) else upwards(value)
 
-    @property
-    def at_most(self) -> str:
-        """Upper bound on epsilon."""
-        value = self.line["epsilon_upper"]
-        return "none" if pd.isna(value) else upwards(value)
+def _ours(line: Columns, decimals: int | None) -> str:
+    text = fixed(line["ours"], decimals)
+    if pd.isna(line["n"]):
+        return text
+    if pd.isna(line["half_width"]):
+        return f"{text} (n = {line['n']:.0f})"
+    return f"{text} ± {_short(fixed(line['half_width'], decimals))}"
 
-    @property
-    def at_least(self) -> str:
-        """Lower bound on epsilon."""
-        value = self.line["epsilon_lower"]
-        return "–" if pd.isna(value) else downwards(value)
 
-    @property
-    def uses(self) -> str:
-        """Uses of the row that no epsilon covers, besides those that all rows share."""
-        record = self.report.sources.records[self.line["row"]]
-        replica = next(each for each in record.replicas if each.level == self.line["level"])
-        uses = not_covered(replica.ledger, replica.attacks, record.composition)
-        return "; ".join(use.words for use in specific(uses))
-
-    @property
-    def _decimals(self) -> int | None:
-        return self.table.decimals_of(self.line["metric"])
+def uses(found: Cell, sources: Sources) -> str:
+    """Uses of private data of a result that no epsilon covers, besides those that all rows share."""
+    record = sources.records[found.line["row"]]
+    replica = next(each for each in record.replicas if each.level == found.line["level"])
+    every = not_covered(replica.ledger, replica.attacks, record.composition)
+    return "; ".join(use.words for use in specific(every))
 
 
 class Why(NamedTuple):
@@ -269,7 +225,7 @@ class Grid:
 
     @property
     def training(self) -> str:
-        """Length of our training and number of examples, in words."""
+        """Length of our training, number of examples, and data that stand in for the paper's, in words."""
         ran = [cell.line for cell in self.cells if cell.ran and not pd.isna(cell.line["epochs"])]
         if not ran:
             return ""
@@ -281,6 +237,11 @@ class Grid:
         paper = f" of {self.table.examples:,}" if self.table.examples else ""
         data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
         kind = " or ".join(said[kind] for kind in sorted(kinds))
+        instead = [
+            words for words in STAND_INS.values() if words in {line["not_judged_reason"] for line in ran}
+        ]
+        if instead:
+            return f"our training is on {', '.join(instead)}: {length} epochs, {data} examples"
         return f"our training ({kind}): {length} epochs, {data}{paper} examples"
 
     @property
@@ -375,10 +336,9 @@ def _headline(headline: Headline, view: PaperView) -> Shown:
         metric = view.report.sources.table(view.key, table).metric
         found = view.report.results.primary((view.key, table, line, metric, headline.at or ""))
         assert found is not None
-        cell = Cell(found, view.report)
-        ours, href = cell.ours if cell.ran else "", f"{page}#{table}"
-        status = cell.status or ""
-        return Shown(headline.says, cell.printed, ours, status, cell.privacy, _remark([cell]), href)
+        value = cell(found, view.report.sources)
+        remark, href = _remark([value]), f"{page}#{table}"
+        return Shown(headline.says, value.printed, value.ours, value.status, value.privacy, remark, href)
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
     cells = list(_claim_cells(result, view))
@@ -397,7 +357,7 @@ def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
             metric = view.report.sources.table(view.key, table).metric
             line = view.report.results.primary((view.key, table, rest.partition(":")[0], metric, place[1]))
             if line is not None and isinstance(line["by_seed"], dict):
-                yield Cell(line, view.report)
+                yield cell(line, view.report.sources)
 
 
 def _remark(cells: Iterable[Cell]) -> str:
@@ -432,7 +392,7 @@ def _grid(own: pd.DataFrame, view: PaperView, key: str) -> Grid:
 
 
 def _cells(lines: pd.DataFrame, levels: Sequence[str], view: PaperView) -> tuple[Cell | None, ...]:
-    found = {line["level"]: Cell(line, view.report) for line in lines.to_dict("records")}
+    found = {line["level"]: cell(line, view.report.sources) for line in lines.to_dict("records")}
     return tuple(found.get(level) for level in levels)
 
 
@@ -466,8 +426,8 @@ def _short(text: str) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def row_settings(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

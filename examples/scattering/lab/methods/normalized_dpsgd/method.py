@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Bounds, ClippedSum, Tensors
+from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.optimizers import Sgd
@@ -62,7 +62,7 @@ class NormalizedDpsgd(PrivateSteps):
             return {}
         limits = [norms.median() for norms in map(_norms, _moments(self.test_inputs(self.task.public)))]
         sums = self.clipped_moments(limits)
-        bounds = Bounds(
+        bounds = ClipLimits(
             members=torch.eye(len(SUMMED), device=sums[0].device),
             limits=torch.stack(limits),
             weights=sums[0].new_ones(len(SUMMED)),
@@ -89,7 +89,7 @@ class NormalizedDpsgd(PrivateSteps):
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; the metrics are those of the private sample."""
-        bounds, statistics = self.whole, state["running"]
+        bounds, statistics = self.clip_limits, state["running"]
         batch = self.clipped_sums(state["parameters"], self.sample(step), bounds, step, statistics)
         released = self.released(batch.sums, bounds, step)
         # by the expected batch size: the true one is private
@@ -107,7 +107,7 @@ class NormalizedDpsgd(PrivateSteps):
             inputs: Tensor,
             labels: Tensor,
             mask: Tensor,
-            bounds: Bounds,
+            bounds: ClipLimits,
             statistics: Tensors,
         ) -> ClippedSum:
             return of_examples(tensors, normalized(inputs, statistics), labels, mask, bounds)

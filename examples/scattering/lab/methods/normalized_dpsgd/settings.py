@@ -19,7 +19,7 @@ class NormalizedDpsgdSettings(EpochSettings):
     title: ClassVar[str] = "DP-SGD on inputs normalised by noisy statistics"
     normalizations: ClassVar[tuple[str, ...]] = ("none",)
     axis: ClassVar[str] = "epsilon"
-    beginnings: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 0.1}
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 0.1}
 
     momentum: Share = 0.0
     clip: Positive = 1.0  # L2 bound of one example's gradient
