@@ -1,11 +1,14 @@
 """How much of the paper's training a row has, and what else a reader must know."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting import caveats
+from dprepro.pipeline.reporting.pages.views import Grid
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.results import records
 from tests.reporting.made_up import dpsgd
@@ -44,3 +47,17 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
     origins = tuple(origin.model_copy(update={"revision": None}) for origin in run.origins)
     monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"origins": origins}))
     assert marks() == unshown
+
+
+@pytest.mark.parametrize("edition", ["digits", "synthetic"])
+def test_data_that_stand_in_for_the_papers_are_compared_with_nothing_and_named(edition: str) -> None:
+    (caveat,) = (
+        each
+        for each in caveats.record_caveats(dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition), SILENT)
+        if each.incomparable
+    )
+    assert caveat.words == caveats.STAND_INS[edition]
+    line = {"epochs": 20.0, "examples": 1200, "training": "paper silent", "not_judged_reason": caveat.words}
+    cell: Any = SimpleNamespace(ran=True, line=line)
+    grid = Grid("t", TOLD.model_copy(update={"examples": 60000}), (), (), (("DP-SGD", (cell,)),), ())
+    assert grid.training == f"our training is on {caveat.words}: 20 epochs, 1,200 examples"

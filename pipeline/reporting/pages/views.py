@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dprepro.pipeline.reporting.caveats import STAND_INS
 from dprepro.pipeline.reporting.claims import ClaimResult, Part
 from dprepro.pipeline.reporting.effects import Results
 from dprepro.pipeline.reporting.papers import Headline, Paper, short
@@ -235,7 +236,7 @@ class Grid:
 
     @property
     def training(self) -> str:
-        """Length of our training and number of examples, in words."""
+        """Length of our training, number of examples, and data that stand in for the paper's, in words."""
         ran = [cell.line for cell in self.cells if cell.ran and not pd.isna(cell.line["epochs"])]
         if not ran:
             return ""
@@ -247,6 +248,11 @@ class Grid:
         paper = f" of {self.table.examples:,}" if self.table.examples else ""
         data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
         kind = " or ".join(said[kind] for kind in sorted(kinds))
+        instead = [
+            words for words in STAND_INS.values() if words in {line["not_judged_reason"] for line in ran}
+        ]
+        if instead:
+            return f"our training is on {', '.join(instead)}: {length} epochs, {data} examples"
         return f"our training ({kind}): {length} epochs, {data}{paper} examples"
 
     @property
