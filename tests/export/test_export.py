@@ -481,7 +481,7 @@ def test_an_export_again_does_not_pass_over_a_changed_card(here: Path) -> None:
 def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
     run("new row untrained --data mine --model lenet5 --method dpsgd --epsilon 1")
     for line, says in {
-        "untrained x": "reports/runs/untrained.json: not there; run `dprepro train untrained` first",
+        "untrained x": "reports/trainings/untrained.jsonl: not there; run `dprepro train untrained` first",
         "nobody x": "no row 'nobody'",
         f"{IMAGES} x --seed 7": "--seed 7: not trained; allowed: 0, 1",
         f"{IMAGES} x --level epsilon=1": "not trained; allowed: epsilon=8",
