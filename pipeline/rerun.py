@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.reporting.intervals import LEVEL, Mean, mean
@@ -104,7 +104,7 @@ def rerun(
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {replica.key: replica.weights for replica in Standing(row, data).of(run)}
+    standing = {each.key: each.weights for each in run.replicas if not reason_invalid(each, row, data)}
     if not standing:
         raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
     measured = Evaluation(

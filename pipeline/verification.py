@@ -22,7 +22,7 @@ from dprepro.pipeline.data.own import private
 from dprepro.pipeline.files import Damaged, check_file
 from dprepro.pipeline.identity import entries as identities
 from dprepro.pipeline.identity import provenance
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import data_here, reason_invalid
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.accountants import fast_accountants
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -33,7 +33,7 @@ from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.searched import candidates, differing, with_chosen
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import curve_difference, read_history
+from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
@@ -237,7 +237,7 @@ def check_plan(key: str, run: Run, settings: Settings) -> str | None:
         return unchecked
     starts: dict[str, float] = {}  # of the first training that recorded a commit
     for each in run.replicas:
-        if revision := run.origin(each).revision:
+        if revision := each.origin.revision:
             starts[revision] = min(starts.get(revision, each.started), each.started)
     for revision, begun in sorted(starts.items()):
         if _params_at(revision) is None:
@@ -300,7 +300,6 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     records.read(key, row)
     if run is None:
         return "nothing ran"
-    check_file(records.history_path(key), run.history)
     paths = [(weights_path(key, *replica.key), replica.weights) for replica in run.replicas]
     present_weights = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in present_weights:
@@ -317,18 +316,17 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             f"has it; `dprepro train {key}`"
         )
     unplanned = check_plan(key, run, settings)
-    curves = read_history(records.history_path(key))
-    evaluation = records.read_evaluation(key)
+    evaluation, by_key = records.read_evaluation(key), {replica.key: replica for replica in run.replicas}
     for measured in evaluation.replicas if evaluation else ():
-        if difference := curve_difference(measured, curves):
+        if measured.key in by_key and (difference := curve_difference(measured, by_key[measured.key])):
             raise UserError(
                 f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
             )
         if measured.test_errors is not None:
             _check_errors(key, measured, measured.test_errors)
-    standing = Standing.here(key, settings)
+    data = data_here(key, settings)
     for trained in run.replicas:
-        if reason := standing.differs(run, trained):
+        if reason := reason_invalid(trained, row, data, code=False):
             raise UserError(
                 f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {reason}: not what "
                 f"{PARAMS} has; `dprepro train {key}`"
@@ -345,12 +343,12 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     if evaluation and (old := sum(each.test_errors is None for each in evaluation.replicas)):
         unchecked.append(f"predictions: {old} of {len(run.replicas)} trainings have none in the record")
     if len(present_weights) < len(paths):
-        elsewhere = any(run.origin(trained).adopted for trained in run.replicas)
+        elsewhere = any(trained.origin.adopted for trained in run.replicas)
         unchecked.append(
             f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here"
             + ("; measured elsewhere, not measured again" if elsewhere else "")
         )
-    elif not measure or standing.data is None:
+    elif not measure or not isinstance(data, prepared.Prepared):
         unchecked.append("accuracies: --measure compares them where the data are")
     else:
         _measure(key, settings)
@@ -390,7 +388,7 @@ def _measure(key: str, settings: Settings) -> None:
     stored, directory = records.read_evaluation(key), Path().resolve()
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
-        for path in (Path("runs"), records.RUNS):
+        for path in (Path("runs"), records.TRAININGS):
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / path).symlink_to(directory / path)
         evaluate(key, settings, prepared.load(settings.rows[key].data), CPU, scratch)
@@ -435,18 +433,28 @@ def _compare(
     Raises:
         UserError: there is a difference, or a ledger is missing.
     """
-    path, stored_by_key = records.ledger_path(key), {entry.key: entry for entry in stored.replicas}
+    path = records.ledger_path(key)
     for entry in expected:
-        location = f"{path}: {entry.level}, seed {entry.seed}"
-        if (before := stored_by_key.get(entry.key)) is None:
-            raise UserError(f"{location}: missing; account for it")
-        # older ledgers have no attack risk
-        left_out = {"spent", "accountants", *(() if before.ledger.risk else ("risk",))}
-        ledgers = [each.model_dump(exclude={"ledger": left_out}) for each in (before, entry)]
-        epsilons = [{by.accountant: by.epsilon for by in each.ledger.accountants} for each in (before, entry)]
-        in_both = epsilons[0].keys() & epsilons[1].keys()
-        _check_equal(location, *ledgers)
-        _check_equal(location, *({name: each[name] for name in in_both} for each in epsilons))
+        for seed in entry.seeds:
+            location, before = (
+                f"{path}: {entry.level}, seed {seed}",
+                stored.by_replica.get((entry.level, seed)),
+            )
+            if before is None:
+                raise UserError(f"{location}: missing; account for it")
+            # older ledgers have no attack risk
+            left_out = {"spent", "accountants", *(() if before.risk else ("risk",))}
+            ledgers = [each.model_dump(exclude=left_out) for each in (before, entry.ledger)]
+            epsilons = [
+                {by.accountant: by.epsilon for by in each.accountants} for each in (before, entry.ledger)
+            ]
+            in_both = epsilons[0].keys() & epsilons[1].keys()
+            _check_equal(location, *ledgers)
+            _check_equal(location, *({name: each[name] for name in in_both} for each in epsilons))
+    if {each.level: (each.settings, each.metrics) for each in expected if each.settings} != {
+        each.level: (each.settings, each.metrics) for each in stored.entries if each.settings
+    }:
+        raise UserError(f"{path}: settings or metrics: not what is computed; account for it again")
     trees = [each and each.model_dump() for each in (stored.composition, composition)]
     _check_equal(f"{path}", *trees, name="composition")
 

@@ -100,8 +100,8 @@ def accounted(line: str) -> Iterator[str]:
 
     ledgers, all_attacks = records.read_ledgers(line), records.read_attacks(line)
     by_level: dict[str, list[Ledger]] = {}
-    for replica in ledgers.replicas if ledgers else ():
-        by_level.setdefault(replica.level, []).append(replica.ledger)
+    for entry in ledgers.entries if ledgers else ():
+        by_level.setdefault(entry.level, []).append(entry.ledger)
     for level, ledgers_of_level in by_level.items():
         ledger = worst(ledgers_of_level)
         attacks = [attack for attack in all_attacks if attack.level == level]
@@ -116,7 +116,7 @@ def accounted(line: str) -> Iterator[str]:
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)
     if run:
-        remarks = {delta_remark(trained.delta, run.origin(trained).examples) for trained in run.replicas}
+        remarks = {delta_remark(trained.delta, trained.origin.examples) for trained in run.replicas}
         yield from sorted(remark for remark in remarks if remark)
 
 

@@ -59,12 +59,12 @@ def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"])
 
 def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
     """Sentences on rows whose results are those of other settings than params.yaml has now."""
-    from dprepro.pipeline.identity.standing import Standing
+    from dprepro.pipeline.identity.validity import reason_invalid
     from dprepro.pipeline.results import records
 
     for row in dict.fromkeys(rows):
-        run, standing = records.read_run(row), Standing(settings.rows[row], None)
-        if run and any(standing.misdeclared(run, replica) for replica in run.replicas):
+        run, declared = records.read_run(row), settings.rows[row]
+        if run and any(reason_invalid(each, declared, None, code=False) for each in run.replicas):
             yield f"{row}: settings have changed since some of these runs; `dprepro plan {row}`"
 
 

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dprepro.errors import UserError
-
 OUTPUT = Path("rows.dprepro.tar.gz")
 
 
@@ -20,27 +18,13 @@ def pack(
             help="Omit the models. The rows of the smaller file can be adopted, but not evaluated again.",
         ),
     ] = False,
-    crate: Annotated[
-        Path | None,
-        typer.Option(help="A new folder for an RO-Crate with records, claims, commands and metadata."),
-    ] = None,
 ) -> None:
-    """Write records, training curves and models of rows into one file, for `dprepro adopt` elsewhere.
-
-    With --crate, write an RO-Crate for the evaluators of an artefact instead (docs/artefact.md).
-    """
+    """Write records, training curves and models of rows into one file, for `dprepro adopt` elsewhere."""
     from dprepro.pipeline.params import load
     from dprepro.pipeline.transport.archive import pack as run
-    from dprepro.pipeline.transport.crate import write_crate
 
     settings = load()
-    if crate is not None:
-        if output != OUTPUT:
-            raise UserError("--output: not with --crate, which names the folder to write")
-        write_crate(rows, crate, settings)
-        print(f"{crate}: an RO-Crate of {len(set(rows))} rows")
-    else:
-        run(settings, rows, output, weights=not without_weights)
-        print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
+    run(settings, rows, output, weights=not without_weights)
+    print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
     if any(settings.split(settings.row(row).data).raw in settings.own for row in rows):
         print("It has exact curves and digests of your own data, which no epsilon covers: keep it inside.")

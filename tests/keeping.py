@@ -1,5 +1,7 @@
 """Made-up images and records, kept as training, measuring and accounting would, beside the papers'."""
 
+import json
+from collections.abc import Iterable
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -31,12 +33,14 @@ from dprepro.pipeline.results.schema import (
 PASSING = ("seconds", "cpu_seconds", "started", "ended", "command", "revision", "dirty", "device")
 
 
-def lasting(kept: dict[str, Any]) -> dict[str, Any]:
-    """A run, an evaluation or a search without what differs from one to the next, or at the next commit."""
-    parts = (*kept.get("replicas", kept.get("candidates", ())), *kept.get("origins", ()))
-    for part in (*parts, kept.get("provenance", {})):
-        for name in PASSING:
-            part.pop(name, None)
+def lasting(path: Path) -> list[dict[str, Any]]:
+    """Lines of a record, or a search, without what differs from one to the next, or at the next commit."""
+    text = path.read_text()
+    kept = [json.loads(line) for line in (text.splitlines() if path.suffix == ".jsonl" else [text])]
+    for line in kept:
+        for part in (line, line.get("origin", {}), line.get("provenance", {}), *line.get("candidates", ())):
+            for name in PASSING:
+                part.pop(name, None)
     return kept
 
 
@@ -79,15 +83,15 @@ def made_up_training(spending: Any, steps: int, **changes: Any) -> Trained:
     values: dict[str, Any] = {
         "level": "sigma=1", "seed": 0, "settings": {}, "steps": steps, "spending": spending, "delta": 1e-5,
         "claimed_by": "clt", "broken": (), "not_covered": (), "weights": None, "seconds": 1, "started": 0,
-        "ended": 1, "origin": 0,
+        "ended": 1, "origin": made_up_origin(), "row": "row", "model": {}, "method": "dpsgd", "data": "mnist",
     }  # fmt: skip
     return Trained.model_validate(values | changes)
 
 
 def made_up_run(row: str, data: str, trained: Trained, edition: dict[str, str], **changes: Any) -> Run:
     """A row of one replica."""
-    values: dict[str, Any] = {"model": {}, "method": "dpsgd", "history": "none", "replicas": (trained,)}
-    return Run(row=row, data=data, origins=(made_up_origin(edition=edition),), **values, **changes)
+    about = {"row": row, "data": data, "origin": made_up_origin(edition=edition)}
+    return Run(row=row, replicas=(trained.model_copy(update=about),), **changes)
 
 
 def keep_search(
@@ -119,6 +123,20 @@ def keep_search(
     records.write(record, root)
 
 
+def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
+    """Write a row's trainings, made up if it has none, with these curves; return the digest of the file."""
+    curves: dict[schema.ReplicaKey, dict[str, Any]] = {}
+    for level, seed, step, epoch, metric, value in lines:
+        metrics = curves.setdefault((level, seed), {})
+        metrics[metric] = (*metrics.get(metric, ()), (step, epoch, value))
+    run = records.read_run(row, root)
+    trained = {replica.key: replica for replica in run.replicas} if run else {}
+    for key, metrics in curves.items():
+        made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
+        trained[key] = made.model_copy(update={"curves": metrics})
+    return digest_file(records.write(Run(row=row, replicas=tuple(trained.values())), root))
+
+
 def keep(record: Record, root: Path) -> None:
     """Write a row's run, evaluation and ledgers, as by the versions here, without weights.
 
@@ -130,22 +148,27 @@ def keep(record: Record, root: Path) -> None:
     entries = tuple(
         Entry(
             level=replica.level,
-            seed=replica.seed,
+            seeds=(replica.seed,),
             ledger=replica.ledger,
             settings=replica.settings if account else {},
             metrics=replica.metrics if account else {},
         )
         for replica in record.replicas
     )
-    ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, replicas=entries)
+    ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, entries=entries)
     records.write(ledgers, root)
     if account:
         return
+    before = records.read_run(record.row, root)
+    curves = {replica.key: replica.curves for replica in before.replicas} if before else {}
     made_by = versions.training(record.method, record.model["name"])
     origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
     trained = tuple(
         Trained(
-            **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds", "origin"}),
+            **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
+            **record.model_dump(include={"row", "model", "method", "data"}),
+            origin=origins[replica.origin],
+            curves=curves.get(replica.key, {}),
             steps=replica.ledger.steps,
             spending=_spending(replica.ledger),
             delta=replica.ledger.delta,
@@ -155,17 +178,15 @@ def keep(record: Record, root: Path) -> None:
             protects=replica.ledger.protects,
             weights=None,
             started=replica.started or 0.0,
-            ended=replica.ended or 0.0,
+            ended=max(replica.ended or 0.0, replica.started or 0.0),
         )
         for replica in record.replicas
     )
-    curves = records.history_path(record.row, root)
-    history = digest_file(curves) if curves.exists() else record.history or ""
-    parts = record.model_dump(include={"row", "model", "method", "data"})
-    records.write(Run(**parts, replicas=trained, origins=origins, history=history), root)
+    records.write(Run(row=record.row, replicas=trained), root)
     measured = tuple(
         Evaluated(
             **replica.model_dump(include={"level", "seed", "metrics"}),
+            row=record.row,
             weights=None,
             measured_by=versions.MEASURING,
         )

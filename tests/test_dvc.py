@@ -179,9 +179,8 @@ def serving(folder: Path) -> Iterator[str]:
 
 def test_a_second_run_does_nothing_and_everything_small_is_in_git(origin: Checkout) -> None:
     assert origin.status() == {}
-    kinds = ("runs", "evaluations", "ledgers")
-    small = {f"reports/{kind}/toy.json" for kind in kinds} | {
-        "reports/histories/toy.csv",
+    small = {
+        *("reports/trainings/toy.jsonl", "reports/evaluations/toy.jsonl", "reports/ledgers/toy.json"),
         "reports/ledgers/described.json",
         "reports/identity.json",
     }
@@ -246,18 +245,18 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     """The new seed alone where a remote has the weights of the other."""
     if pulled:
         clone.run("dvc", "pull", "train@toy")
-    other = (clone.folder / "reports/runs/other.json").read_bytes()
-    before = json.loads((clone.folder / "reports/runs/toy.json").read_text())
+    other = (clone.folder / "reports/trainings/other.jsonl").read_bytes()
+    before = (clone.folder / "reports/trainings/toy.jsonl").read_text().splitlines()
     edit(clone.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     clone.allow_training()
     clone.run("dvc", "repro", "prepare@toy")
     said = clone.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
     assert ("toy: 1 replicas trained, 1 stand" if pulled else "toy: 2 replicas trained, 0 stand") in said
     assert "Running stage 'train@other'" not in said
-    assert (clone.folder / "reports/runs/other.json").read_bytes() == other
-    run = json.loads((clone.folder / "reports/runs/toy.json").read_text())
-    assert [replica["seed"] for replica in run["replicas"]] == [0, 1]
-    assert (run["replicas"][0] == before["replicas"][0]) == pulled
+    assert (clone.folder / "reports/trainings/other.jsonl").read_bytes() == other
+    lines = (clone.folder / "reports/trainings/toy.jsonl").read_text().splitlines()
+    assert [json.loads(line)["seed"] for line in lines] == [0, 1]
+    assert (lines[0] == before[0]) == pulled
     assert pointers(clone)["toy"] == len(list((clone.folder / "runs/toy").iterdir())) == 2
     record = there(records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder))
     assert [replica.seed for replica in record.replicas] == [0, 1]
@@ -297,7 +296,9 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     # whoever trusts the records: nothing runs, and nothing changes
     assert would_run(bare) == set()
     bare.run("dvc", "repro", "--allow-missing")
-    assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports/runs", "reports/evaluations") == ""
+    assert (
+        bare.run("git", "status", "--porcelain", "dvc.lock", "reports/trainings", "reports/evaluations") == ""
+    )
     assert not (bare.folder / "runs").exists()
     assert not (bare.folder / "data").exists()
     # no recorded number is printed as measured
@@ -338,11 +339,11 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
     assert min(each.started for each in after.replicas) > max(each.ended for each in before.replicas)
     assert after.replaced == ()  # public data have no budget
-    assert bare.run("git", "diff", "--stat", "--", "reports/ledgers", "reports/runs/toy.json") == ""
+    assert bare.run("git", "diff", "--stat", "--", "reports/ledgers", "reports/trainings/toy.jsonl") == ""
     # a row whose noise is seeded comes out as before
     bare.run("dvc", "repro", "train@toy")
     assert records.run_path("toy", bare.folder).read_text() != ""
-    first = json.loads(bare.run("git", "show", "HEAD:reports/runs/toy.json"))["replicas"][0]["weights"]
+    first = json.loads(bare.run("git", "show", "HEAD:reports/trainings/toy.jsonl").splitlines()[0])["weights"]
     assert there(records.read_run("toy", bare.folder)).replicas[0].weights == first
     # weights and cache gone again: trained again, whatever the lock says
     shutil.rmtree(bare.folder / "runs/other")
@@ -355,7 +356,7 @@ def test_weights_from_a_remote_train_nothing(clone: Checkout) -> None:
     clone.run("dvc", "pull", "train@other")
     clone.run("dvc", "repro", "prepare@toy")
     assert "didn't change" in clone.run("dvc", "repro", "evaluate@other")
-    (clone.folder / "reports/evaluations/other.json").unlink()
+    (clone.folder / "reports/evaluations/other.jsonl").unlink()
     assert "other: evaluated" in clone.run("dvc", "repro", "evaluate@other")
     assert clone.run("git", "status", "--porcelain", "dvc.lock", "reports/evaluations") == ""
     assert pointers(clone) == {"toy": 1, "other": 2}
@@ -415,7 +416,7 @@ def test_adopting_without_the_data_and_beside_them(clone: Checkout, workshop: Pa
     clone.run("git", "checkout", "--quiet", "declared")
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
-    assert "no hash of data/prepared/toy: it is not signed" in said
+    assert "its data or weights are not here: it is not signed" in said
     assert "train@toy" not in (clone.folder / "dvc.lock").read_text()
     clone.run("dvc", "repro", "prepare@toy")
     assert clone.run("dprepro", "adopt", str(workshop / NAME)).startswith("toy: 0 of 1 replicas adopted\n")

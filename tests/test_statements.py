@@ -47,7 +47,7 @@ def calls(files: str = "**/*.py") -> Iterator[ast.Call]:
 
 def committed() -> Iterator[Statement]:
     """Every statement of the runs and the ledgers that git has."""
-    rows = [path.stem for path in ROOT.joinpath(records.RUNS).glob("*.json")]
+    rows = [path.stem for path in ROOT.joinpath(records.TRAININGS).glob("*.jsonl")]
     for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
         for replica in run.replicas:
             yield from (
@@ -57,7 +57,7 @@ def committed() -> Iterator[Statement]:
             )
     lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
     for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):
-        for entry in ledgers.replicas:
+        for entry in ledgers.entries:
             ledger = entry.ledger
             yield from (*ledger.reasons, *ledger.not_covered, *([ledger.protects] if ledger.protects else []))
 

@@ -414,6 +414,7 @@ class _Comparison:
         self.silent = set[str]()  # tensors with entries that have no noise
         self.common = 1.0  # factor of all sums and noise, by a wrong divisor
         self.by_size = False  # sums and noise are divided by the number of examples in the batch
+        self.overall = 1.0  # all noise, relative to the declared noise
         self.by_data = False  # they are divided by a number that follows the examples
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
@@ -555,17 +556,14 @@ class _Comparison:
                 self._note("noise", name, text, 0.0, self.noise, self._drawn_at(name))
         self._of_size(noisy, centred)
         self._of_scales(noisy, centred)
-        if self.by_data and noisy:
-            squares = sum(float(np.square(centred[name]).sum()) for name in noisy)
-            self.common = sqrt(squares / sum(freedom * centred[name].shape[1] for name in noisy)) / self.noise
-        if self.by_size or self.by_data:
+        if self.by_size:
             by = self._factor(self.noisy_rows, 1.0)
             centred = {name: value / by for name, value in centred.items()}
             deviations = {name: deviation / by for name, deviation in deviations.items()}
         freedoms = {name: freedom * centred[name].shape[1] for name in noisy}
         ratios = {name: deviations[name] / self.noise for name in noisy}
         squares = sum(ratios[name] ** 2 * freedoms[name] for name in noisy)
-        factor = sqrt(squares / max(1, sum(freedoms.values())))
+        factor = self.overall = sqrt(squares / max(1, sum(freedoms.values())))
         alike = not (self.random or any(_off(ratios[name] / factor, freedoms[name]) for name in noisy))
         if noisy and alike and _off(factor, sum(freedoms.values())):
             self._of_factor(factor, self._drawn_at(names[0]))
@@ -659,7 +657,7 @@ class _Comparison:
         for name, ratio in self._other_scales(names, noise, rows, 1.0):
             tensor = "all" if len(names) > 1 else name
             text = f"the noise of half the batch is {ratio:.3g} times that of all"
-            self.by_size = self.by_size or abs(ratio * len(rows) / len(self.noisy_rows) - 1) < 0.02
+            self.by_size = self.by_size or abs(ratio * len(rows) / len(self.noisy_rows) - 1) < 0.003
             if self.by_size:
                 why = "a divisor that follows the batch size, which is private"
                 self._note("divisor", tensor, f"{text}: {why}", ratio, 1.0)
@@ -672,19 +670,9 @@ class _Comparison:
         """Record noise whose scale depends on the values of the examples."""
         for factor in self.factors[1:]:
             for name, ratio in self._other_scales(names, noise, self.noisy_rows, factor):
-                if ratio < 1:
-                    self._by_data(ratio)
-                    return
                 text = f"noise of {factor:g} times as large inputs is {ratio:.3g} times that of others"
                 tensor = "all" if len(names) > 1 else name
                 self._note("scale", tensor, text, ratio, 1.0, self._drawn_at(name))
-
-    def _by_data(self, ratio: float) -> None:
-        """Record that noise and sums have a divisor that follows the values of the examples."""
-        self.by_data, self.by_size = True, False
-        self.found = [each for each in self.found if each.name not in ("scale", "divisor")]
-        text = "sums and noise are divided by a number that follows private data"
-        self._note("divisor", "all", text, ratio, 1.0)
 
     def _other_scales(
         self, names: Sequence[str], noise: Mapping[str, Array], rows: Sequence[int], factor: float
@@ -711,7 +699,7 @@ class _Comparison:
         if not self.by_data:
             return self.common
         ours, theirs = (self._spread(each, by) for each, by in ((rows, factor), (self.noisy_rows, 1.0)))
-        return self.common * ours / theirs
+        return self.overall * ours / theirs
 
     def _spread(self, rows: Sequence[int], factor: float) -> float:
         """Size of the difference of two releases of one batch, whose noise differs."""
@@ -757,7 +745,10 @@ class _Comparison:
             self.by_data = others[1] <= self._bound
             if self.by_data:
                 most, farthest, worst = others
-                self._by_data(scale.measured)
+                explained = ("scale", "divisor", "noise")
+                self.found = [each for each in self.found if each.name not in explained]
+                text = "sums and noise are divided by a number that follows private data"
+                self._note("divisor", "all", text, scale.measured, 1.0)
         if farthest > self._bound:
             self._explain(*worst, farthest)
         elif not self.replaced:

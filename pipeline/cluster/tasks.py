@@ -89,7 +89,7 @@ def todo(settings: Settings, rows: Iterable[str], options: Sequence[str] = ()) -
     for key in rows:
         missing, commands = planned.get(key), list[tuple[str, ...]]()
         files = {
-            "train": [records.run_path(key), records.history_path(key)],
+            "train": [records.run_path(key)],
             "evaluate": [records.evaluation_path(key)],
             "ledger": [records.ledger_path(key)],
         }

@@ -16,7 +16,7 @@ from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.extensions import extensions
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
@@ -99,8 +99,8 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
-    trained, stands = seeds[min(seeds) if seed is None else seed], Standing(row, data)
-    if why := stands.differs(run, trained):
+    trained = seeds[min(seeds) if seed is None else seed]
+    if why := reason_invalid(trained, row, data, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
     return trained
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import data_here, reason_invalid
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
@@ -58,8 +58,8 @@ def _row(settings: Settings, key: str, run: Run | None, gpu: bool) -> Planned:
     waits = row.needs == "gpu" and not gpu
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits)
-    stands = Standing.here(key, settings)
-    why = [stands.why_not(run, replica) for replica in run.replicas]
+    data = data_here(key, settings)
+    why = [reason_invalid(replica, row, data) for replica in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dprepro.pipeline.identity.plan import NEVER, plan
-from dprepro.pipeline.identity.standing import measured_otherwise
+from dprepro.pipeline.identity.validity import reason_unmeasured
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 
@@ -81,13 +81,12 @@ def _named(keys: Iterable[str]) -> str:
 
 def lacks_measuring(key: str) -> bool:
     """Return whether a trained row lacks accuracies by the present version of the measuring code."""
-    evaluation = records.read_evaluation(key)
-    if evaluation is None or records.unmeasured(key):
-        return True
-    return any(map(measured_otherwise, evaluation.replicas))
+    run, evaluation = records.read_run(key), records.read_evaluation(key)
+    measured = {each.key: each for each in evaluation.replicas} if evaluation else {}
+    return run is None or any(reason_unmeasured(measured.get(each.key), each) for each in run.replicas)
 
 
 def _unaccounted(key: str) -> bool:
     run, ledgers = records.read_run(key), records.read_ledgers(key)
     due = {replica.key for replica in run.replicas} if run else set()
-    return ledgers is None or not due <= {replica.key for replica in ledgers.replicas}
+    return ledgers is None or not due <= ledgers.by_replica.keys()

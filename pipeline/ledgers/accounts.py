@@ -40,7 +40,7 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
             row=key,
             config=settings.account_digest(key),
             versions=versions(),
-            replicas=tuple(entry(line.level(config), config) for config in line.resolved),
+            entries=tuple(entry(line.level(config), config) for config in line.resolved),
         ),
         root,
     )
@@ -53,7 +53,7 @@ def entry(level: str, settings: AccountSettings) -> Entry:
     if settings.claimed_by == "rdp":
         metrics = renyi_metrics(settings)
     described = settings.model_dump(mode="json")
-    return Entry(level=level, seed=0, ledger=ledger, settings=described, metrics=metrics)
+    return Entry(level=level, seeds=(0,), ledger=ledger, settings=described, metrics=metrics)
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:

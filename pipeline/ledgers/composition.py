@@ -63,8 +63,8 @@ def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Tr
     """
     trainings = Trainings([], [], [])
     for run in runs:
-        trainings.replicas.extend(_composable(run.spent(training)) for training in run.replicas)
-        trainings.replaced.extend(_repeated(run.replaced))
+        trainings.replicas.extend(_composable(training.spent) for training in run.replicas)
+        trainings.replaced.extend(map(_composable, run.replaced_spent()))
     for search in searches:
         record = read_search(search, root)
         if record is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Composition, Provenance
+from dprepro.pipeline.results.schema import Composition, Provenance, Trained
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,17 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
         """Add the record ``name`` to the data sets that its trainings, also ``earlier`` ones, read."""
         present = set(_own_sets(settings, read, origins))
         for data in present.union(_names(settings, earlier)):
-            names.setdefault(data, []).append(name)
+            names.setdefault(data, [])
+            if name not in names[data]:
+                names[data].append(name)
             arrays.setdefault(data, set()).update(_trained_on(origins) if data in present else ())
 
-    for path in sorted((root / records.RUNS).glob("*.json")):
+    for path in sorted((root / records.TRAININGS).glob("*.jsonl")):
         if run := records.read_run(path.stem, root):
-            count(rows, path.stem, run.data, run.origins, run.replaced_on)
+            count(rows, path.stem, run.data, run.origins, ())
+            for each in run.replaced:
+                if isinstance(each, Trained):
+                    count(rows, path.stem, each.data, [each.origin], ())
     for record in records.search_records(root):
         row = settings.rows.get(record.row)
         data = row.data if row else ""

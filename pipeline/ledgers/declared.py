@@ -71,7 +71,7 @@ def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterato
                 f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
                 f"run `dprepro train {run.row}` again"
             ) from problem
-        examples = run.origin(replica).examples
+        examples = replica.origin.examples
         if replica.steps != config.total_steps(examples):
             yield replica, "steps"
             continue

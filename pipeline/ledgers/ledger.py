@@ -34,7 +34,6 @@ LAPLACE_LARGEST = 700
 
 def ledger_of(
     trained: Trained,
-    reproducible: bool,
     searched: str | None,
     steps: Iterable[int] = (),
     uses: Iterable[Statement] = (),
@@ -44,7 +43,6 @@ def ledger_of(
 
     Args:
         trained: record of the replica.
-        reproducible: whether the replica's noise was seeded; then no guarantee holds.
         searched: name of the search that chose the hyper-parameters; None: no search did.
         steps: steps after which the ledger reports the epsilon spent so far.
         uses: uses of private data by the row and its data set that no epsilon covers.
@@ -53,6 +51,7 @@ def ledger_of(
     Returns:
         The ledger, with every accountant's epsilon.
     """
+    reproducible = trained.origin.reproducible  # then no guarantee holds
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
     not_covered = uses_outside(trained, searched, uses)
     if isinstance(trained.spending, Releases):

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isclose
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
@@ -15,9 +18,14 @@ from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import Entry, Ledgers, Run, Trained
 from dprepro.rounding import MACHINE_TOLERANCE
+
+# fields of a training that decide its ledger
+DECISIVE = {
+    *("settings", "steps", "spending", "delta", "claimed_by", "broken", "not_covered", "protects", "noise"),
+    "isolation",
+}
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
@@ -39,14 +47,15 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     if run is None:
         raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
     check_spending(run, settings, root)
-    steps: dict[tuple[str, int], set[int]] = {}
-    for level, seed, step, *_ in read_history(records.history_path(key, root)):
-        steps.setdefault((level, seed), set()).add(step)
+    steps = {
+        replica.key: {step for points in replica.curves.values() for step, *_ in points}
+        for replica in run.replicas
+    }
     ledgers = Ledgers(
         row=key,
         config=digest_json(row.search),
         versions=versions(),
-        replicas=tuple(entries(run, row.search, settings, steps, root)),
+        entries=tuple(entries(run, row.search, settings, steps, root)),
         composition=row_composition(run, row.search, root),
     )
     return records.write(ledgers, root)
@@ -60,7 +69,7 @@ def entries(
     root: Path = Path(),
     others: Sequence[ModuleType] | None = None,
 ) -> list[Entry]:
-    """Ledger of each replica.
+    """Ledgers of the replicas.
 
     Args:
         run: the row's recorded trainings.
@@ -71,23 +80,29 @@ def entries(
         others: further accountants, as in `make_ledger`.
 
     Returns:
-        An entry for each replica, in the run's order.
+        An entry for the replicas of a level with equal privacy, in the run's order.
     """
     unlinked = _unlinked(run.row, search, root)
+    alike: dict[str, list[Trained]] = {}
+    for replica in run.replicas:
+        about = [replica.level, sorted(steps.get(replica.key, ())), [*_uses(run, replica, settings)]]
+        decisive = (
+            replica.model_dump_json(include=DECISIVE) + TypeAdapter(list[Any]).dump_json(about).decode()
+        )
+        alike.setdefault(f"{replica.origin.reproducible} {decisive}", []).append(replica)
     return [
         Entry(
-            level=replica.level,
-            seed=replica.seed,
+            level=first.level,
+            seeds=(first.seed, *(each.seed for each in others_alike)),
             ledger=ledger_of(
-                replica,
-                run.origin(replica).reproducible,
+                first,
                 search,
-                sorted(steps.get(replica.key, ())),
-                [*unlinked, *_uses(run, replica, settings)],
+                sorted(steps.get(first.key, ())),
+                [*unlinked, *_uses(run, first, settings)],
                 others,
             ),
         )
-        for replica in run.replicas
+        for first, *others_alike in alike.values()
     ]
 
 
@@ -104,7 +119,7 @@ def is_current(ledgers: Ledgers, run: Run, search: str | None, settings: Setting
         close = isclose(ledgers.composition.epsilon, composition.epsilon, rel_tol=MACHINE_TOLERANCE)
         if before != composition or not close:
             return False
-    recorded = {entry.key: entry.ledger for entry in ledgers.replicas}
+    recorded = ledgers.by_replica
     if recorded.keys() != {replica.key for replica in run.replicas}:
         return False
     unlinked = _unlinked(run.row, search, Path())
@@ -136,6 +151,6 @@ def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]
         yield statement("feature_range")
     if settings.split(run.data).public.count:
         yield statement("passed_over")
-    if OWN in run.origin(replica).edition.values():
+    if OWN in replica.origin.edition.values():
         declared = isinstance(settings.own.get(settings.split(run.data).raw), OwnTable)
         yield statement("declared_description" if declared else "own_description")

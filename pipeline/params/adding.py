@@ -6,7 +6,6 @@ A round trip through ruamel.yaml would lay out most lines anew. So text is chang
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +148,16 @@ class Adding:
         margin = " " * row.value[0][0].start_mark.column
         inside = own is not None and _holds(row, own)
         anchor = f"&{own.anchor} " if inside and own is not None and own.anchor else ""
-        flow = ", ".join(_flow(level).replace(" ", "\0") for level in levels)
+        listed = ", ".join(flow(level).replace(" ", "\0") for level in levels)
         begins, start, column = f"levels: {anchor}[", 0, len(margin)
         if own is not None:
             name = next(name for name, _ in row.value if name.value == "levels")
             start, column = name.start_mark.index, name.start_mark.column
             alias = re.compile(r":\s*\*[\w-]+").match(self.text, name.end_mark.index)
             end = own.end_mark.index if inside else alias.end() if alias else name.end_mark.index
-        if own is None or column + len(f"{begins}{flow}]") > WIDTH:
+        if own is None or column + len(f"{begins}{listed}]") > WIDTH:
             column = len(margin)  # in a line of its own
-        lines = textwrap.wrap(f"{begins}{flow}]", WIDTH - column, break_long_words=False)
+        lines = textwrap.wrap(f"{begins}{listed}]", WIDTH - column, break_long_words=False)
         text = f"\n{' ' * (column + len(begins))}".join(lines).replace("\0", " ")
         if own is not None:
             own_line = column < name.start_mark.column
@@ -269,19 +268,10 @@ def _level_changes(own: SequenceNode, levels: list[dict[str, Any]]) -> list[tupl
         if not _holds(own, node) or not node.flow_style or not present.keys() <= level.keys():
             return None
         for name, value in level.items():
-            text, scalar = _flow({name: value})[1:-1], present.get(name)
+            text, scalar = flow({name: value})[1:-1], present.get(name)
             if scalar is None:
                 end = node.end_mark.index - 1
                 changes.append((end, end, f", {text}"))
             elif isinstance(scalar, ScalarNode) and YAML(typ="safe").load(scalar.value) != value:
                 changes.append((scalar.start_mark.index, scalar.end_mark.index, text[len(name) + 2 :]))
     return changes
-
-
-def _flow(value: dict[str, Any]) -> str:
-    """YAML of a mapping, in one line."""
-    yaml, text = YAML(typ="safe", pure=True), StringIO()
-    yaml.default_flow_style, yaml.width = True, 10_000
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(value, text)
-    return text.getvalue().strip()

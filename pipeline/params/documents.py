@@ -3,10 +3,11 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
@@ -15,6 +16,7 @@ from dprepro.errors import UserError, printable, reading
 from dprepro.pipeline.limits import RECORD_BYTES
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def read_yaml(path: Path, pure: bool = False, typ: str = "safe") -> Any:
@@ -71,11 +73,29 @@ def read_record(path: Path, kind: type[M]) -> M:
     Raises:
         UserError: the file can't be read, is too large, or has no such record; the message is one line.
     """
+    return _checked(path, lambda: kind.model_validate_json(read_bytes(path)))
+
+
+def parse_lines(path: Path, content: bytes, kind: TypeAdapter[T]) -> list[T]:
+    """Records in the ``content`` of the file ``path``, a JSON object a line; errors as in `read_record`."""
+    return _checked(path, lambda: [kind.validate_json(line) for line in content.splitlines()])
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a file of records.
+
+    Raises:
+        UserError: the file can't be read, or is too large.
+    """
+    with reading(path):
+        if path.stat().st_size > RECORD_BYTES:
+            raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
+        return path.read_bytes()
+
+
+def _checked(path: Path, parse: Callable[[], T]) -> T:
     try:
-        with reading(path):
-            if path.stat().st_size > RECORD_BYTES:
-                raise UserError(f"{path}: not what `dprepro` writes: larger than {RECORD_BYTES} bytes")
-            return kind.model_validate_json(path.read_bytes())
+        return parse()
     except ValidationError as problem:
         first = problem.errors(include_input=False)[0]
         where = printable(".".join(map(str, first["loc"])), 100)

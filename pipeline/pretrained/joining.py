@@ -22,7 +22,7 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.data.splits import content_keys
 from dprepro.pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.params import PARAMS, Settings
 from dprepro.pipeline.results import records
@@ -50,7 +50,7 @@ class TrainedRow:
             "config": config,
             "model": self.run.model,
             "data": self.run.data,
-            "edition": self.run.origins[self.run.replicas[0].origin].edition,
+            "edition": self.run.replicas[0].origin.edition,
             "level": self.run.replicas[0].level,
             "seed": self.run.replicas[0].seed,
         }
@@ -66,8 +66,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
     first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
-    stands = Standing(settings.rows[row], data)
-    if why := stands.differs(run, first):
+    if why := reason_invalid(first, settings.rows[row], data, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     require(run, [first], root)
     return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from dprepro.pipeline.identity import provenance
-from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.params import Account, Row, Settings
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.results import records
@@ -79,15 +79,16 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
     if run is None or evaluation is None:
         return
-    stands = Standing(row, None)
-    if any(stands.misdeclared(run, replica) for replica in run.replicas):
+    reasons = {reason_invalid(replica, row, None) for replica in run.replicas}
+    if "settings" in reasons:
         yield SETTINGS_CHANGED
-    if any(stands.other_version(run, replica) for replica in run.replicas):
+    if reasons & {"method version", "model version"}:
         yield Caveat("trained by other code")
     if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
         order = "; git can't show that the plan came first" if row.plan else ""
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if row.plan and not (provenance.is_checkout_here() and all(origin.revision for origin in run.origins)):
         yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
-    if any(measured_otherwise(replica) for replica in evaluation.replicas):
+    measured = {replica.key: replica for replica in evaluation.replicas}
+    if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.replicas):
         yield Caveat("measured by other code")

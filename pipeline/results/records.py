@@ -4,11 +4,11 @@ In all functions ``root`` is the folder of params.yaml.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
@@ -16,28 +16,30 @@ from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Account, Model, Row
-from dprepro.pipeline.params.documents import read_record
+from dprepro.pipeline.params.documents import parse_lines, read_bytes, read_record
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
     Attack,
     Audit,
+    Evaluated,
     Evaluation,
     Ledger,
     Ledgers,
     Provenance,
     Record,
+    RecordFile,
     Replaced,
     Replica,
     Run,
     SearchRecord,
     Trained,
     TrainingSpent,
+    Unrecorded,
 )
 
-RUNS = Path("reports/runs")
-HISTORIES = Path("reports/histories")
+TRAININGS = Path("reports/trainings")
 EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
@@ -45,23 +47,26 @@ SEARCHES = Path("reports/searches")
 GPU_HOURS = Path("reports/gpu_hours.json")  # estimates by row, from `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record
-FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "origin", "noise")
-F = TypeVar("F", Run, Evaluation, Ledgers, Audit, SearchRecord)
+FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")
+F = TypeVar("F", Ledgers, Audit, SearchRecord)
+L = TypeVar("L", bound=Trained | Unrecorded | Evaluated)
+TRAINING_LINE: TypeAdapter[Trained | Unrecorded] = TypeAdapter(
+    Annotated[
+        Annotated[Trained, Tag("training")] | Annotated[Unrecorded, Tag("unrecorded")],
+        Discriminator(lambda line: "unrecorded" if "trainings" in line else "training"),
+    ]
+)
+EVALUATED_LINE = TypeAdapter(Evaluated)
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
-    """Path of a row's training record."""
-    return root / RUNS / f"{row}.json"
-
-
-def history_path(row: str, root: Path = Path()) -> Path:
-    """Path of a row's training curves: CSV with `HISTORY_COLUMNS`, one value per line."""
-    return root / HISTORIES / f"{row}.csv"
+    """Path of a row's trainings: a line for each."""
+    return root / TRAININGS / f"{row}.jsonl"
 
 
 def evaluation_path(row: str, root: Path = Path()) -> Path:
-    """Path of a row's measured accuracies."""
-    return root / EVALUATIONS / f"{row}.json"
+    """Path of a row's measured accuracies: a line for each training."""
+    return root / EVALUATIONS / f"{row}.jsonl"
 
 
 def ledger_path(line: str, root: Path = Path()) -> Path:
@@ -75,12 +80,12 @@ def audit_path(row: str, root: Path = Path(), final_models: bool = False) -> Pat
 
 
 def read_audit(row: str, root: Path = Path(), final_models: bool = False) -> Audit | None:
-    """Attacks on a row's code or final models; None: there is no file. Errors as in `read_run`."""
+    """Attacks on a row's code or final models; None: there is no file. Errors as in `read_search`."""
     return _read(audit_path(row, root, final_models), Audit)
 
 
 def read_attacks(row: str, root: Path = Path()) -> tuple[Attack, ...]:
-    """Attacks on a row's code and on its final models; errors as in `read_run`."""
+    """Attacks on a row's code and on its final models; errors as in `read_search`."""
     audits = (read_audit(row, root, final_models) for final_models in (False, True))
     return tuple(attack for audit in audits if audit for attack in audit.attacks)
 
@@ -119,94 +124,126 @@ def write(
     kept: Run | Evaluation | Ledgers | Audit | SearchRecord, root: Path = Path(), final_models: bool = False
 ) -> Path:
     """Write a record and return its path. ``final_models``: whether an audit is of a row's final models."""
+    if isinstance(kept, Run | Evaluation):
+        target = (run_path if isinstance(kept, Run) else evaluation_path)(kept.row, root)
+        write_text(target, "".join(f"{_line(each)}\n" for each in _lines(kept)))
+        return target
     if isinstance(kept, SearchRecord):
         target = search_path(kept.name, root)
     elif isinstance(kept, Audit):
         target = audit_path(kept.row, root, final_models)
     else:
-        places = {Run: run_path, Evaluation: evaluation_path, Ledgers: ledger_path}
-        target = places[type(kept)](kept.row, root)
+        target = ledger_path(kept.row, root)
     write_text(target, kept.model_dump_json(indent=1, exclude_defaults=True) + "\n")
     return target
 
 
+def _lines(kept: Run | Evaluation) -> Iterator[RecordFile]:
+    yield from kept.replicas
+    for gone in kept.replaced if isinstance(kept, Run) else ():
+        if isinstance(gone, Trained):
+            yield gone.model_copy(update={"replaced": True})
+        else:
+            yield Unrecorded(row=kept.row, trainings=gone.trainings, spent=gone.spent)
+
+
+def _line(line: RecordFile) -> str:
+    return line.model_dump_json(exclude_defaults=True)
+
+
 def read_run(row: str, root: Path = Path()) -> Run | None:
-    """Training record of a row; None: nothing was trained.
+    """Trainings of a row; None: nothing was trained.
 
     Raises:
-        UserError: the file is there but is no training record of this row.
+        UserError: a line is no training of this row, or two lines are the same one, as after a merge of two
+            machines' results.
     """
-    return _read(run_path(row, root), Run)
+    path = run_path(row, root)
+    return parse_run(path, read_bytes(path)) if path.exists() else None
 
 
-def with_origins(
-    made: Iterable[tuple[Trained, Provenance]],
-) -> tuple[tuple[Trained, ...], tuple[Provenance, ...]]:
-    """Replicas and origins of a run, from pairs of a replica and its origin.
+def parse_run(path: Path, content: bytes) -> Run | None:
+    """Trainings in the ``content`` of the file ``path``; None: none is a result. Errors: `read_run`."""
+    lines = _of_row(path, parse_lines(path, content, TRAINING_LINE))
+    here = {line.key: line for line in lines if isinstance(line, Trained) and not line.replaced}
+    gone: list[Trained | Replaced] = []
+    for line in lines:
+        if isinstance(line, Unrecorded):
+            gone.append(Replaced(trainings=line.trainings, spent=line.spent))
+        elif line.replaced:
+            gone.append(line)
+        elif line != here[line.key]:
+            raise UserError(
+                f"{path}: two trainings of {line.level}, seed {line.seed}; allowed: one that is not "
+                '"replaced": true'
+            )
+    return Run(row=path.stem, replicas=tuple(here.values()), replaced=tuple(gone)) if here else None
 
-    Equal origins become one entry. Each replica gets the index of its origin.
+
+def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
+    """Measured accuracies of a row; None: there is no file.
+
+    Raises:
+        UserError: a line is no accuracy of this row, or two lines are of the same weights and differ.
     """
-    replicas: list[Trained] = []
-    origins: list[Provenance] = []
-    for replica, origin in made:
-        if origin not in origins:
-            origins.append(origin)
-        replicas.append(replica.model_copy(update={"origin": origins.index(origin)}))
-    return tuple(replicas), tuple(origins)
+    path = evaluation_path(row, root)
+    if not path.exists():
+        return None
+    lines = _of_row(path, parse_lines(path, read_bytes(path), EVALUATED_LINE))
+    measured = {line.key: line for line in lines}
+    for line in lines:
+        if line != measured[line.key]:
+            raise UserError(f"{path}: {line.level}, seed {line.seed}: the same one twice; allowed: one line")
+    return Evaluation(row=row, replicas=tuple(measured.values()))
 
 
-def replaced_on(earlier: Run | SearchRecord | None, now: Provenance) -> tuple[str, ...]:
-    """`Run.replaced_on` of a record that replaces ``earlier`` and has trainings on the data of ``now``."""
-    if earlier is None:
-        return ()
-    origins = earlier.origins if isinstance(earlier, Run) else (earlier.provenance,)
-    others = (origin for origin in origins if origin.declared != now.declared)
-    found = {raw for origin in others for raw, edition in origin.edition.items() if edition == OWN}
-    return tuple(sorted({*earlier.replaced_on, *found}))
+def _of_row(path: Path, lines: Sequence[L]) -> Sequence[L]:
+    for line in lines:
+        if line.row != path.stem:
+            raise UserError(f"{path}: not what `dprepro` writes: row: {line.row}; allowed: {path.stem}")
+    return lines
 
 
-def with_replaced(
-    earlier: Iterable[Replaced],
-    gone: Iterable[tuple[str | None, TrainingSpent | None]],
-    standing: Collection[str] = (),
-) -> tuple[Replaced, ...]:
-    """Entries for all replaced trainings: for earlier ones, and for those that are replaced now.
+def read_history(row: str, root: Path = Path()) -> list[tuple[Any, ...]]:
+    """Training curves of a row, with `HISTORY_COLUMNS`; empty if nothing was trained. Errors: `read_run`."""
+    run = read_run(row, root)
+    return [
+        (trained.level, trained.seed, step, epoch, metric, value)
+        for trained in (run.replicas if run else ())
+        for metric, points in sorted(trained.curves.items())
+        for step, epoch, value in points
+    ]
 
-    A training with an identity counts once. Trainings without an identity are summed.
 
-    Args:
-        earlier: replaced trainings of one record, or of two records that are merged.
-        gone: identity (`Trained.identity` or None) and spending of each training that is replaced now.
-        standing: identities of valid trainings, which don't count as replaced.
-    """
-    identified: dict[str, TrainingSpent | None] = {}
+def with_replaced(earlier: Iterable[Replaced], gone: Iterable[TrainingSpent | None]) -> tuple[Replaced, ...]:
+    """Replaced trainings without records of their own: ``earlier`` ones, and those that spent ``gone``."""
     counts: Counter[TrainingSpent | None] = Counter()
     for each in earlier:
-        identified |= dict.fromkeys(each.identities, each.spent)
-        counts[each.spent] += each.trainings - len(each.identities)
-    for identity, spent in gone:
-        if identity is None:
-            counts[spent] += 1
-        else:
-            identified[identity] = spent
-    known: dict[TrainingSpent | None, list[str]] = {spent: [] for spent in counts}
-    for identity, spent in identified.items():
-        if identity not in standing:
-            known.setdefault(spent, []).append(identity)
-    return tuple(
-        Replaced(trainings=counts[spent] + len(identities), spent=spent, identities=tuple(identities))
-        for spent, identities in known.items()
-        if counts[spent] or identities
-    )
+        counts[each.spent] += each.trainings
+    counts.update(gone)
+    return tuple(Replaced(trainings=number, spent=spent) for spent, number in counts.items())
+
+
+def replaced_on(earlier: SearchRecord | None, now: Provenance) -> tuple[str, ...]:
+    """`SearchRecord.replaced_on` of a record on the data of ``now`` that replaces ``earlier``."""
+    if earlier is None:
+        return ()
+    origin = earlier.provenance
+    found = [raw for raw, edition in origin.edition.items() if edition == OWN]
+    return tuple(sorted({*earlier.replaced_on, *(found if origin.declared != now.declared else ())}))
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
-    """Record of a search; None: there is no file. Errors as in `read_run`."""
+    """Record of a search; None: there is no file.
+
+    Raises:
+        UserError: the file is there but is no record of this search.
+    """
     return _read(search_path(name, root), SearchRecord)
 
 
 def search_records(root: Path = Path()) -> Iterator[SearchRecord]:
-    """Records of all searches that ran, declared in params.yaml or not. Errors as in `read_run`."""
+    """Records of all searches that ran, declared in params.yaml or not. Errors as in `read_search`."""
     for path in sorted((root / SEARCHES).glob("*.json")):
         if record := read_search(path.stem, root):
             yield record
@@ -225,13 +262,8 @@ def row_searches(row: str, own: str | None, root: Path = Path()) -> list[str]:
     return sorted({*searches_of(root).get(row, ()), *([own] if own else [])})
 
 
-def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
-    """Measured accuracies of a row; None: there is no file. Errors as in `read_run`."""
-    return _read(evaluation_path(row, root), Evaluation)
-
-
 def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
-    """Ledgers of a row or an account; None: there is no file. Errors as in `read_run`."""
+    """Ledgers of a row or an account; None: there is no file. Errors as in `read_search`."""
     return _read(ledger_path(line, root), Ledgers)
 
 
@@ -252,28 +284,21 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         return None if isinstance(line, Row) else _account(called, ledgers, ledger_path(key, root))
     if not isinstance(line, Row):
         raise UserError(f"{run_path(key, root)}: {key} is an account, which leaves no run; delete the file")
-    curves = history_path(key, root)
-    if curves.exists() and digest_file(curves) != run.history:
-        raise UserError(
-            f"{curves}: does not belong to {run_path(key, root)}; "
-            f"`git checkout {curves}` brings the right one back"
-        )
-    entries = {replica.key: replica.ledger for replica in ledgers.replicas}
     all_attacks = read_attacks(key, root)
     evaluation = read_evaluation(key, root)
     measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
-    replicas = []
+    replicas, origins = [], run.origins
     for replica in run.replicas:
-        ledger, accuracies = entries.get(replica.key), measured.get(replica.key)
+        ledger, accuracies = ledgers.by_replica.get(replica.key), measured.get(replica.key)
         if ledger is None or accuracies is None or accuracies.weights != replica.weights:
             continue
-        if _accounts_for_another(ledger, replica, run.origin(replica)):
+        if _accounts_for_another(ledger, replica):
             raise UserError(
                 f"{ledger_path(key, root)}: {replica.level}, seed {replica.seed}: accounts for another "
                 f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
         on_level = tuple(attack for attack in all_attacks if attack.level == replica.level)
-        stale = [attack for attack in on_level if _attacks_another(attack, line, run, replica, ledger)]
+        stale = [attack for attack in on_level if _attacks_another(attack, line, replica, ledger)]
         attacks = tuple(attack for attack in on_level if attack not in stale)
         if any(attack.attack == FINAL_MODEL for attack in stale):  # their results stay published
             uses = (*ledger.not_covered, statement("model_audit"))
@@ -282,6 +307,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             Replica(
                 **{name: getattr(replica, name) for name in FROM_TRAINING},
                 **{name: getattr(accuracies, name) for name in ("metrics", "scores", "measured_by")},
+                origin=origins.index(replica.origin),
                 ledger=ledger,
                 attacks=attacks,
             )
@@ -296,19 +322,19 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         budget=line.budget,
         search=line.search,
         replicas=tuple(replicas),
-        history=run.history,
-        origins=run.origins,
+        history=digest_file(run_path(key, root)),
+        origins=origins,
         composition=ledgers.composition,
     )
 
 
-def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) -> bool:
+def _accounts_for_another(ledger: Ledger, replica: Trained) -> bool:
     """Return True if a ledger has other steps, noise or sampling than the replica, or an impossible bound."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
     if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):
         return True
-    if ledger.epsilon_upper is not None and (replica.broken or made.reproducible):
+    if ledger.epsilon_upper is not None and (replica.broken or replica.origin.reproducible):
         return True
     if isinstance(replica.spending, Releases):
         return ledger.steps != replica.steps
@@ -321,7 +347,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained, made: Provenance) ->
     )
 
 
-def _attacks_another(attack: Attack, row: Row, run: Run, replica: Trained, ledger: Ledger) -> bool:
+def _attacks_another(attack: Attack, row: Row, replica: Trained, ledger: Ledger) -> bool:
     """Return True if an attack is on another training than that of ``replica``.
 
     An attack on code is compared with the ledger if it is on a whole training with Gaussian noise. Laplace
@@ -330,20 +356,26 @@ def _attacks_another(attack: Attack, row: Row, run: Run, replica: Trained, ledge
     if attack.attack != FINAL_MODEL:
         other = (attack.event, attack.delta) != (ledger.event, ledger.delta)
         return attack.whole and ledger.sampling_rate is not None and other
-    made = run.origin(replica)
+    made = replica.origin
     try:
         settings = type(row.resolved[0]).recorded(replica.settings)
-        model = Model.model_validate(run.model)
+        model = Model.model_validate(replica.model)
     except ValidationError:  # params.yaml has another method by now
         return True
-    if settings.method != run.method:
+    if settings.method != replica.method:
         return True
     return attack.training != training_digest(model, settings, made.data, made.made_by, made.reproducible)
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
     """Record of an account, which has settings and ledgers but no training."""
-    replicas = tuple(Replica(**dict(entry)) for entry in ledgers.replicas)
+    replicas = tuple(
+        Replica(
+            level=entry.level, seed=seed, settings=entry.settings, metrics=entry.metrics, ledger=entry.ledger
+        )
+        for entry in ledgers.entries
+        for seed in entry.seeds
+    )
     examples = replicas[0].settings.get("examples") if replicas else None
     if not isinstance(examples, int) or examples < 1:
         raise UserError(f"{path}: not an account's; run `dprepro account {ledgers.row}`")

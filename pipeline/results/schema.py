@@ -1,11 +1,12 @@
-"""Schema of the recorded files of a row: run, evaluation, ledgers, audit; and of their join.
+"""Schema of the recorded files of a row: trainings, accuracies, ledgers, audit; and of their join.
 
 Each file is the output of a separate DVC stage, because each needs less than the one before: training needs
-the data, measuring needs the weights, and a ledger needs only the run. A file lists a row's replicas one by
-one, because they may come from different machines and times. All readers use this schema.
+the data, measuring needs the weights, and a ledger needs only the trainings. A training has one line, written
+once, with everything about it but its accuracies; so files of two machines merge line by line.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import repeat
 from math import inf
 from statistics import fmean
@@ -193,18 +194,10 @@ class TrainingSpent(Strict):
 
 
 class Replaced(Strict):
-    """Trainings that are no longer in a record. Their results were seen, so their privacy loss stays."""
+    """Trainings without a record of their own. Results were seen, so the privacy loss stays."""
 
-    trainings: Annotated[int, Field(ge=1, strict=True)]
+    trainings: Annotated[int, Field(ge=1, le=10_000, strict=True)]
     spent: TrainingSpent | None  # by each of them; None: no known bound
-    # `Trained.identity` of trainings that have one, so that two machines' records count a training once
-    identities: tuple[Plain, ...] = ()
-
-    @model_validator(mode="after")
-    def _counts_all(self) -> "Replaced":
-        if len(set(self.identities)) != len(self.identities) or len(self.identities) > self.trainings:
-            raise ValueError("identities: one per training at most, each once")
-        return self
 
 
 class Candidate(Strict):
@@ -265,9 +258,35 @@ class SearchRecord(Strict):
             yield from repeat(spent, candidate.seeds)
 
 
-class Trained(OfReplica):
-    """Training record of one replica, with the spending of its mechanism."""
+class RecordFile(Strict):
+    """A record file, or a line of one. Fields at their default are left out, except the schema version."""
 
+    schema_version: Literal[3, 4] = 3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_version(cls, content: Any, info: ValidationInfo) -> Any:
+        if info.mode == "json" and isinstance(content, dict) and "schema_version" not in content:
+            raise ValueError("schema_version: missing")
+        return content
+
+    @model_serializer(mode="wrap")
+    def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"schema_version": self.schema_version, **others(self)}
+
+
+Point = tuple[Whole, NotNegative, float]  # step, epoch, value
+Time = Annotated[float, Field(ge=0, le=1e11)]  # Unix time, or seconds
+
+
+class Trained(RecordFile, OfReplica):
+    """Line of `reports/trainings/ROW.jsonl`: one training. Only ``replaced`` may change later."""
+
+    schema_version: Literal[4] = 4
+    row: Key
+    model: dict[str, Any]
+    method: Plain
+    data: Key
     settings: dict[str, Any]  # of the method, in full
     steps: Whole
     spending: SampledGaussian | Releases | None  # None: no private mechanism at all
@@ -284,12 +303,21 @@ class Trained(OfReplica):
     # fingerprint of the frozen tensors (`pipeline.models.frozen`); (): none, or trained before this field
     # existed
     frozen: tuple[float, ...] = ()
-    seconds: NotNegative  # from first to last step, of all replicas that were trained together
+    seconds: Time  # from first to last step, of all replicas that were trained together
     # processor time, as an equal share of that of the replicas trained together; None: not recorded
-    cpu_seconds: NotNegative | None = None
-    started: NotNegative  # Unix time
-    ended: NotNegative
-    origin: Whole  # index in the run's `origins`
+    cpu_seconds: Time | None = None
+    started: Time
+    ended: Time
+    origin: Provenance
+    curves: dict[Plain, tuple[Point, ...]] = Field(default_factory=dict)  # by metric
+    # True: no result of the row any more, because its settings, data or code changed; its privacy loss stays
+    replaced: bool = False
+
+    @model_validator(mode="after")
+    def _ends_after_it_started(self) -> "Trained":
+        if self.started > self.ended:
+            raise ValueError(f"started: {self.started:g}; allowed: at most 'ended', {self.ended:g}")
+        return self
 
     @property
     def identity(self) -> str:
@@ -298,8 +326,8 @@ class Trained(OfReplica):
 
     @property
     def spent(self) -> TrainingSpent | None:
-        """Spending if the noise wasn't seeded, which `Run.spent` checks; None if no finite epsilon holds."""
-        if self.broken:
+        """Spending; None if nothing bounds it, as with seeded noise."""
+        if self.broken or self.origin.reproducible:
             return None
         if isinstance(self.spending, SampledGaussian):
             return TrainingSpent(spending=self.spending, steps=self.steps, delta=self.delta or 0.0)
@@ -308,24 +336,14 @@ class Trained(OfReplica):
         return TrainingSpent(spending=self.spending.epsilon, steps=self.steps, delta=0.0)
 
 
+class Unrecorded(RecordFile, Replaced):
+    """Line of `reports/trainings/ROW.jsonl`: trainings that left no line of their own."""
+
+    schema_version: Literal[4] = 4
+    row: Key
+
+
 R = TypeVar("R", bound=OfReplica)
-
-
-class RecordFile(Strict):
-    """A record file. Fields at their default are left out of it, except the schema version."""
-
-    schema_version: Literal[3] = 3
-
-    @model_validator(mode="before")
-    @classmethod
-    def _require_version(cls, content: Any, info: ValidationInfo) -> Any:
-        if info.mode == "json" and isinstance(content, dict) and "schema_version" not in content:
-            raise ValueError("schema_version: missing; allowed: 3")
-        return content
-
-    @model_serializer(mode="wrap")
-    def _with_version(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {"schema_version": self.schema_version, **others(self)}
 
 
 def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
@@ -334,31 +352,41 @@ def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
     return replicas
 
 
-class Run(RecordFile):
-    """`reports/runs/ROW.json`: training record of each replica, with its origin."""
+class Run(Strict):
+    """Content of `reports/trainings/ROW.jsonl`: the trainings of a row."""
 
     row: Key
-    model: dict[str, Any]
-    method: Plain
-    data: Key
-    replicas: Annotated[tuple[Trained, ...], AfterValidator(_unique)]
-    origins: tuple[Provenance, ...]
-    history: Plain  # digest of reports/histories/ROW.csv
-    replaced: tuple[Replaced, ...] = ()  # trainings of the row that no longer stand
-    # entries of `own` that some of them read, if their data had another declaration than the replicas'
-    replaced_on: tuple[Plain, ...] = ()
+    replicas: Annotated[tuple[Trained, ...], Field(min_length=1), AfterValidator(_unique)]
+    replaced: tuple[Trained | Replaced, ...] = ()  # no results any more
 
-    @model_validator(mode="after")
-    def _belongs_together(self) -> "Run":
-        if not self.replicas:
-            raise ValueError("replicas: none")
-        if any(replica.origin >= len(self.origins) for replica in self.replicas):
-            raise ValueError("replicas: one has no origin")
-        return self
+    @property
+    def model(self) -> dict[str, Any]:
+        """Model of the first training."""
+        return self.replicas[0].model
 
-    def origin(self, replica: Trained) -> Provenance:
-        """Origin of a replica."""
-        return self.origins[replica.origin]
+    @property
+    def method(self) -> str:
+        """Method of the first training."""
+        return self.replicas[0].method
+
+    @property
+    def data(self) -> str:
+        """Prepared data set of the first training."""
+        return self.replicas[0].data
+
+    @property
+    def origins(self) -> tuple[Provenance, ...]:
+        """Origins of the trainings, each once."""
+        found: list[Provenance] = []
+        for replica in self.replicas:
+            if replica.origin not in found:
+                found.append(replica.origin)
+        return tuple(found)
+
+    def replaced_spent(self) -> Iterator[TrainingSpent | None]:
+        """Spending of each replaced training; None if nothing bounds it."""
+        for gone in self.replaced:
+            yield from [gone.spent] if isinstance(gone, Trained) else repeat(gone.spent, gone.trainings)
 
     def seconds_of(self, replica: Trained) -> float:
         """Processor seconds of a replica; if unknown, an equal share of its shared training's duration."""
@@ -366,10 +394,6 @@ class Run(RecordFile):
             return replica.cpu_seconds
         together = [other for other in self.replicas if other.started == replica.started]
         return replica.seconds / len(together)
-
-    def spent(self, replica: Trained) -> TrainingSpent | None:
-        """Spending of a replica; None if nothing bounds the spending, as with seeded noise."""
-        return None if self.origin(replica).reproducible else replica.spent
 
 
 class Scores(Strict):
@@ -417,9 +441,11 @@ class Errors(Strict):
         return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
 
 
-class Evaluated(OfReplica):
-    """Measured accuracies of one replica's weights."""
+class Evaluated(RecordFile, OfReplica):
+    """Line of `reports/evaluations/ROW.jsonl`: measured accuracies of one replica's weights."""
 
+    schema_version: Literal[4] = 4
+    row: Key
     weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
@@ -438,16 +464,18 @@ class Evaluated(OfReplica):
         return self
 
 
-class Evaluation(RecordFile):
-    """`reports/evaluations/ROW.json`: measured accuracies of each replica."""
+class Evaluation(Strict):
+    """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each replica."""
 
     row: Key
     replicas: Annotated[tuple[Evaluated, ...], AfterValidator(_unique)]
 
 
-class Entry(OfReplica):
-    """Ledger of one replica, or of one level of an account."""
+class Entry(Strict):
+    """Ledger of replicas of one level with equal privacy, or of one level of an account."""
 
+    level: Level
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     ledger: Ledger
     # of an account: its settings at this level, and metrics for the paper's tables and figures
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -473,13 +501,25 @@ class Composition(Strict):
 
 
 class Ledgers(RecordFile):
-    """`reports/ledgers/LINE.json`: ledgers of a row's replicas or of an account's levels."""
+    """`reports/ledgers/LINE.json`: ledgers of a row's replicas or of an account's levels, each once."""
 
+    schema_version: Literal[4] = 4
     row: Key
     config: Plain  # digest of the account's settings, or of the name of the row's search
     versions: Versions  # of Python and the accounting libraries
-    replicas: Annotated[tuple[Entry, ...], AfterValidator(_unique)]
+    entries: tuple[Entry, ...]
     composition: Composition | None = None  # if the row has several private trainings
+
+    @model_validator(mode="after")
+    def _has_each_once(self) -> "Ledgers":
+        if len(self.by_replica) != sum(len(entry.seeds) for entry in self.entries):
+            raise ValueError("entries: the same replica twice")
+        return self
+
+    @cached_property
+    def by_replica(self) -> dict[ReplicaKey, Ledger]:
+        """Ledger of each replica."""
+        return {(entry.level, seed): entry.ledger for entry in self.entries for seed in entry.seeds}
 
 
 class Replica(OfReplica):
@@ -522,7 +562,7 @@ class Record(Strict):
     budget: str
     search: str | None
     replicas: tuple[Replica, ...]
-    history: str | None  # digest of reports/histories/ROW.csv; None: an account
+    history: str | None  # digest of reports/trainings/ROW.jsonl; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None
 
@@ -539,6 +579,7 @@ class Record(Strict):
 class Audit(RecordFile):
     """`reports/audits/ROW.json`: attacks on a row's code; in `models/`, attacks on its final models."""
 
+    schema_version: Literal[3] = 3
     row: Key
     made_by: dict[str, int]  # versions of the attacked 'method' and 'model', and of the 'audit'
     versions: Versions

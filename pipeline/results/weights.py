@@ -108,7 +108,7 @@ def read_weights(path: Path, expected: str | None, device: "torch.device") -> "T
         raise UserError(f"{path}: {os.strerror(problem.errno or 0)}") from problem
     except Damaged as problem:
         raise UserError(
-            f"{path}: is not what training left (its digest is not the one in reports/runs/{row}.json); "
+            f"{path}: is not what training left (reports/trainings/{row}.jsonl has another digest); "
             f"delete it, and `dvc pull train@{row}` or `dvc repro train@{row}`"
         ) from problem
     try:

@@ -13,7 +13,6 @@ import pandas as pd
 from dprepro.pipeline.reporting import table, wording
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.schema import Record, Replica
 
 LONGEST = 500  # characters of a parameter
@@ -119,8 +118,7 @@ def _params(record: Record, replicas: list[Replica]) -> dict[str, str]:
 def _curves(record: Record, sources: Sources) -> dict[tuple[str, int], list[Point]]:
     """Points of the row's history by level and seed; empty without a history."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    path = sources.root / records.history_path(record.row)
-    for level, seed, step, _, metric, value in read_history(path) if path.exists() else ():
+    for level, seed, step, _, metric, value in records.read_history(record.row, sources.root):
         if metric in CURVES and isfinite(value):
             curves[level, seed].append((metric, value, step))
     return curves

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
@@ -14,11 +13,11 @@ from dprepro.clipping.gradients import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
-from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.params import PARAMS, Model, Settings
+from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
@@ -63,40 +62,26 @@ def evaluate(
     for trained in run.replicas:
         earlier = measured.get(trained.key)
         unscored = own and earlier is not None and earlier.scores is None
-        if earlier is None or earlier.weights != trained.weights or measured_otherwise(earlier) or unscored:
+        if reason_unmeasured(earlier, trained) or unscored:
             pending[trained.key] = trained
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    stands = Standing(row, data)
-    # the weights of `none` fit `response` too, and would be measured as another network's
-    if pending and stands.other_network(run):
+    if wrong := {why for each in pending.values() if (why := reason_invalid(each, row, data, code=False))}:
         raise UserError(
-            f"{path}: trained with another model or method than {PARAMS} has now; run `dprepro train {key}`"
-        )
-    if any(stands.other_data(run, trained) for trained in pending.values()):
-        raise UserError(
-            f"{path}: trained on other data than data/prepared/{row.data}; run `dprepro train {key}`"
+            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
+            f"run `dprepro train {key}`"
         )
     weights = [
         read_weights(weights_path(key, *replica, root), trained.weights, execution.device)
         for replica, trained in pending.items()
     ]
     recorded = method_settings()[row.method].recorded
-    try:
-        members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
-    except ValidationError as problem:
-        raise UserError(
-            f"{path}: trained with other settings than params.yaml has now; run `dprepro train {key}`"
-        ) from problem
-    if any(stands.other_frozen(run, trained) for trained in pending.values()):
-        raise UserError(
-            f"{path}: trained with other frozen tensors than `build` of model {row.model.name!r} gives here; "
-            f"bring its file back, or run `dprepro train {key}`"
-        )
+    members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
     arguments = (row.model, row.method, row.reproducible, data, execution, own)
     for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
         trained = pending[member.key]
         measured[member.key] = Evaluated(
+            row=key,
             level=trained.level,
             seed=trained.seed,
             weights=trained.weights,

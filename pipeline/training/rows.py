@@ -20,17 +20,16 @@ import torch
 
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.files import digest_file, digest_json, write_bytes, write_json, write_text
+from dprepro.pipeline.files import digest_json, write_json
 from dprepro.pipeline.identity import provenance, versions
-from dprepro.pipeline.identity.standing import Standing, frozen_here
+from dprepro.pipeline.identity.validity import frozen_here, reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.pretrained.joining import check_joined
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import history_csv, read_history
-from dprepro.pipeline.results.schema import Provenance, Replaced, ReplicaKey, Run, Trained, TrainingSpent
+from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
@@ -42,7 +41,7 @@ from dprepro.pipeline.training.side_by_side import train_runs
 class TrainedRow:
     """Result of `train`: the path of the run, and numbers of replicas."""
 
-    path: Path  # reports/runs/ROW.json
+    path: Path  # reports/trainings/ROW.jsonl
     trained: int  # new replicas
     standing: int  # valid replicas of earlier runs, whose weights are here
 
@@ -55,7 +54,7 @@ def replicas(row: Row) -> list[SeedRun]:
 def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
     """Declared replicas without a valid training or without its weights: those that `train` would train."""
     lost = {replica.key for replica in lacking(run, root, compared=True)}
-    kept = {replica.key for replica in Standing(row, data).of(run)} - lost
+    kept = {replica.key for replica in _valid(run, row, data)} - lost
     return [replica for replica in replicas(row) if replica.key not in kept]
 
 
@@ -69,7 +68,7 @@ def train(
     root: Path = Path(),
     workers: int = 1,
 ) -> TrainedRow:
-    """Train a row's missing replicas and write its run, history and weights; an interrupted run continues.
+    """Train a row's missing replicas and write their records and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_runs` for ``workers``.
@@ -87,7 +86,7 @@ def train(
     # one lock for the row, because its valid replicas must not change before the results are written
     with checkpoint_lock(root / CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        standing = Standing(row, data).of(previous)
+        valid = _valid(previous, row, data)
         wanted = missing(row, previous, data, root)
         frozen = _frozen(wanted, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
@@ -97,7 +96,7 @@ def train(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         # stopped trainings of other settings, which were taken back, must be in the record too
-        if previous and not wanted and (stopped(key, root) or len(standing) < len(previous.replicas)):
+        if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.replicas)):
             _write(key, row, None, source, data, {}, root)
         try:
             with closing(train_runs(wanted, context, workers)) as trainings:
@@ -105,7 +104,7 @@ def train(
                     _write(key, row, finished, source, data, frozen, root)
         except Unproven as problem:
             write_json(stopped_path(key, root), stopped(key, root) + problem.trainings)
-            if standing:
+            if valid:
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
@@ -162,68 +161,61 @@ def _write(
     frozen: Mapping[ReplicaKey, tuple[float, ...]],
     root: Path,
 ) -> None:
-    """Add a training to the valid ones, and write first its weights, then the history, then the run.
+    """Write a training's weights, then its record beside those of valid ones.
 
-    The run has the digests of weights and history. If ``finished`` is None, only invalid ones are removed.
+    Trainings that are invalid now are replaced. If ``finished`` is None, only this is done.
     """
     previous = records.read_run(key, root)
-    standing = Standing(row, data).of(previous)
-    trained = {replica.key: (replica, previous.origin(replica)) for replica in standing} if previous else {}
-    earlier: tuple[Replaced, ...] = ()
-    gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(key, root)
+    trained = {replica.key: replica for replica in _valid(previous, row, data)}
     renewed = {finished.run.key} if finished else set()
-    if previous:  # the results of invalid replicas were seen, so their privacy loss stays
-        earlier = previous.replaced
-        # a valid training whose weights are lost counts beside its rebuilt one, except on public data
-        private = OWN in source.edition.values()
+    # a valid training whose weights are lost counts beside its rebuilt one, except on public data
+    private = OWN in source.edition.values()
+    earlier = previous.replaced if previous else ()
+    gone: list[Trained | Replaced] = [each for each in earlier if isinstance(each, Trained)]
+    uncounted = [each for each in earlier if isinstance(each, Replaced)]
+    gone += records.with_replaced(uncounted, [None] * stopped(key, root))
+    if previous:
         gone += [
-            (replica.identity, previous.spent(replica))
+            replica
             for replica in previous.replicas
             if replica.key not in trained or (private and replica.key in renewed)
         ]
-    history = records.history_path(key, root)
-    kept = trained.keys() - renewed
-    lines = [line for line in read_history(history) if line[:2] in kept] if previous else []
     if finished is not None:
-        lines += finished.history
         model, name = finished.method.model(finished.state), finished.run.key
         path = weights_path(key, *name, root)
         digest = write_weights(path, {tensor: value.cpu() for tensor, value in model.items()})
-        trained[name] = (_trained(finished, digest, frozen[name], data, row), source)
-    history_before = history.read_bytes() if history.exists() else None
-    write_text(history, history_csv(lines))
+        trained[name] = _trained(finished, data, row, key, source, frozen[name], digest)
     order = [replica.key for replica in replicas(row) if replica.key in trained]
-    all_trained, origins = records.with_origins(trained[name] for name in order)
-    run = Run(
-        row=key,
-        model=row.model.model_dump(mode="json"),
-        method=row.method,
-        data=row.data,
-        replicas=all_trained,
-        origins=origins,
-        history=digest_file(history),
-        replaced=records.with_replaced(earlier, gone),
-        replaced_on=records.replaced_on(previous, source),
-    )
-    try:
-        records.write(run, root)
-    except UserError:
-        # restore the curves of the previous run
-        if history_before is None:
-            history.unlink()
-        else:
-            write_bytes(history, history_before)
-        raise
+    run = Run(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
+    records.write(run, root)
     stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
+def _valid(run: Run | None, row: Row, data: Prepared) -> tuple[Trained, ...]:
+    """Valid replicas of a run."""
+    return tuple(each for each in run.replicas if not reason_invalid(each, row, data)) if run else ()
+
+
 def _trained(
-    finished: FinishedTraining, weights: str, frozen: tuple[float, ...], data: Prepared, row: Row
+    finished: FinishedTraining,
+    data: Prepared,
+    row: Row,
+    key: str,
+    origin: Provenance,
+    frozen: tuple[float, ...],
+    weights: str,
 ) -> Trained:
     run, method = finished.run, finished.method
     guarantee = method.guarantee()
+    curves: dict[str, list[Point]] = {}
+    for _, _, step, epoch, metric, value in finished.history:
+        curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
     return Trained(
+        row=key,
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
         level=run.level,
         seed=run.seed,
         settings=run.settings.model_dump(mode="json"),
@@ -242,7 +234,8 @@ def _trained(
         cpu_seconds=round(finished.cpu_seconds, 3),
         started=finished.started,
         ended=finished.ended,
-        origin=0,  # set when it is merged with the row's other replicas
+        origin=origin,
+        curves={metric: tuple(points) for metric, points in sorted(curves.items())},
     )
 
 

@@ -109,8 +109,8 @@ def search(
                 )
                 recorded.append(candidate)
             # results that were published keep their privacy loss
-            gone: list[tuple[str | None, TrainingSpent | None]] = [(None, None)] * stopped(kept, root)
-            gone += [(None, spent) for spent in earlier.spent()] if earlier else []
+            gone: list[TrainingSpent | None] = [None] * stopped(kept, root)
+            gone += earlier.spent() if earlier else []
             replaced = records.with_replaced(earlier.replaced if earlier else (), gone)
             record = SearchRecord(
                 name=name,

@@ -7,7 +7,8 @@ replaced trainings. Ledgers are computed anew.
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,20 +22,19 @@ from dprepro.pipeline.files import (
     place,
     temporary_path,
     write_bytes,
-    write_text,
     writing,
 )
 from dprepro.pipeline.identity.plan import lacks
-from dprepro.pipeline.identity.standing import Standing, measured_otherwise
+from dprepro.pipeline.identity.validity import data_here, reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import Line, curve_difference, history_csv, read_history
+from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
-from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.results.weights import RUNS, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
@@ -63,17 +63,18 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
             no file has been placed.
     """
     with _staging() as staged, ExitStack() as locks:
-        packed = archive.read(source, staged).rows
+        packed = archive.unpack(source, settings, staged)
         for row in packed:  # otherwise a training that ends now would be missing in the merged record
             settings.row(row)  # raises for an unknown row
             locks.enter_context(checkpoint_lock(CHECKPOINTS / row))
+        weights = {row: (staged / RUNS / row).exists() for row in packed}
         origin = f"{source.name} ({digest_file(source)})"
         searches = _searches(staged)
         merged = [_merged(settings, row, staged, origin) for row in packed]
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     whole = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
-    notes = {row: _notes(settings, row, signed, row in whole, packed[row].weights) for row in packed}
+    notes = {row: _notes(settings, row, signed, row in whole, weights[row]) for row in packed}
     return [replace(each, notes=(*each.notes, *notes[each.row])) for each, _ in merged]
 
 
@@ -123,60 +124,46 @@ def _searches(staged: Path) -> list[Path]:
 
 
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Adopted, list[Path]]:
-    """Merge the row's replicas of this checkout and of the pack ``origin``; write them to ``staged``/merged.
+    """Merge the row's trainings of this checkout and of the pack ``origin``; write them to ``staged``/merged.
 
     Return the written files too. The notes are lines about replicas of the pack that are not imported.
 
     Raises:
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
     """
-    declared, stands, here = settings.row(row), Standing.here(row, settings), records.read_run(row)
+    declared, data, here = settings.row(row), data_here(row, settings), records.read_run(row)
     there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    assert there is not None, "a pack has it"
-    assert evaluation is not None, "a pack has it"
-    measured = {replica.key: replica for replica in evaluation.replicas}
+    measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     with _subject(f"{row}: not adopted"):
-        if digest_file(records.history_path(row, staged)) != there.history:
-            raise UserError("its training curves belong to another run")
-        curves = read_history(records.history_path(row, staged))
-        wrong = {why for replica in there.replicas if (why := stands.why_not(there, replica))}
-        if any(measured_otherwise(replica) for replica in evaluation.replicas):
-            wrong.add("measuring version")
+        if there is None:
+            raise UserError("all of its trainings are replaced ones")
+        wrong = {why for each in there.replicas if (why := reason_invalid(each, declared, data))}
+        unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in there.replicas}
+        wrong |= {why for why in unmeasured if why == "measuring version"}
         if wrong:
             raise UserError(f"made from other {', '.join(sorted(wrong))}")
-        if any(origin.examples != settings.split(declared.data).train for origin in there.origins):
+        if any(each.origin.examples != settings.split(declared.data).train for each in there.replicas):
             raise UserError("trained on another number of examples")
         for replica, what in contradictions(there, settings):
             name = f"{replica.level}, seed {replica.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
-        _check_replicas(row, there, measured, curves, settings, staged)
-    keep = stands.of(here)
-    names = {replica.key for replica in keep}
-    new = [replica for replica in there.replicas if replica.key not in names]
-    target = staged / "merged"
-    taken = {replica.key for replica in new}
-    lines = [line for line in read_history(records.history_path(row)) if line[:2] in names] if here else []
-    lines += [line for line in curves if line[:2] in taken]
-    history = records.history_path(row, target)
-    write_text(history, history_csv(lines))
-    made = {replica.key: (replica, here.origin(replica)) for replica in keep} if here else {}
-    for replica in new:
-        made[replica.key] = (replica, there.origin(replica).model_copy(update={"adopted": origin}))
-    order = [(declared.level(level), seed) for level, seed in declared.trainings]
-    replicas, origins = records.with_origins(made[key] for key in order if key in made)
-    changes = {
-        "replicas": replicas,
-        "origins": origins,
-        "history": digest_file(history),
-        "replaced": _replaced(here, there, {replica.identity for replica in replicas}),
-        "replaced_on": tuple(sorted({*there.replaced_on, *records.replaced_on(here, there.origins[0])})),
+        _check_replicas(row, there, measured, settings, staged)
+    keep = (
+        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data)} if here else {}
+    )
+    new = [each for each in there.replicas if each.key not in keep]
+    made = keep | {
+        each.key: each.model_copy(update={"origin": each.origin.model_copy(update={"adopted": origin})})
+        for each in new
     }
-    records.write(there.model_copy(update=changes), target)
+    order = [(declared.level(level), seed) for level, seed in declared.trainings]
+    replicas = tuple(made[key] for key in order if key in made)
+    target = staged / "merged"
+    records.write(Run(row=row, replicas=replicas, replaced=_replaced(here, there, replicas)), target)
     before = records.read_evaluation(row)
-    known = {replica.key: replica for replica in before.replicas if replica.key in names} if before else {}
-    known |= {key: measured[key] for key in taken}
-    ordered = tuple(known[key] for key in order if key in known)
-    records.write(Evaluation(row=row, replicas=ordered), target)
+    known = {each.key: each for each in before.replicas if each.key in keep} if before else {}
+    known |= {each.key: measured[each.key] for each in new}
+    records.write(Evaluation(row=row, replicas=tuple(known[key] for key in order if key in known)), target)
     # a row's ledger also composes the searches whose records name the row
     for path in records.SEARCHES.glob("*.json"):
         write_bytes(target / path, path.read_bytes())
@@ -185,99 +172,96 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     for path in weights:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         (staged / path).rename(target / path)
-    # the run last, because it has the digests of the others
-    texts = (records.history_path, records.evaluation_path, records.ledger_path, records.run_path)
-    kept = tuple(_kept_line(there, replica, keep) for replica in there.replicas if replica.key in names)
+    # the trainings last, because they have the digests of the weights
+    texts = (records.evaluation_path, records.ledger_path, records.run_path)
+    kept = tuple(_kept_line(each, keep[each.key]) for each in there.replicas if each.key in keep)
     parts = [*weights, *(path(row) for path in texts)]
     return Adopted(row, len(new), len(there.replicas), kept), parts
 
 
-def _kept_line(there: Run, replica: Trained, standing: Iterable[Trained]) -> str:
+def _kept_line(there: Trained, here: Trained) -> str:
     """Line about a replica of the pack that is not imported, because this checkout has a valid one."""
-    name = f"{replica.level}, seed {replica.seed}"
-    if replica.identity in {here.identity for here in standing}:
+    name = f"{there.level}, seed {there.seed}"
+    if there.identity == here.identity:
         return f"{name}: here already"
-    ended = datetime.fromtimestamp(replica.ended, UTC).date()
+    ended = datetime.fromtimestamp(there.ended, UTC).date()
     return (
         f"{name}: kept the one of here, which stands; the pack's is another training, ended {ended} on "
-        f"{there.origin(replica).device}, whose spending counts as that of a replaced one"
+        f"{there.origin.device}, whose spending counts as that of a replaced one"
     )
 
 
-def _replaced(here: Run | None, there: Run, standing: Collection[str]) -> tuple[Replaced, ...]:
+def _replaced(here: Run | None, there: Run, standing: Iterable[Trained]) -> tuple[Trained | Replaced, ...]:
     """Replaced trainings of the merged record: those of both records, and replicas that the merge leaves out.
 
-    ``standing``: identities of the merged replicas. Replaced trainings without identities are summed. But if
-    all replicas of the pack are known here, the pack was adopted before or was made from this record; then
-    its trainings without identities count only as far as they are more than those here.
+    Trainings without a line of their own are summed. But if all lines of the pack are known here, the pack
+    was adopted before or was made from this record; then these count only as far as they are more than here.
     """
     runs = [here, there] if here else [there]
-    gone = [
-        (replica.identity, run.spent(replica))
+    lines = {
+        each.identity: each
         for run in runs
-        for replica in run.replicas
-        if replica.identity not in standing
-    ]
-    known = {replica.identity for replica in here.replicas} if here else set()
-    known |= {identity for each in here.replaced for identity in each.identities} if here else set()
-    earlier = [*here.replaced] if here else []
-    if all(replica.identity in known for replica in there.replicas):
-        gone += [(identity, each.spent) for each in there.replaced for identity in each.identities]
-        counted = {each.spent: each.trainings - len(each.identities) for each in earlier}
-        for each in there.replaced:
-            if (more := each.trainings - len(each.identities) - counted.get(each.spent, 0)) > 0:
-                earlier.append(Replaced(trainings=more, spent=each.spent))
-    else:
-        earlier += there.replaced
-    return records.with_replaced(earlier, gone, standing)
+        for each in (*run.replicas, *run.replaced)
+        if isinstance(each, Trained)
+    }
+    for each in standing:
+        lines.pop(each.identity, None)
+    mine, theirs = (
+        Counter({each.spent: each.trainings for each in run.replaced if isinstance(each, Replaced)})
+        if run
+        else Counter()
+        for run in (here, there)
+    )
+    known = {each.identity for each in here.replicas} if here else set()
+    known |= {each.identity for each in here.replaced if isinstance(each, Trained)} if here else set()
+    again = all(each.identity in known for each in there.replicas)
+    counts = mine | theirs if again else mine + theirs
+    return (*lines.values(), *(Replaced(trainings=number, spent=spent) for spent, number in counts.items()))
 
 
 def _check_replicas(
-    row: str,
-    there: Run,
-    measured: dict[ReplicaKey, Evaluated],
-    curves: list[Line],
-    settings: Settings,
-    staged: Path,
+    row: str, there: Run, measured: dict[ReplicaKey, Evaluated], settings: Settings, staged: Path
 ) -> None:
-    """Compare each replica's evaluation, training curve and weights with its run.
+    """Compare each replica's accuracies, training curve and weights with its record.
 
     Raises:
         UserError: the files contradict each other, or the weights are not those of the row's network.
     """
-    digests: dict[str, ReplicaKey] = {}
+    seen: dict[str, ReplicaKey] = {}
     for replica in there.replicas:
         with _subject(f"{replica.level}, seed {replica.seed}"):
             found = measured.get(replica.key)
             if found is None or found.weights != replica.weights:
                 raise UserError("was not measured with the weights that it says")
-            first = (
-                replica.key if replica.weights is None else digests.setdefault(replica.weights, replica.key)
-            )
-            if first != replica.key:
-                raise UserError(f"has the weights of {first[0]}, seed {first[1]}")
-            if difference := curve_difference(found, curves):
+            if difference := curve_difference(found, replica):
                 raise UserError(difference)
-            _check_statements(replica, there, settings)
-            path = weights_path(row, *replica.key, staged)
+            _check_statements(replica, settings)
+            digests, path = (
+                [replica.weights] if replica.weights else [],
+                weights_path(row, *replica.key, staged),
+            )
             if path.exists():
                 if digest_file(path) != replica.weights:
                     raise UserError("its weights are not the ones that were trained")
-                check_network(path, replica, there, settings)
+                digests.append(check_network(path, replica, settings))
+            for digest in digests:
+                first = seen.setdefault(digest, replica.key)
+                if first != replica.key:
+                    raise UserError(f"has the weights of {first[0]}, seed {first[1]}")
 
 
-def _check_statements(replica: Trained, there: Run, settings: Settings) -> None:
+def _check_statements(replica: Trained, settings: Settings) -> None:
     """Compare a replica's statements on private data with those that its settings and data require.
 
     Raises:
         UserError: a statement is missing or unknown.
     """
-    config = method_settings()[there.method].recorded(replica.settings)
-    weights = settings.row(there.row).model.network
-    if prepared.manifest_here(there.data) is None:
-        expected = declared_uses(there.data, config, settings, weights)
+    config = method_settings()[replica.method].recorded(replica.settings)
+    weights = settings.row(replica.row).model.network
+    if prepared.manifest_here(replica.data) is None:
+        expected = declared_uses(replica.data, config, settings, weights)
     else:
-        expected = {use.key for use in data_uses(prepared.load(there.data), config, weights)}
+        expected = {use.key for use in data_uses(prepared.load(replica.data), config, weights)}
     recorded = {use.key for use in replica.not_covered}
     missing = expected - recorded
     if missing and not (missing < RELEVANCES):  # params.yaml alone requires both; a replica has one
@@ -312,10 +296,9 @@ def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, we
     elif not whole:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
     elif not signed.issuperset(dvclock.stages_of(row)):
-        folder = (prepared.PREPARED / name).as_posix()
         yield (
-            f"{dvclock.LOCK} has no hash of {folder}: it is not signed, and `dvc repro` will train it again; "
-            "prepare the data and adopt it again"
+            "its data or weights are not here: it is not signed, and `dvc repro` will train it again; with "
+            f"both here, `dvc commit --force {' '.join(dvclock.stages_of(row))}` signs it"
         )
     if not weights:
         yield "came without weights: it can't be evaluated again until it is trained again"

@@ -10,16 +10,17 @@ from torch import Tensor, nn
 from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.raw import entry_of
+from dprepro.pipeline.files import digest
 from dprepro.pipeline.ledgers.declared import input_shape
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Model, Settings
-from dprepro.pipeline.results.schema import Run, Trained
+from dprepro.pipeline.results.schema import Trained
 
 
-def check_network(path: Path, replica: Trained, run: Run, settings: Settings) -> None:
-    """Make sure that a file holds finite tensors of the network that a replica trained.
+def check_network(path: Path, replica: Trained, settings: Settings) -> str:
+    """Make sure that a file holds finite tensors of the network that a replica trained; return their digest.
 
     The file's digest, and the replica's settings with params.yaml, have been compared before.
 
@@ -31,13 +32,15 @@ def check_network(path: Path, replica: Trained, run: Run, settings: Settings) ->
     # a malicious file may raise any exception
     except Exception as problem:
         raise UserError(f"no weights: {shown(str(problem))}") from problem
-    config = method_settings()[run.method].recorded(replica.settings)
-    raw = entry_of(settings.split(run.data).raw, settings)
-    model = Model.model_validate(run.model)
-    shape = input_shape(model, run.data, settings)
+    config = method_settings()[replica.method].recorded(replica.settings)
+    raw = entry_of(settings.split(replica.data).raw, settings)
+    model = Model.model_validate(replica.model)
+    shape = input_shape(model, replica.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
     if difference := _problem(tensors, net, config.kept):
         raise UserError(f"the weights are {difference}")
+    # of the tensors alone: files with other metadata hold the same network
+    return digest(safetensors.torch.save(dict(sorted(tensors.items()))))
 
 
 def _problem(tensors: dict[str, Tensor], net: nn.Module, kept: Collection[str]) -> str | None:

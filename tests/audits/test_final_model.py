@@ -119,7 +119,7 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
 def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: Path) -> None:
     key, row = "davody-t5-bn-lenet5", load().rows["davody-t5-bn-lenet5"]
     paths = [records.run_path, records.ledger_path, records.evaluation_path, records.audit_path]
-    for path in [*(make(key) for make in paths), records.history_path(key)]:
+    for path in [make(key) for make in paths]:
         copied = tmp_path / path
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_bytes(path.read_bytes())

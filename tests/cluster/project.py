@@ -128,10 +128,8 @@ def until(happened: Callable[[], object], running: subprocess.Popen[str] | None 
 def numbers(folder: Path) -> dict[str, Any]:
     """What counts of every run and evaluation."""
     values: dict[str, Any] = {}
-    for path in sorted([*folder.glob("reports/runs/*.json"), *folder.glob("reports/evaluations/*.json")]):
-        values[path.relative_to(folder).as_posix()] = lasting(json.loads(path.read_text()))
-    for path in sorted(folder.glob("reports/histories/*.csv")):
-        values[path.relative_to(folder).as_posix()] = path.read_text()
+    for path in sorted([*folder.glob("reports/trainings/*"), *folder.glob("reports/evaluations/*")]):
+        values[path.relative_to(folder).as_posix()] = lasting(path)
     return values
 
 

@@ -66,7 +66,7 @@ def test_a_row_that_lacks_an_entry_or_a_file_has_its_ledger_computed_again(
     monkeypatch.setattr(tasks, "lacks_measuring", lambda key: False)
     settings, key, stages = params.load(), "row-00", {}
     for stage, paths in {
-        "train": [records.run_path(key), records.history_path(key)],
+        "train": [records.run_path(key)],
         "evaluate": [records.evaluation_path(key)],
         "ledger": [records.ledger_path(key)],
     }.items():

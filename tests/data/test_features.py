@@ -84,7 +84,7 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
     for known, uses in ((settings, 0), (withdrawn, 1)):
         row_ledgers("row", known)
         ledgers = there(records.read_ledgers("row"))
-        assert ledgers.replicas[0].ledger.not_covered.count(statement("feature_range")) == uses
+        assert ledgers.entries[0].ledger.not_covered.count(statement("feature_range")) == uses
         assert is_current(ledgers, run, None, known)
     assert not is_current(ledgers, run, None, settings)
     assert entries(settings)["ledger"] != entries(withdrawn)["ledger"]

@@ -347,7 +347,7 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     Path("params.yaml").write_text(declared.replace('"rdp"}', '"rdp", nominal_examples: 157}'))
     train("first")
     # classes and columns are declared, and not read off the private lines
-    uses = {use.key for use in there(records.read_ledgers("first")).replicas[0].ledger.not_covered}
+    uses = {use.key for use in there(records.read_ledgers("first")).entries[0].ledger.not_covered}
     assert "declared_description" in uses
     assert not {"own_description", "feature_range"} & uses
     run("export first out")

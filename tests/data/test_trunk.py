@@ -102,7 +102,7 @@ def test_the_ledger_names_the_public_network(lab: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(lab)
     data = prepared.load("mine")
     assert data.input_shape == (512,)
-    replica = there(records.read_ledgers("probe")).replicas[0]
+    replica = there(records.read_ledgers("probe")).entries[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
     assert use in replica.ledger.not_covered
     assert statement("feature_range") not in replica.ledger.not_covered
@@ -188,7 +188,7 @@ def test_a_public_network_is_tuned(
     monkeypatch.chdir(tuned)
     trained = there(records.read_run(row)).replicas[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
-    assert use in there(records.read_ledgers(row)).replicas[0].ledger.not_covered
+    assert use in there(records.read_ledgers(row)).entries[0].ledger.not_covered
     weights = load_file(weights_path(row, *trained.key))
     exported, public = load_file(f"{row}/model.safetensors"), resnet.state_dict()
     if row == "adapted":

@@ -36,7 +36,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
     ledgers = there(records.read_ledgers("my-model", tmp_path))
     folder = tmp_path / "exported"
     told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
-    assert told_of_it["epsilon"] == ledgers.replicas[0].ledger.epsilon_upper < 8
+    assert told_of_it["epsilon"] == ledgers.entries[0].ledger.epsilon_upper < 8
     assert told_of_it["audits"]
     # a list of what the folder has, and nothing else
     assert {path.name for path in folder.iterdir()} == set(re.findall(r"^- `(\S+)`: ", TEXT, re.MULTILINE))

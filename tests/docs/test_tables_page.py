@@ -30,7 +30,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
                 typed(line, tmp_path, tmp_path)
     (measured,) = there(records.read_evaluation("risk", tmp_path)).replicas
     assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
-    (entry,) = there(records.read_ledgers("risk", tmp_path)).replicas
+    (entry,) = there(records.read_ledgers("risk", tmp_path)).entries
     assert 0.9 < there(entry.ledger.epsilon_upper) <= 1
     with open(tmp_path / "predicted.csv") as file:
         predicted = [*csv.DictReader(file)]

@@ -207,8 +207,8 @@ def restored(*paths: Path) -> Iterator[None]:
 @pytest.mark.parametrize("part", ["auc", "recall", "confusion"])
 def test_verify_notices_forged_scores(here: Path, part: str) -> None:
     path = records.evaluation_path(TEXTS)
-    content = json.loads(path.read_bytes())
-    scores = content["replicas"][0]["scores"]
+    content, *others = map(json.loads, path.read_text().splitlines())
+    scores = content["scores"]
     if part == "auc":
         scores["auc"] -= 0.01
     elif part == "recall":
@@ -216,13 +216,13 @@ def test_verify_notices_forged_scores(here: Path, part: str) -> None:
     else:
         scores["confusion"][0][0] += 1
     with restored(path):
-        path.write_text(json.dumps(content))
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in (content, *others)))
         with pytest.raises(UserError, match=f"{part}.* is .*, and its weights reach"):
             verification._measure(TEXTS, params.load())
 
 
 def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
-    (ledger, *_) = (replica.ledger for replica in records.read_ledgers(IMAGES).replicas)
+    (ledger, *_) = (entry.ledger for entry in records.read_ledgers(IMAGES).entries)
     told = json.loads(Path(f"out/{IMAGES}/config.json").read_text())["privacy"]
     assert ledger.epsilon_upper is not None
     assert ledger.accountant is not None
@@ -298,13 +298,16 @@ def test_examples_of_other_own_data_are_no_public_ones_unsaid(here: Path) -> Non
 def test_a_ledger_from_before_another_training_is_not_exported(here: Path) -> None:
     """The statement would lack what all trainings together spend."""
     path, ledgers = records.run_path(IMAGES), records.ledger_path(IMAGES)
-    run_here, spent = json.loads(path.read_bytes()), json.loads(ledgers.read_bytes())
-    of_first = {name: run_here["replicas"][0][name] for name in ("spending", "steps", "delta")}
+    run_here, spent = path.read_text(), json.loads(ledgers.read_bytes())
+    first = json.loads(run_here.splitlines()[0])
+    of_first = {name: first[name] for name in ("spending", "steps", "delta")}
+    gone = {"schema_version": 4, "row": IMAGES, "trainings": 1, "spent": of_first}
     with restored(path, ledgers):
-        for content in (run_here | {"replaced": [{"trainings": 1, "spent": of_first}]}, run_here):
-            path.write_text(json.dumps(content))
+        for content in (f"{run_here}{json.dumps(gone)}\n", run_here):
+            path.write_text(content)
             if content is run_here:
-                ledgers.write_text(json.dumps(spent | {"replicas": spent["replicas"][:1]}))
+                spent["entries"][0]["seeds"] = spent["entries"][0]["seeds"][:1]
+                ledgers.write_text(json.dumps(spent))
             assert refused(f"export {IMAGES} x") == (
                 f"reports/ledgers/{IMAGES}.json: not of the row's present trainings, searches and data; run "
                 f"`dprepro ledger {IMAGES}`"

@@ -140,8 +140,8 @@ def left_in(folder: Path) -> dict[str, str]:
     stored = store(folder)
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         name = path.relative_to(folder).as_posix()
-        if name.startswith(("reports/runs/", "reports/searches/")):
-            content = json.dumps(lasting(json.loads(path.read_bytes())), sort_keys=True)
+        if name.startswith(("reports/trainings/", "reports/searches/")):
+            content = json.dumps(lasting(path), sort_keys=True)
             stored[name] = digest(content.encode())
         elif not name.endswith(".lock") and not name.startswith(("mlflow.db", "mlartifacts", "mlruns")):
             stored[name] = digest_file(path)

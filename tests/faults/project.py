@@ -11,7 +11,6 @@ from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.files import write_json
 from dprepro.pipeline.ledgers.accounts import account
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.base import Execution
@@ -103,7 +102,16 @@ def put(content: Any, place: str, value: Any) -> None:
 
 
 def edit(path: Path, place: str, value: Any) -> None:
-    """Change a JSON file as somebody with an editor would."""
-    content = json.loads(path.read_text())
+    """Change a JSON file, or lines of 'replicas', as somebody with an editor would."""
+    path.write_text(edited(path.name, path.read_text(), place, value))
+
+
+def edited(name: str, text: str, place: str, value: Any) -> str:
+    """``text`` of the file ``name`` with a change."""
+    if not name.endswith(".jsonl"):
+        content = json.loads(text)
+        put(content, place, value)
+        return json.dumps(content)
+    content = {"replicas": [json.loads(line) for line in text.splitlines()]}
     put(content, place, value)
-    write_json(path, content)
+    return "".join(f"{json.dumps(line)}\n" for line in content["replicas"])

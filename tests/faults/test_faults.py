@@ -20,7 +20,6 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.export.folder import export
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
 from dprepro.pipeline.results.weights import read_weights, weights_path
 from dprepro.pipeline.training.checkpoints import restore
 from dprepro.pipeline.transport import archive
@@ -60,7 +59,7 @@ def repacked(good: bytes, chance: random.Random) -> bytes:
     return gzip.compress(damaged(gzip.decompress(good), chance), 1)
 
 
-HISTORY, WEIGHTS = records.history_path(ROW), weights_path(ROW, "epsilon=3", 0)
+WEIGHTS = weights_path(ROW, "epsilon=3", 0)
 INPUTS, LABELS = (prepared.PREPARED / "mnist" / name for name in ("train.inputs.npy", "test.labels.npy"))
 
 
@@ -72,8 +71,7 @@ def read_first_weights() -> object:
 READ: dict[Path, Callable[[], object]] = {
     Path("params.yaml"): settings,
     records.run_path(ROW): lambda: records.read_run(ROW),
-    HISTORY: lambda: read_history(HISTORY),
-    PACK: lambda: archive.read(PACK, Path(".dprepro/staged")),
+    PACK: lambda: archive.unpack(PACK, settings(), Path(".dprepro/staged")),
     WEIGHTS: read_first_weights,
     CHECKPOINT: lambda: restore(CHECKPOINT, CPU),
     INPUTS: lambda: prepared.load("mnist"),
@@ -84,7 +82,7 @@ READ: dict[Path, Callable[[], object]] = {
 @pytest.mark.parametrize(
     ("path", "damage"),
     [
-        *((path, damaged) for path in (Path("params.yaml"), records.run_path(ROW), HISTORY, PACK)),
+        *((path, damaged) for path in (Path("params.yaml"), records.run_path(ROW), PACK)),
         (PACK, repacked),
     ],
 )
@@ -201,7 +199,7 @@ WORK: dict[str, tuple[Callable[[], object], Path]] = {
     "pack": (lambda: pack(settings(), [ROW], PACK), PACK),
     "evaluate": (project.evaluate, records.EVALUATIONS),
     "search": (project.search, records.SEARCHES),
-    "adopt": (lambda: adopt(settings(), PACK), records.RUNS),
+    "adopt": (lambda: adopt(settings(), PACK), records.TRAININGS),
     "export": (lambda: export(ROW, None, None, Path("for/others"), settings()), Path("for")),
     "init": (lambda: init(Path("laboratory")), Path("laboratory")),
     "new data": (

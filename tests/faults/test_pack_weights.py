@@ -22,12 +22,15 @@ BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"
 def check(row: str, tensors: dict[str, torch.Tensor], folder: Path) -> None:
     """Compare tensors, as weights of a pack, with the network of a declared row."""
     declared = DECLARED.rows[row]
-    replica: Any = SimpleNamespace(settings=declared.resolved[-1].model_dump(mode="json"))
-    model = declared.model.model_dump(mode="json")
-    run: Any = SimpleNamespace(method=declared.method, data=declared.data, model=model)
+    replica: Any = SimpleNamespace(
+        settings=declared.resolved[-1].model_dump(mode="json"),
+        method=declared.method,
+        data=declared.data,
+        model=declared.model.model_dump(mode="json"),
+    )
     path = folder / "weights.safetensors"
     safetensors.torch.save_file(tensors, path)
-    check_network(path, replica, run, DECLARED)
+    check_network(path, replica, DECLARED)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import TrainingSpent
+from dprepro.pipeline.results.schema import Run, Trained, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
@@ -47,8 +47,12 @@ TOLD_LESS = {
 }  # fmt: skip
 
 
-def twice(replicas: list[Any]) -> list[Any]:
-    return 2 * replicas
+def twice(lines: list[Any]) -> list[Any]:
+    """Lines with another one of the same level and seed, as after a merge of two machines' results."""
+    other: dict[str, Any] = (
+        {"started": 0.0} if "started" in lines[0] else {"metrics": {}} if "metrics" in lines[0] else {}
+    )
+    return [*lines, lines[0] | other]
 
 
 def wrong(declared: Settings | None = None, measure: bool = False) -> dict[str, str]:
@@ -68,9 +72,9 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(wo
     ledger, account = records.ledger_path("counted"), settings().accounts["counted"]
     kept = ledger.read_bytes()
     for place, value in (
-        ("replicas", []),
-        ("replicas/0/settings", ...),
-        ("replicas/0/settings/examples", -3),
+        ("entries", []),
+        ("entries/0/settings", ...),
+        ("entries/0/settings/examples", -3),
     ):
         edit(ledger, place, value)
         with pytest.raises(
@@ -79,8 +83,8 @@ def test_an_accounts_ledger_that_says_of_no_training_and_its_run_are_one_line(wo
             records.read("counted", account)
         ledger.write_bytes(kept)
     run = records.run_path("counted")
-    run.write_text(RUN.read_text().replace(f'"row": "{ROW}"', '"row": "counted"'))
-    with pytest.raises(UserError, match=r"runs/counted\.json: counted is an account, which leaves no run"):
+    run.write_text(RUN.read_text().replace(f'"row":"{ROW}"', '"row":"counted"'))
+    with pytest.raises(UserError, match=r"counted\.jsonl: counted is an account, which leaves no run"):
         records.read("counted", account)
 
 
@@ -111,14 +115,15 @@ def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
     ("path", "place", "value", "said"),
     [
         (MEASURED, "replicas/0/metrics/test_accuraby", 0.5, "metrics.test_accuraby"),
-        (MEASURED, "schema_version", ..., "schema_version: missing"),
+        (MEASURED, "replicas/0/schema_version", ..., "schema_version: missing"),
         (MEASURED, "replicas", twice, "the same one twice"),
-        (LEDGER, "replicas", twice, "the same one twice"),
-        (RUN, "row", "../../x", "row: "),
-        (RUN, "origins/0/versions/torch", "<script>alert(1)</script>", "versions.torch"),
-        (LEDGER, "replicas/0/ledger/accountants/0/epsilon", -1, "accountants.0.epsilon"),
-        (LEDGER, "replicas/0/ledger/epsilon_upper", 0.01, "ledger"),
-        (LEDGER, "replicas/0/ledger/delta", 7, "delta"),
+        (RUN, "replicas", twice, "two trainings of epsilon=3, seed 0; allowed: one that is not"),
+        (LEDGER, "entries", twice, "the same replica twice"),
+        (RUN, "replicas/0/row", "../../x", "row: "),
+        (RUN, "replicas/0/origin/versions/torch", "<script>alert(1)</script>", "versions.torch"),
+        (LEDGER, "entries/0/ledger/accountants/0/epsilon", -1, "accountants.0.epsilon"),
+        (LEDGER, "entries/0/ledger/epsilon_upper", 0.01, "ledger"),
+        (LEDGER, "entries/0/ledger/delta", 7, "delta"),
     ],
 )
 def test_what_no_command_writes_is_one_line_for_every_reader(
@@ -143,15 +148,14 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
     ("path", "place", "value", "said"),
     [
         (RUN, "replicas/0/settings/learning_rate", 0.1, "epsilon=3, seed 0: settings: not what"),
-        (RUN, "origins/0/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
-        (RUN, "history", f"sha256:{0:064}", "small.csv: does not belong to"),
+        (RUN, "replicas/0/origin/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
         (RUN, "replicas/0/spending", None, "seed 0: spending: not what its settings"),
         (RUN, "replicas/0/not_covered", [{"key": "curves"}, {"key": "made_up"}], "not_covered has 'made_up'"),
         (RUN, "replicas/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
         (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
-        (LEDGER, "replicas/0/ledger/claimed", 0.5, "claimed is not what is computed"),
-        (LEDGER, "replicas/0/ledger/not_covered", [], "not_covered is not what is computed"),
-        (LEDGER, "replicas/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
+        (LEDGER, "entries/0/ledger/claimed", 0.5, "claimed is not what is computed"),
+        (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
+        (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
         (LEDGER, "composition", TOLD_LESS, "composition is not what is computed"),
     ],
 )
@@ -229,6 +233,15 @@ def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
         project.search()
 
 
+def made_on(run: Run, **changes: Any) -> Run:
+    """A run whose trainings have another origin."""
+
+    def changed(each: Trained) -> Trained:
+        return each.model_copy(update={"origin": each.origin.model_copy(update=changes)})
+
+    return run.model_copy(update={"replicas": tuple(map(changed, run.replicas))})
+
+
 def test_a_plan_that_was_changed_after_a_training_is_noticed(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,12 +262,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
         update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
     )
     run = there(records.read_run(ROW))
-    (made,) = run.origins
-    run = run.model_copy(
-        update={
-            "origins": (made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * "a"}),)
-        }
-    )
+    run = made_on(run, plan=declared.plan_digest(ROW), revision=40 * "a")
     # a laboratory's commits are not recorded
     unchecked = "order of plan 'davody2020-t5' and training: no commit of this params.yaml is recorded"
     assert verification.check_plan(ROW, run, declared) == unchecked
@@ -262,8 +270,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     monkeypatch.setattr(provenance, "committed_text", lambda path, commit: texts[commit])
     monkeypatch.setattr(provenance, "last_commit", lambda revision, time: revision)
     assert verification.check_plan(ROW, run, declared) is None
-    archived = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": None})
-    run_of_an_archive = run.model_copy(update={"origins": (archived,)})
+    run_of_an_archive = made_on(run, revision=None)
     assert verification.check_plan(ROW, run_of_an_archive, declared) == unchecked
     # a resumed training may record a later commit, but its plan must be older than its start
     texts[40 * "f"] = alone
@@ -274,25 +281,23 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
             assert verification.check_plan(ROW, run, declared) is None
             continue
         with pytest.raises(
-            UserError, match=r"small\.json: began before commit aaaaaaaa, which has plan 'davody"
+            UserError, match=r"small\.jsonl: began before commit aaaaaaaa, which has plan 'davody"
         ):
             verification.check_plan(ROW, run, declared)
     monkeypatch.setattr(provenance, "last_commit", lambda revision, time: revision)
     # nor may the row come under its plan later, or with other settings
     for commit, where in (("b", ".plan"), ("c", ""), ("d", ".model"), ("e", "")):
-        later = made.model_copy(update={"plan": declared.plan_digest(ROW), "revision": 40 * commit})
         line = re.escape(f"rows.{ROW}{where}: not what it was in commit {8 * commit}")
         with pytest.raises(UserError, match=line):
-            verification.check_plan(ROW, run.model_copy(update={"origins": (later,)}), declared)
+            verification.check_plan(ROW, made_on(run, revision=40 * commit), declared)
     wider = declared.plans["davody2020-t5"].model_copy(update={"margin": 3.0})
     changed = declared.model_copy(update={"plans": {"davody2020-t5": wider}})
     with pytest.raises(
         UserError, match=r"plan 'davody2020-t5': not the one of params\.yaml that it was trained"
     ):
         verification.check_plan(ROW, run, changed)
-    forged = made.model_copy(update={"plan": changed.plan_digest(ROW), "revision": 40 * "a"})
     with pytest.raises(UserError, match=r"plans\.davody2020-t5: not what it was in commit aaaaaaaa"):
-        verification.check_plan(ROW, run.model_copy(update={"origins": (forged,)}), changed)
+        verification.check_plan(ROW, made_on(run, plan=changed.plan_digest(ROW)), changed)
 
 
 def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +325,7 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> No
 
 
 def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edit(RUN, "origins/0/revision", "0" * 40)
+    edit(RUN, "replicas/0/origin/revision", "0" * 40)
     monkeypatch.setattr(provenance, "is_lost", ("0" * 40).__eq__)  # whatever checkout the tests are in
     (line,) = verification.verify(settings(), lines=[ROW])
     assert line.untraced == "commit 00000000 is not in this repository"
@@ -330,7 +335,7 @@ def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch:
 
 
 def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
-    edit(LEDGER, "replicas/0/ledger/claimed", 0.5)
+    edit(LEDGER, "entries/0/ledger/claimed", 0.5)
     (line,) = verification.verify(settings(), lines=[ROW])
     assert (line.subject, "claimed is not what is computed" in str(line.wrong)) == (ROW, True)
     (account,) = verification.verify(settings(), lines=["counted"])
@@ -467,7 +472,7 @@ def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
     project.train()
     project.search()
     row_ledgers(ROW, settings())
-    (entry,) = there(records.read_ledgers(ROW)).replicas
+    (entry,) = there(records.read_ledgers(ROW)).entries
     assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
     assert {*there(records.read_search("quick")).spent()} == {None}
     assert "searches/quick" not in "".join(wrong())

@@ -14,11 +14,10 @@ from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
-from dprepro.pipeline.results.schema import Replaced, TrainingSpent
-from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.results.schema import Replaced, Trained
+from dprepro.pipeline.results.weights import RUNS, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
-from dprepro.pipeline.transport import archive, dvclock
+from dprepro.pipeline.transport import dvclock
 from dprepro.pipeline.transport.adopting import Adopted, adopt
 from dprepro.pipeline.transport.archive import pack
 from tests.faults import project
@@ -70,7 +69,7 @@ def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Bring:
 
 def placed(root: Path) -> list[str]:
     """Results that lie in a checkout, and anything half done; locks stay."""
-    folders = [root / "reports", root / archive.RUNS, root / ".dprepro"]
+    folders = [root / "reports", root / RUNS, root / ".dprepro"]
     return sorted(
         path.relative_to(root).as_posix()
         for folder in folders
@@ -79,10 +78,10 @@ def placed(root: Path) -> list[str]:
     )
 
 
-RUN, HISTORY, MEASURED, LEDGERS, WEIGHTS = ALL = [
+RUN, MEASURED, LEDGERS, WEIGHTS = ALL = [
     path.as_posix()
     for path in (
-        *(of(ROW) for of in (records.run_path, records.history_path, records.evaluation_path)),
+        *(of(ROW) for of in (records.run_path, records.evaluation_path)),
         *(records.ledger_path(ROW), weights_path(ROW, "epsilon=3", 0)),
     )
 ]
@@ -103,7 +102,7 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Pa
     record = there(records.read(ROW, settings().rows[ROW]))
     assert record.provenance.adopted == f"{PACK} ({digest_file(home / PACK)})"
     # the ledger is computed here, from what ran there
-    for path in (HISTORY, MEASURED, WEIGHTS, LEDGERS):
+    for path in (MEASURED, WEIGHTS, LEDGERS):
         assert (home / path).read_bytes() == (away / path).read_bytes()
 
 
@@ -145,8 +144,8 @@ def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
 def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, away: Path, home: Path) -> None:
     """They are in the record after the settings were changed, and changed back."""
     bring()
-    stopped = [{"trainings": 2, "spent": None}]
-    edit(away / RUN, "replaced", stopped)
+    stopped = {"schema_version": 4, "row": ROW, "trainings": 2, "spent": None}
+    edit(away / RUN, "replicas", lambda lines: [*lines, stopped])
     for _ in range(2):
         bring()
         assert there(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
@@ -178,12 +177,12 @@ def test_replicas_of_two_machines_are_one_row(
     ]
     assert {path: path.read_bytes() for path in kept} == kept
     assert weights_path(ROW, "epsilon=3", 2).exists()
-    assert {seed for _, seed, *_ in read_history(Path(HISTORY))} == {0, 1, 2}
-    assert record.history == digest_file(Path(HISTORY))
+    assert {seed for _, seed, *_ in records.read_history(ROW)} == {0, 1, 2}
     # what either machine has replaced stays spent, and what both have is the same past
     run = there(records.read_run(ROW))
-    (replaced,) = run.replaced  # the two there of the same seeds, once
-    assert (replaced.trainings, replaced.spent, len(replaced.identities)) == (2, None, 2)
+    # the two there of the same seeds
+    assert [replaced.seed for replaced in run.replaced if isinstance(replaced, Trained)] == [0, 1]
+    assert [*run.replaced_spent()] == [None, None]
     assert [note.partition(":")[0] for note in adopted.notes[:2]] == [
         "epsilon=3, seed 0",
         "epsilon=3, seed 1",
@@ -192,16 +191,6 @@ def test_replicas_of_two_machines_are_one_row(
     (again,) = adopt(settings(), PACK)
     assert (again.replicas, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
     assert there(records.read_run(ROW)) == run
-    spent = TrainingSpent(spending=2.0, steps=5, delta=0.0)
-    past = [
-        Replaced(trainings=1, spent=spent),
-        Replaced(trainings=3, spent=spent, identities=("a", "b")),
-        Replaced(trainings=2, spent=spent, identities=("b", "c")),
-    ]
-    assert records.with_replaced(past, [("c", spent), ("d", spent), (None, None)]) == (
-        Replaced(trainings=6, spent=spent, identities=("a", "b", "c", "d")),
-        Replaced(trainings=1, spent=None),
-    )
 
 
 def test_a_row_is_signed_once_all_its_replicas_are_here(
@@ -235,7 +224,7 @@ def test_what_was_made_from_something_else_is_refused(bring: Bring, away: Path, 
             bring(here=here)
     run, measured = (away / RUN).read_bytes(), (away / MEASURED).read_bytes()
     edit(away / MEASURED, "replicas/0/measured_by", 0)
-    edit(away / RUN, "origins/0/made_by/method", 0)
+    edit(away / RUN, "replicas/0/origin/made_by/method", 0)
     with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
         bring()
     (away / RUN).write_bytes(run)
@@ -253,14 +242,14 @@ def test_without_weights(bring: Bring, home: Path) -> None:
     assert placed(home) == sorted({*ALL} - {WEIGHTS})
 
 
-@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
+@pytest.mark.parametrize("path", [RUN, MEASURED, WEIGHTS])
 def test_failure_on_the_way_leaves_what_was_there(
     bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     for name in ("reports", "runs"):
         shutil.copytree(away / name, home / name, dirs_exist_ok=True)
     # what an earlier version made would be replaced
-    edit(home / RUN, "origins/0/made_by/method", 0)
+    edit(home / RUN, "replicas/0/origin/made_by/method", 0)
     before = {path: (home / path).read_bytes() for path in placed(home)}
     replace = os.replace
 
@@ -277,7 +266,7 @@ def test_failure_on_the_way_leaves_what_was_there(
     assert bring()[0].replicas == 1
 
 
-@pytest.mark.parametrize("path", [RUN, HISTORY, MEASURED, WEIGHTS])
+@pytest.mark.parametrize("path", [RUN, MEASURED, WEIGHTS])
 def test_a_missing_result_is_named(away: Path, path: str) -> None:
     (away / path).unlink()
     with pytest.raises(UserError, match=path):

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from dprepro.pipeline import params
 from dprepro.pipeline.identity.plan import plan
-from dprepro.pipeline.identity.standing import Standing
 from dprepro.pipeline.identity.status import Status, lines, status
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Model
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run
 from dprepro.stages.app import app
+from tests.keeping import made_up_origin, made_up_training
 from tests.reporting.made_up import dpsgd
 from tests.there import there
 
@@ -88,10 +88,21 @@ def test_a_run_stands_wherever_the_files_of_its_public_weights_lie() -> None:
     }
     row = dpsgd.settings().rows[dpsgd.PLAIN]
     row = row.model_copy(update={"model": Model.model_validate({"name": "pretrained", "network": network})})
-    ran = Run.model_construct(method=row.method, model=row.model.model_dump(mode="json"))
-    for changes, other in (({"weights": "elsewhere/net.pth"}, False), ({"size": 64}, True)):
+    settings = row.resolved[0]
+    ran = made_up_training(
+        None,
+        1,
+        level=row.level(settings),
+        seed=row.trainings[0][1],
+        settings=settings.model_dump(mode="json"),
+        model=row.model.model_dump(mode="json"),
+        method=row.method,
+        data=row.data,
+        origin=made_up_origin(reproducible=row.reproducible),
+    )
+    for changes, reason in (({"weights": "elsewhere/net.pth"}, None), ({"size": 64}, "settings")):
         moved = Model.model_validate({"name": "pretrained", "network": network | changes})
-        assert Standing(row.model_copy(update={"model": moved}), None).other_network(ran) is other
+        assert reason_invalid(ran, row.model_copy(update={"model": moved}), None, code=False) == reason
 
 
 @pytest.mark.parametrize(

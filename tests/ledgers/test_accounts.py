@@ -198,5 +198,5 @@ def test_committed_ledgers_of_accounts_have_todays_settings() -> None:
     settings = load(ROOT / "params.yaml")
     for key, account in settings.accounts.items():
         today = {account.level(resolved): resolved.model_dump(mode="json") for resolved in account.resolved}
-        committed = there(records.read_ledgers(key, ROOT)).replicas
+        committed = there(records.read_ledgers(key, ROOT)).entries
         assert {entry.level: entry.settings for entry in committed} == today

@@ -36,9 +36,9 @@ def rows() -> list[str]:
 
 
 def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
-    known = {(replica.level, replica.seed): replica.ledger for replica in kept}
+    known = {(entry.level, seed): entry.ledger for entry in kept for seed in entry.seeds}
     for replica in due:
-        ledger = known[replica.level, replica.seed]
+        ledger = known[replica.level, replica.seeds[0]]
         for name in ("claimed", "epsilon_upper", "epsilon_lower", "noise_multiplier"):
             value = getattr(replica.ledger, name)
             wanted = value if value is None else pytest.approx(value, rel=1e-6)
@@ -51,7 +51,7 @@ def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
 def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str) -> None:
     run, kept = there(records.read_run(key, ROOT)), there(records.read_ledgers(key, ROOT))
     last = run.model_copy(update={"replicas": run.replicas[-1:]})
-    same(kept.replicas, entries(last, OWN.rows[key].search, OWN))
+    same(kept.entries, entries(last, OWN.rows[key].search, OWN))
     compositions = (kept.composition, row_composition(run, OWN.rows[key].search, ROOT))
     verification._check_equal(key, *(each and each.model_dump() for each in compositions))
 
@@ -88,6 +88,6 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
     )
     kept = records.read_ledgers(key, ROOT)
     same(
-        kept.replicas,
+        kept.entries,
         [accounts.entry(line.level(configured), configured) for configured in line.resolved[:1]],
     )

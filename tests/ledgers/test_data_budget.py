@@ -17,7 +17,7 @@ from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.params.suggested import delta_for
 from dprepro.pipeline.reporting.wording import data_budget, delta_remark
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
+from dprepro.pipeline.results.schema import Provenance, Replaced, Run, TrainingSpent
 from tests.keeping import keep_search, made_up_run, made_up_training
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50
@@ -117,11 +117,16 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
         ("of-others", "gone", 6.0, other),
     ):
         run = ran(tmp_path, row, data, noise)
-        origins = tuple(origin.model_copy(update={"data": arrays}) for origin in run.origins)
-        records.write(run.model_copy(update={"origins": origins}), tmp_path)
+        origin = run.replicas[0].origin.model_copy(update={"data": arrays})
+        records.write(made_on(run, origin), tmp_path)
     assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
     budget = budget_of("mine", declared, tmp_path)
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
+
+
+def made_on(run: Run, origin: Provenance) -> Run:
+    """A run whose only training has another origin."""
+    return run.model_copy(update={"replicas": (run.replicas[0].model_copy(update={"origin": origin}),)})
 
 
 def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> None:
@@ -137,22 +142,17 @@ def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> Non
         }
     )
     run = ran(tmp_path, "mine-a", "mine", 4.0)
-    before = run.origins[0].model_copy(update={"declared": "sha256:before"})
-    records.write(run.model_copy(update={"origins": (before,)}), tmp_path)
+    before = run.replicas[0].origin.model_copy(update={"declared": "sha256:before"})
+    records.write(earlier := made_on(run, before), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
     # then it is trained again
     now = before.model_copy(
         update={"declared": declared.data_digest("mine"), "edition": {"other": OWN, "mine": OWN}}
     )
-    assert records.replaced_on(run, run.origins[0]) == records.replaced_on(None, now) == ()
-    spent = Replaced(trainings=1, spent=TrainingSpent(spending=mechanism(4.0), steps=STEPS, delta=1e-5))
-    again: dict[str, Any] = {"origins": (now,), "replaced": (spent,)}
-    records.write(run.model_copy(update=again), tmp_path)
+    records.write(made_on(run, now), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["other"]
-    again["replaced_on"] = records.replaced_on(run, now)
-    records.write(run.model_copy(update=again), tmp_path)
+    records.write(made_on(run, now).model_copy(update={"replaced": earlier.replicas}), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
-    assert records.replaced_on(run.model_copy(update=again), now) == ("mine",)
 
 
 def test_without_any_entry_records_still_count(tmp_path: Path) -> None:

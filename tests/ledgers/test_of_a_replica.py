@@ -10,7 +10,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers import ledger
 from dprepro.pipeline.methods.statements import Statement, statement
 from dprepro.pipeline.results.schema import Ledger, Trained
-from tests.keeping import made_up_training
+from tests.keeping import made_up_origin, made_up_training
 
 OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")
 POISSON, FIXED = (
@@ -32,7 +32,7 @@ def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any)
 @cache
 def sound(spending: SampledGaussian | Releases) -> Ledger:
     """Ledger of a training without a seed or a flaw."""
-    return ledger.ledger_of(trained(spending), False, None, (5, 10))
+    return ledger.ledger_of(trained(spending), None, (5, 10))
 
 
 @pytest.mark.parametrize("spending", [POISSON, FIXED, RELEASES], ids=["poisson", "fixed", "laplace"])
@@ -44,7 +44,8 @@ def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
 ) -> None:
     whole = sound(spending)
     assert None not in (whole.epsilon_upper, whole.accountant, whole.epsilon_lower)
-    void = ledger.ledger_of(trained(spending, broken=broken), seeded, None, (5, 10))
+    ran = trained(spending, broken=broken, origin=made_up_origin(reproducible=seeded))
+    void = ledger.ledger_of(ran, None, (5, 10))
     assert (void.epsilon_upper, void.accountant, void.epsilon_lower, void.spent) == (None, None, None, ())
     assert (void.reasons, void.claimed, void.protects) == ((reason,), whole.claimed, None)
     assert (void.mu, void.tradeoff) == (None, ())
@@ -54,21 +55,21 @@ def test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound(
 def test_a_ledger_tells_the_search_and_the_mechanisms_own_uses() -> None:
     choices, search = statement("other_choices"), statement("search", search="s")
     always = tuple(map(statement, ("examples_public", "validation", "timing", "digests")))
-    assert ledger.ledger_of(trained(), False, None).not_covered == (choices, OWN, *always)
-    assert ledger.ledger_of(trained(), False, "s").not_covered == (search, choices, OWN, *always)
-    others = ledger.ledger_of(trained(), False, None, uses=[statement("all_replicas")])
+    assert ledger.ledger_of(trained(), None).not_covered == (choices, OWN, *always)
+    assert ledger.ledger_of(trained(), "s").not_covered == (search, choices, OWN, *always)
+    others = ledger.ledger_of(trained(), None, uses=[statement("all_replicas")])
     assert others.not_covered[-1] == statement("all_replicas")
 
 
 def test_nothing_private_leaves_an_empty_ledger() -> None:
     plain = statement("no_noise")
-    empty = ledger.ledger_of(trained(None, delta=None, broken=(plain,)), False, "s", [5, 10])
+    empty = ledger.ledger_of(trained(None, delta=None, broken=(plain,)), "s", [5, 10])
     assert (empty.event, empty.claimed, empty.epsilon_upper, empty.reasons) == (None, None, None, (plain,))
     assert empty.spent == ()
 
 
 def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
-    bought = ledger.ledger_of(trained(), False, None, [1, 5, 10])
+    bought = ledger.ledger_of(trained(), None, [1, 5, 10])
     assert [step for step, _ in bought.spent] == [1, 5, 10]
     spent = [epsilon for _, epsilon in bought.spent]
     assert spent == sorted(spent)
@@ -77,11 +78,16 @@ def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
 
 def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
     replica = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
-    bought = ledger.ledger_of(replica, False, "s", [1, 10])
+    bought = ledger.ledger_of(replica, "s", [1, 10])
     pure = 1 + 1 / 2 + 1 / 8 + 1 / 4
     assert (bought.claimed, bought.epsilon_upper, bought.delta) == (1.0, pure, 0.0)
     assert bought.spent == ((1, pure), (10, pure))
     assert bought.protects == replica.protects
-    assert ledger.ledger_of(replica, True, None).protects is None
+    assert (
+        ledger.ledger_of(
+            replica.model_copy(update={"origin": made_up_origin(reproducible=True)}), None
+        ).protects
+        is None
+    )
     as_kept = Trained.model_validate_json(replica.model_dump_json())
-    assert ledger.ledger_of(as_kept, False, "s", [1, 10]) == bought
+    assert ledger.ledger_of(as_kept, "s", [1, 10]) == bought

@@ -49,7 +49,7 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
     ):
         other = kept.model_copy(update={"epsilon_upper": kept.epsilon_upper * apart})
         stored, expected = (
-            Entry(level="sigma=1", seed=0, ledger=ledger).model_dump() for ledger in (kept, other)
+            Entry(level="sigma=1", seeds=(0,), ledger=ledger).model_dump() for ledger in (kept, other)
         )
         assert _first_difference(stored, expected) == (said and f"ledger.{said}")
 

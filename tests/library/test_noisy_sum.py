@@ -39,7 +39,7 @@ def exact(net: nn.Module, inputs: Tensor = INPUTS, labels: Tensor = LABELS) -> T
 @pytest.fixture
 def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def zeros(streams: Streams, step: int, size: int, bits: list[int]) -> Tensor:
-        return torch.zeros(1, size, dtype=torch.float64)
+        return torch.zeros(size, dtype=torch.float64)
 
     monkeypatch.setattr(Streams, "rounded_normal", zeros)
 

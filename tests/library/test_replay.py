@@ -290,10 +290,10 @@ def noise_of_each(parts: list[Sums]) -> Sums:
     return summed([noisy(part) for part in parts])
 
 
-RIGHT = by_hand()
+BY_HAND = by_hand()
 
 
-def least(size: int, make: Make = RIGHT) -> Make:
+def least(size: int, make: Make = BY_HAND) -> Make:
     """A step that takes no smaller batch."""
 
     def train_step() -> Callable[..., Any]:

@@ -56,8 +56,8 @@ def test_parts_of_a_sample_keep_examples_beyond_the_declared_number() -> None:
 
 def test_the_ledger_says_which_number_is_public() -> None:
     run = trained()
-    keys = {use.key for use in ledger_of(run, False, None).not_covered}
+    keys = {use.key for use in ledger_of(run, None).not_covered}
     nominal = run.model_copy(update={"settings": {**run.settings, "nominal_examples": NOMINAL}})
-    declared = {use.key for use in ledger_of(nominal, False, None).not_covered}
+    declared = {use.key for use in ledger_of(nominal, None).not_covered}
     assert keys ^ declared == {"examples_public", "examples_recorded"}
     assert "examples_public" in keys

@@ -61,7 +61,7 @@ def test_epsilons_of_other_neighbours_or_deltas_are_refused_in_a_line(
 ) -> None:
     assert compared(dpsgd.PLAIN, dpsgd.LAYER, dpsgd.settings())
     ledgers = json.loads((path := records.ledger_path(dpsgd.LAYER)).read_text())
-    for entry in ledgers["replicas"]:
+    for entry in ledgers["entries"]:
         entry["ledger"] |= changes
     run = json.loads((place := records.run_path(dpsgd.LAYER)).read_text())
     for replica in run["replicas"]:

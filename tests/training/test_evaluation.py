@@ -134,8 +134,8 @@ def test_weights_are_not_measured_on_other_data_or_as_another_networks(
     response = declared().model_copy(update={"rows": {"row": kept.model_copy(update={"model": model})}})
     before = path.read_bytes()
     for settings, data, said in (
-        (declared(), other, "row.json: trained on other data than data/prepared/tiny"),
-        (response, tiny, "row.json: trained with another model or method than params.yaml has now"),
+        (declared(), other, "row.jsonl: trained with other data than are here"),
+        (response, tiny, "row.jsonl: trained with other settings than are here"),
     ):
         evaluation.evaluate("row", settings, data, cpu, measured)  # nothing is to be measured
         path.unlink()

@@ -30,7 +30,7 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import read_sealed
 from dprepro.pipeline.identity import versions
-from dprepro.pipeline.identity.standing import Standing
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods import registry
 from dprepro.pipeline.methods.base import Execution
@@ -41,8 +41,7 @@ from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import read_history
-from dprepro.pipeline.results.schema import Run, TrainingSpent
+from dprepro.pipeline.results.schema import Run, Trained, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
 from dprepro.pipeline.training import rows as training
@@ -246,13 +245,11 @@ def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
     record = there(records.read("quick", loaded(root)[0].row("quick"), root))
     run = there(records.read_run("quick", root))
-    lines = read_history(records.history_path("quick", root))
+    lines = records.read_history("quick", root)
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
         "run": [replica for replica in run.replicas if (replica.level, replica.seed) in replicas],
-        "origins": [
-            run.origin(replica) for replica in run.replicas if (replica.level, replica.seed) in replicas
-        ],
+        "origins": [replica.origin for replica in run.replicas if (replica.level, replica.seed) in replicas],
         "record": [replica for replica in record.replicas if (replica.level, replica.seed) in replicas],
         "history": [line for line in lines if (line[0], line[1]) in replicas],
     }
@@ -280,7 +277,8 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
     run = there(records.read_run("quick", done))
-    assert [replica.origin for replica in run.replicas if (replica.level, replica.seed) in new] == [1, 1]
+    made = [replica.origin for replica in run.replicas if (replica.level, replica.seed) in new]
+    assert made == [run.origins[1]] * 2
     assert len(kept(done, new)["record"]) == 2
     # in the order of params.yaml, whenever they were trained
     declared = changed(settings, **changes).row("quick")
@@ -296,8 +294,9 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
-    (gone,) = there(records.read_run("quick", done)).replaced
-    assert (gone.trainings, gone.spent, len(set(gone.identities))) == (2, None, 2)
+    run = there(records.read_run("quick", done))
+    assert [gone.seed for gone in run.replaced if isinstance(gone, Trained)] == [1, 1]
+    assert [*run.replaced_spent()] == [None, None]
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
         "epsilon=3,seed=0.safetensors",
         "epsilon=inf,seed=0.safetensors",
@@ -314,7 +313,7 @@ def test_other_settings_data_and_versions_train_anew(
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
-        return Standing(declared.rows["quick"], data).why_not(run, run.replicas[0])
+        return reason_invalid(run.replicas[0], declared.rows["quick"], data)
 
     digests = {"train.inputs": "sha256:other"}
     assert why(before) is None
@@ -372,8 +371,8 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
         for key, value in expected.items():
             torch.testing.assert_close(actual[key], value, rtol=1e-4, atol=1e-5)
     assert names(project) == names(trained_project)
-    curves = [records.history_path("quick", root).read_text() for root in (project, trained_project)]
-    assert curves[0].count("\n") == curves[1].count("\n")
+    curves = [records.read_history("quick", root) for root in (project, trained_project)]
+    assert len(curves[0]) == len(curves[1])
     assert not list((project / CHECKPOINTS).rglob("*.pt"))
 
 
@@ -384,9 +383,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     private = record.replicas[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
-    assert list(steps) == sorted(
-        {step for _, _, step, *_ in read_history(records.history_path("quick", project))}
-    )
+    assert list(steps) == sorted({step for _, _, step, *_ in records.read_history("quick", project)})
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.epsilon_upper
@@ -444,7 +441,7 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
         assert replica.metrics.keys() == {"test_accuracy", "converged"}
         assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
-    curves = records.history_path("quick", project).read_text()
+    curves = records.run_path("quick", project).read_text()
     assert "train_loss" in curves
     assert "accuracy" not in curves
 
@@ -526,8 +523,8 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
     old = names(done)
     before = kept(done, old)
     more, rename = changed(settings, seeds=3), os.replace
-    run, history = records.run_path("quick", done), records.history_path("quick", done)
-    for full in (weights_path("quick", "epsilon=3", 2, done), history, run):
+    run = records.run_path("quick", done)
+    for full in (weights_path("quick", "epsilon=3", 2, done), run):
 
         def failing(source: Path, target: Path, full: Path = full) -> None:
             if target == full:

@@ -13,8 +13,7 @@ from dprepro.pipeline.reporting.drawing.style import COLOURS
 from dprepro.pipeline.reporting.privacy import worst
 from dprepro.pipeline.reporting.wording import level_words, number
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import ACCURACY, read_history
-from dprepro.pipeline.results.records import HISTORY_COLUMNS
+from dprepro.pipeline.results.histories import ACCURACY
 from dprepro.pipeline.results.schema import Ledger, Record
 
 POINTS = 200  # drawn of a curve, enough for a screen
@@ -28,8 +27,7 @@ def draw(record: Record, root: Path) -> list[tuple[str, str]]:
 
 
 def _training(record: Record, root: Path) -> Iterator[tuple[str, str]]:
-    path = records.history_path(record.row, root)
-    lines = pd.DataFrame(read_history(path) if path.exists() else [], columns=HISTORY_COLUMNS)
+    lines = pd.DataFrame(records.read_history(record.row, root), columns=records.HISTORY_COLUMNS)
     means = lines[lines["metric"] == ACCURACY].groupby(["level", "epoch"], sort=False)["value"].mean() * 100
     curves = {
         str(level): [(float(epoch), float(value)) for (_, epoch), value in curve.items()]

@@ -5,7 +5,6 @@ variants (public statistics; to the letter, where no bound holds), and a row nob
 here make other papers' rows and records with the functions of this one.
 """
 
-import csv
 import random
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
@@ -13,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dprepro.accountants.records import AccountantEpsilon
-from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.methods.statements import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
-from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, Replica
-from tests.keeping import keep
+from tests.keeping import keep, keep_history
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
@@ -199,27 +196,13 @@ def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, 
     return Attack(**values | changes)
 
 
-def write_history(row: str, root: Path, lines: Iterable[Line]) -> str:
-    """A row's history with these lines, where `evaluate` would write it; its digest."""
-    path = records.history_path(row, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(records.HISTORY_COLUMNS)
-        writer.writerows(lines)
-    digest = digest_file(path)
-    if (run := records.read_run(row, root)) is not None:
-        records.write(run.model_copy(update={"history": digest}), root)
-    return digest
-
-
 def put(record: Record, root: Path, curves: Iterable[Line] | None = None) -> Record:
     """Write a record and its history where `evaluate` would; returns the record as written.
 
     The history is the example's if there are no ``curves``; an account has none.
     """
     if record.history is not None:
-        digest = write_history(record.row, root, _curves(record) if curves is None else curves)
+        digest = keep_history(record.row, root, _curves(record) if curves is None else curves)
         record = record.model_copy(update={"history": digest})
     keep(record, root)
     return record
