@@ -33,7 +33,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     formats = [each for each in vars(wording).values() if getattr(each, "__module__", "") == wording.__name__]
-    environment.filters |= {each.__name__: each for each in (*formats, words, views.row_settings, views.uses)}
+    environment.filters |= {
+        each.__name__: each for each in (*formats, words, views.row_settings, views.uses, views.base_rate)
+    }
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")

@@ -27,7 +27,7 @@ from dprepro.pipeline.reporting.wording import (
     signed,
     upwards,
 )
-from dprepro.pipeline.results.schema import Record
+from dprepro.pipeline.results.schema import Record, Scores
 
 # A sign tells statuses apart in print, and for readers who can't tell colours apart.
 SIGNS = {
@@ -111,7 +111,8 @@ class Cell:
     def title(self) -> str:
         """Text on hover."""
         n = "" if not self.ran or pd.isna(self.line["n"]) else f"{self.line['n']:.0f} seeds"
-        parts = (self.status, n, self.share, self.note, self.privacy if self.claims else "")
+        epsilon = f"ε ≤ {self.at_most} {self.privacy}" if self.privacy == "proven" else self.privacy
+        parts = (self.status, n, self.share, self.note, epsilon if self.claims else "")
         return ", ".join(filter(None, parts))
 
 
@@ -150,6 +151,16 @@ def _ours(line: Columns, decimals: int | None) -> str:
     if pd.isna(line["half_width"]):
         return f"{text} (n = {line['n']:.0f})"
     return f"{text} ± {_short(fixed(line['half_width'], decimals))}"
+
+
+def base_rate(found: Cell, sources: Sources) -> str:
+    """Percentage of test examples in the most frequent class; '' if it isn't recorded."""
+    replicas = sources.records[found.line["row"]].replicas
+    scores = next((each.scores for each in replicas if isinstance(each.scores, Scores)), None)
+    if scores is None or not scores.confusion:
+        return ""
+    counts = [sum(of_class) for of_class in scores.confusion]
+    return f"{100 * max(counts) / sum(counts):.1f}"
 
 
 def uses(found: Cell, sources: Sources) -> str:
@@ -305,16 +316,27 @@ class PaperView:
         text += f", {level_words(left[1])}"
         if isinstance(right, tuple) and right[1] != left[1]:
             text += f" against {level_words(right[1])}"
+        apart = right is not None and not part.ratio
         if part.ours is not None:
             half = "" if not part.ours.half else f" ± {_short(f'{part.ours.half:.2f}')}"
-            apart = right is not None
             text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{half}"
         bounds = [f"> {number(part.above)}"] if part.above is not None else []
         bounds += [f"< {number(part.below)}"] if part.below is not None else []
         text += f", claimed {' and '.join(bounds)}" if bounds else ""
         if part.theirs is not None:
-            text += f", printed {number(part.theirs)}"
-        return text + (f" ({part.reason})" if part.reason else "")
+            text += f", printed {signed(part.theirs, 2) if apart else number(part.theirs)}"
+        found = self.result(left) if part.ours is not None else None
+        proven = f", at ε ≤ {found.at_most}" if found and found.claims and found.at_most != "none" else ""
+        return text + proven + (f" ({part.reason})" if part.reason else "")
+
+    def result(self, place: tuple[str, str]) -> Cell | None:
+        """The result that decides (TABLE/LINE, level), in the table's own metric; None: not run."""
+        table, _, rest = place[0].partition("/")
+        metric = self.report.sources.table(self.key, table).metric
+        cell_of = (self.key, table, rest.partition(":")[0], metric, place[1])
+        line = self.report.results.primary(cell_of)
+        ran = line is not None and isinstance(line["by_seed"], dict)
+        return cell(line, self.report.sources) if line is not None and ran else None
 
 
 class Shown(NamedTuple):
@@ -352,12 +374,8 @@ def _headline(headline: Headline, view: PaperView) -> Shown:
 def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
     """Yield the results behind a claim."""
     for place in (place for part in result.parts for place in (part.left, part.right)):
-        if isinstance(place, tuple):
-            table, _, rest = place[0].partition("/")
-            metric = view.report.sources.table(view.key, table).metric
-            line = view.report.results.primary((view.key, table, rest.partition(":")[0], metric, place[1]))
-            if line is not None and isinstance(line["by_seed"], dict):
-                yield cell(line, view.report.sources)
+        if isinstance(place, tuple) and (found := view.result(place)):
+            yield found
 
 
 def _remark(cells: Iterable[Cell]) -> str:
