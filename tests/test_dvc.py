@@ -416,7 +416,7 @@ def test_adopting_without_the_data_and_beside_them(clone: Checkout, workshop: Pa
     clone.run("git", "checkout", "--quiet", "declared")
     said = clone.run("dprepro", "adopt", str(workshop / NAME))
     assert "could not be compared" in said
-    assert "no hash of data/prepared/toy: it is not signed" in said
+    assert "its data or weights are not here: it is not signed" in said
     assert "train@toy" not in (clone.folder / "dvc.lock").read_text()
     clone.run("dvc", "repro", "prepare@toy")
     assert clone.run("dprepro", "adopt", str(workshop / NAME)).startswith("toy: 0 of 1 replicas adopted\n")

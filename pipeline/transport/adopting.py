@@ -296,10 +296,9 @@ def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, we
     elif not whole:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
     elif not signed.issuperset(dvclock.stages_of(row)):
-        folder = (prepared.PREPARED / name).as_posix()
         yield (
-            f"{dvclock.LOCK} has no hash of {folder}: it is not signed, and `dvc repro` will train it again; "
-            "prepare the data and adopt it again"
+            "its data or weights are not here: it is not signed, and `dvc repro` will train it again; with "
+            f"both here, `dvc commit --force {' '.join(dvclock.stages_of(row))}` signs it"
         )
     if not weights:
         yield "came without weights: it can't be evaluated again until it is trained again"

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from dprepro.errors import UserError, shown
+from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.files import write_text
@@ -20,10 +20,6 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.documents import read_yaml
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import RUNS, lacking
-
-if TYPE_CHECKING:
-    from dvc.output import Output
-    from dvc.stage import Stage
 
 STAGES = Path("dvc.yaml")
 LOCK = Path("dvc.lock")
@@ -41,14 +37,12 @@ def stages_of(row: str) -> tuple[str, ...]:
 
 
 def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
-    """Sign ``stages``: have DVC record the present files as their results, so that it doesn't run them again.
+    """Sign ``stages``: have DVC enter the present files into its lock, so that it doesn't run them again.
 
-    This is `dvc commit --force` of each stage, but the lock is written once and atomically. DVC would write
-    the lock anew for every stage, which takes seconds each, and a kill would leave half of it. Absent data
-    keep their recorded hash. So do a row's weights if some of them are absent, or they get no hash: the lock
-    never points to fewer files than it did.
+    A row's stages are signed only if its data and all its recorded weights are here: the lock never points to
+    fewer files than it did, and DVC makes what is missing.
 
-    Return the signed stages. A stage stays unsigned if its data have no hash, here or in the lock.
+    Return the signed stages.
 
     Raises:
         UserError: DVC fails; the message has the reason.
@@ -56,67 +50,21 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
     if not available():
         return frozenset()
     entries.write(settings)
-    if not stages:
-        return frozenset()
-    from dvc.dvcfile import load_file
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-    from dvc.stage.serialize import to_lockfile
-    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
-
-    try:
-        with Repo() as repo, repo.lock:
-            Lock()  # raises a one-line error if the lock is damaged
-            lock: dict[str, Any] = {"schema": "2.0"}
-            if LOCK.exists():
-                lock = parse_yaml_for_update(LOCK.read_text(), LOCK)
-            signed = lock.setdefault("stages", {})
-            unsigned: set[str] = set()
-            declared = load_file(repo, STAGES.name).stages
-            for name in stages:
-                if name in declared:  # `dvc.yaml` may lack stages, as the demo lacks audits
-                    stage = declared[name]
-                    absent = _fill_absent(stage, signed)
-                    if all(part.hash_info or _is_weights(part.def_path) for part in absent):
-                        pointers = _pointers(signed)
-                        stage.save(allow_missing=bool(absent), run_cache=not absent)
-                        stage.commit(allow_missing=bool(absent))
-                        entry = to_lockfile(stage)[name]
-                        for part in (*entry.get("deps", ()), *entry.get("outs", ())):
-                            if _is_weights(part["path"]) and _partial(Path(part["path"])):
-                                before = pointers.get(part["path"], {"path": part["path"], "hash": "md5"})
-                                part.clear()
-                                part.update(before)
-                        signed[name] = entry
-                    else:
-                        unsigned.add(name)
-            write_text(LOCK, dumps_yaml(lock))
-    except DvcException as problem:
-        raise UserError(f"dvc.lock: not signed: {shown(str(problem))}") from problem
-    return frozenset(stages) - unsigned
+    whole = [stage for stage in stages if _is_whole(stage, settings)]
+    if whole:
+        dvc("commit", "--force", *whole)
+    return frozenset(whole)
 
 
-def _fill_absent(stage: "Stage", signed: dict[str, Any]) -> "list[Output]":
-    """Give a stage's absent folders of data the hashes of the lock; return them and partial weights."""
-    from dvc_data.hashfile.hash_info import HashInfo
-    from dvc_data.hashfile.meta import Meta
-
-    folders = [
-        part
-        for part in (*stage.deps, *stage.outs)
-        if (Path(part.def_path).parent == PREPARED and not part.exists)
-        or (_is_weights(part.def_path) and _partial(Path(part.def_path)))
-    ]
-    made = _pointers(signed) if folders else {}
-    for part in folders:
-        if (out := made.get(part.def_path)) is not None and "md5" in out:
-            part.hash_info, part.meta = HashInfo("md5", out["md5"]), Meta.from_dict(out)
-    return folders
-
-
-def _pointers(signed: dict[str, Any]) -> dict[str, Any]:
-    """The lock's outputs by path."""
-    return {out["path"]: out for entry in signed.values() for out in entry.get("outs", ())}
+def _is_whole(stage: str, settings: Settings) -> bool:
+    """Return whether the data, weights and records of a row's stage are here."""
+    kind, _, key = stage.partition("@")
+    if (row := settings.rows.get(key)) is None:
+        return False
+    made = {"evaluate": records.evaluation_path(key), "ledger": records.ledger_path(key)}
+    if kind in made and not made[kind].exists():
+        return False
+    return kind == "ledger" or not (_partial(RUNS / key) or not (PREPARED / row.data).exists())
 
 
 def _is_weights(path: str) -> bool:
