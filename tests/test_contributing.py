@@ -44,18 +44,16 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     run(f'python -c "{data}"')
     for stage in ("train", "evaluate", "ledger", "audit"):
         run(f"dprepro {stage} my-perceptron")
-    ran = read(laboratory, "runs")
-    assert (ran["method"], ran["model"]["name"]) == ("private_signs", "perceptron")
-    accuracies = [
-        replica["metrics"]["test_accuracy"] for replica in read(laboratory, "evaluations")["replicas"]
-    ]
+    trainings = lines(laboratory, "trainings")
+    assert {(each["method"], each["model"]["name"]) for each in trainings} == {
+        ("private_signs", "perceptron")
+    }
+    accuracies = [each["metrics"]["test_accuracy"] for each in lines(laboratory, "evaluations")]
     assert len(accuracies) == 6
     assert max(accuracies) > 0.3  # a tenth is chance
     # its ledger bounds what its attacks show
-    epsilons = {
-        replica["level"]: replica["ledger"]["epsilon_upper"]
-        for replica in read(laboratory, "ledgers")["replicas"]
-    }
+    entries = read(laboratory, "ledgers")["entries"]
+    epsilons = {entry["level"]: entry["ledger"]["epsilon_upper"] for entry in entries}
     assert 0 < epsilons["sigma=4"] < epsilons["sigma=1"]
     attacks = read(laboratory, "audits")["attacks"]
     assert {attack["attack"] for attack in attacks} == {"canaries", "pair", "floating_point"}
@@ -82,3 +80,11 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
 
 def read(laboratory: Path, kind: str) -> Any:
     return json.loads((laboratory / f"reports/{kind}/my-perceptron.json").read_text())
+
+
+def lines(laboratory: Path, kind: str) -> list[Any]:
+    """Records with a line a training."""
+    return [
+        json.loads(line)
+        for line in (laboratory / f"reports/{kind}/my-perceptron.jsonl").read_text().splitlines()
+    ]

@@ -133,11 +133,11 @@ def test_an_epsilon_at_the_edge_is_bounded_from_both_sides() -> None:
 
 
 Place = tuple[str | int, ...]
-# What made a replica (its device, its command, times) nothing can be compared with but DVC's lock, an
+# What made a replica (its device, its command, times, curves) nothing can be compared with but DVC's lock, an
 # accuracy only with weights, and what nearly no attacker errs by not at all
 UNVOUCHED = {
     *("seconds", "cpu_seconds", "started", "ended", "measured_by", "metrics", "config", "versions"),
-    *("note", "accountant", "tradeoff", "spent"),
+    *("note", "accountant", "tradeoff", "spent", "curves"),
 }
 OF_ORIGINS = {"data", "examples", "reproducible"}  # what something vouches for
 
@@ -146,7 +146,7 @@ def places(tree: Any, place: Place = ()) -> Iterator[Place]:
     """Where the values are that are vouched for."""
     if isinstance(tree, dict | list):
         for name, inner in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            if name not in UNVOUCHED and (place[:1] != ("origins",) or len(place) != 2 or name in OF_ORIGINS):
+            if name not in UNVOUCHED and (place[-1:] != ("origin",) or name in OF_ORIGINS):
                 yield from places(inner, (*place, name))
     else:
         yield place

@@ -11,7 +11,7 @@ FORGERIES = {
     3: ("an unknown use of private data in a run", "verify"),
     4: ("another protected unit in a run", "verify"),
     5: ("other training data in a run", "verify"),
-    6: ("training curves of another run", "verify"),
+    6: ("training curves, in a record that dvc.lock has", "verify"),
     7: ("a validation accuracy above the training curve's end", "verify"),
     8: ("a higher test accuracy", "verify --measure"),
     9: ("an evaluation of other weights", "report, publish, verify"),
@@ -41,7 +41,8 @@ FORGERIES = {
 # the test of each forgery that is noticed
 TESTS = {
     "faults.test_table": {
-        "test_what_ran_or_is_accounted_for_otherwise_is_told": {*range(1, 8), 10, 11},
+        "test_what_ran_or_is_accounted_for_otherwise_is_told": {*range(1, 6), 7, 10, 11},
+        "test_a_changed_curve_is_told_by_the_lock": {6},
         "test_a_changed_accuracy_is_seen_where_the_weights_are": {8},
         "test_weights_that_nobody_measured_are_told": {9},
         "test_a_planned_replica_that_was_removed_is_missed": {12},

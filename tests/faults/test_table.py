@@ -1,5 +1,6 @@
 """What once did not hold, a test each."""
 
+import hashlib
 import json
 import os
 import re
@@ -378,10 +379,19 @@ def test_a_failed_write_names_the_file_and_not_what_is_written_beside_it(
         raise OSError(28, "No space left on device", "original", None, "copy")
 
 
+def test_a_changed_curve_is_told_by_the_lock(workspace: Path) -> None:
+    out = {"path": f"{RUN}", "hash": "md5", "md5": hashlib.md5(RUN.read_bytes()).hexdigest(), "size": 1}
+    stages = {f"train@{ROW}": {"cmd": "x", "outs": [out]}}
+    dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": stages}))
+    assert f"{RUN}" not in wrong()
+    edit(RUN, "replicas/0/curves/train_loss/0/2", 0.0)
+    assert wrong()[f"{RUN}"] == f"is not what dvc.lock has of train@{ROW}"
+
+
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
-    entry = {"outs": [{"path": "reports/runs/smalk.json", "hash": "md5", "md5": "0" * 32, "size": 1}]}
+    entry = {"outs": [{"path": "reports/trainings/smalk.jsonl", "hash": "md5", "md5": "0" * 32, "size": 1}]}
     dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": {f"train@{ROW}": {"cmd": "x", **entry}}}))
-    assert list(dvclock.Lock().changed()) == [(Path("reports/runs/smalk.json"), f"train@{ROW}")]
+    assert list(dvclock.Lock().changed()) == [(Path("reports/trainings/smalk.jsonl"), f"train@{ROW}")]
 
 
 def left_by(process: int, path: Path) -> Path:

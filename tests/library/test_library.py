@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
-from dprepro import gradients
+from dprepro import sums as private_sums
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.clipping.clippers import ClipperFactory
 from dprepro.clipping.functional import trial_results
@@ -256,13 +256,13 @@ def test_a_network_is_tested_once_for_each_length_of_texts(monkeypatch: pytest.M
 
     net = nn.Sequential(nn.Embedding(9, 4), Mean(), nn.Linear(4, 3))
     texts, tested = torch.randint(9, (3, 7)), list[torch.Size]()
-    original = gradients.clipper_factory
+    original = private_sums.clipper_factory
 
     def counted(net: nn.Module, example: Tensor, *others: Any) -> ClipperFactory:
         tested.append(example.shape)
         return original(net, example, *others)
 
-    monkeypatch.setattr(gradients, "clipper_factory", counted)
+    monkeypatch.setattr(private_sums, "clipper_factory", counted)
     for length in (7, 5, 7, 5):
         norms, sums = alone(net, texts[:, :length], LABELS, 1.0)
         actual = dprepro.clipped_sum(net, texts[:, :length], LABELS, 1.0)

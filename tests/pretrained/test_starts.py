@@ -113,17 +113,17 @@ def not_made(root: Path, settings: Settings | None = None, name: str = "tuned") 
 
 
 def test_what_is_not_trained_or_not_there_can_not_be_a_start(world: Path) -> None:
-    assert "of-letters.json: not there; run `dprepro train of-letters` first" in not_made(world)
+    assert "of-letters.jsonl: not there; run `dprepro train of-letters` first" in not_made(world)
     assert "params.yaml: no start 'tune'; did you mean tuned" in not_made(world, name="tune")
     train("of-letters", world)
     other = parsed("of-letters", levels=[{"sigma": 0.5}])
-    assert "of-letters.json: trained with other settings" in not_made(world, other)
+    assert "of-letters.jsonl: trained with other settings" in not_made(world, other)
     assert "run `dprepro prepare tuned` first" in refusal_of(lambda: prepared.load("tuned", world))
     assert "run `dprepro start tuned`" in refusal_of(lambda: prepare("tuned", parsed(), world))
     data = letters()
     data.splits["train"].inputs[0] = 0
     write(data, "letters", world)
-    assert "of-letters.json: trained with other data than are here; run `dprepro" in not_made(world)
+    assert "of-letters.jsonl: trained with other data than are here; run `dprepro" in not_made(world)
     assert not (world / PREPARED / "tuned").exists()
 
 
