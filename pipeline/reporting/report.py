@@ -105,9 +105,12 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
         )
     yield "summary.csv", summary
     yield "contrasts.csv", to_csv(report.effects)
-    for paper, table in primary(report.table).groupby("paper"):
-        yield f"metrics/{paper}.json", _json(table["status"].value_counts().sort_index().to_dict())
-    for line in primary(report.table).to_dict("records"):
+    printed = primary(report.table)
+    for view in report.papers:
+        ran = int((report.table.loc[report.table["paper"] == view.key, "ours"].notna()).sum())
+        counts = printed.loc[printed["paper"] == view.key, "status"].value_counts().sort_index()
+        yield f"metrics/{view.key}.json", _json({"results": ran, **counts.to_dict()})
+    for line in printed.to_dict("records"):
         if isinstance(line["status"], str) and line["status"] != "not run":
             name = f"{line['paper']}-{line['table']}-{line['line']}-{line['level']}"
             yield f"metrics/{name}.json", _json(_numbers(cell(line, report.sources)))
