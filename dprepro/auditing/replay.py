@@ -657,7 +657,8 @@ class _Comparison:
         for name, ratio in self._other_scales(names, noise, rows, 1.0):
             tensor = "all" if len(names) > 1 else name
             text = f"the noise of half the batch is {ratio:.3g} times that of all"
-            self.by_size = self.by_size or abs(ratio * len(rows) / len(self.noisy_rows) - 1) < 0.003
+            off = abs(ratio * len(rows) / len(self.noisy_rows) - 1)
+            self.by_size = self.by_size or off < (0.1 if self.random else 0.003)
             if self.by_size:
                 why = "a divisor that follows the batch size, which is private"
                 self._note("divisor", tensor, f"{text}: {why}", ratio, 1.0)
