@@ -310,11 +310,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
         )
     ran = {replica.key for replica in run.replicas}
     planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
-    if missing := next((name for name in planned if name not in ran), None):
-        raise UserError(
-            f"{records.run_path(key)}: {missing[0]}, seed {missing[1]}: missing, though plan {row.plan!r} "
-            f"has it; `dprepro train {key}`"
-        )
+    missing = [name for name in planned if name not in ran]
     unplanned = check_plan(key, run, settings)
     evaluation, by_key = records.read_evaluation(key), {replica.key: replica for replica in run.replicas}
     for measured in evaluation.replicas if evaluation else ():
@@ -340,6 +336,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
         _compare(key, ledgers, computed, row_composition(run, row.search))
     if unplanned is not None:
         unchecked.append(unplanned)
+    if missing:  # without its seeds, a plan decides nothing
+        unchecked.append(f"plan: {len(missing)} of {len(planned)} trainings are missing; it has no status")
     if evaluation and (old := sum(each.test_errors is None for each in evaluation.replicas)):
         unchecked.append(f"predictions: {old} of {len(run.replicas)} trainings have none in the record")
     if len(present_weights) < len(paths):

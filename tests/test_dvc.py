@@ -202,7 +202,7 @@ def test_a_fresh_clone_has_nothing_to_run_and_renders_its_report(bare: Checkout)
     (bare.folder / "reports/README.md").unlink()
     bare.run("dvc", "repro", "--single-item", "report")
     assert bare.run("git", "status", "--porcelain", "dvc.lock", "reports") == ""
-    assert "reports/metrics/nguyen2023.json" in bare.run("dvc", "metrics", "show")
+    bare.run("dvc", "metrics", "show")  # of judged values, which it has none of
     # its rows are in no picture
     (bare.folder / "reports/figures/forest.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
     plots = Path(bare.run("dvc", "plots", "show").strip().removeprefix("file://")).read_text()

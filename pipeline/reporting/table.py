@@ -298,7 +298,9 @@ class RowResults:
         ]
         digest, seeds = self._plan
         plans = {record.origins[replica.origin].plan for replica in replicas}
+        unfinished = digest is not None and plans == {digest} and len(values) < seeds
         return {
+            **({"not_judged_reason": f"{len(values)} of {seeds} declared seeds"} if unfinished else {}),
             "n": len(values) if self._trained else None,
             "ours": ours.value,
             "half_width": ours.half,

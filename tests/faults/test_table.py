@@ -345,12 +345,6 @@ def test_rows_that_are_named_are_compared_alone(workspace: Path) -> None:
         list(verification.verify(settings(), lines=["smal"]))
 
 
-def test_a_planned_replica_that_was_removed_is_missed(workspace: Path) -> None:
-    planned = settings().rows[ROW].model_copy(update={"plan": "davody2020-t5", "seeds": 9})
-    changed = settings().model_copy(update={"rows": {ROW: planned}})
-    assert "missing, though plan 'davody2020-t5' has it" in wrong(changed)[ROW]
-
-
 def test_what_git_should_carry_and_is_gone_is_told(workspace: Path) -> None:
     paths = [f"{LEDGER}", f"runs/{ROW}"]  # weights may be elsewhere
     outs = [{"path": path, "hash": "md5", "md5": "0" * 32, "size": 1} for path in paths]

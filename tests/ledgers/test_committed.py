@@ -79,6 +79,10 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
             for replica in records.read_run(key).replicas
         )
         assert ("weights are not here" in str(left)) == (not here)
+        # a plan without all of its trainings decides nothing
+        planned = len(OWN.rows[key].trainings) if OWN.rows[key].plan else 0
+        lacking = len(records.read_run(key).replicas) < planned
+        assert ("trainings are missing; it has no status" in str(left)) == lacking
 
 
 @pytest.mark.parametrize("claimed_by", ["clt", "rdp"])

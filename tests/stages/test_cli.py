@@ -108,9 +108,9 @@ def imported(*commands: str) -> set[str]:
     return set(last.removeprefix("imported:").split())
 
 
-def test_help_what_there_is_to_do_and_comparisons_import_nothing_heavy() -> None:
+def test_help_and_what_there_is_to_do_import_nothing_heavy() -> None:
     assert imported() == set()
-    assert imported("status", "plan", "compare davody-t5-ln-lenet5 davody-t5-lenet5") == set()
+    assert imported("status", "plan") == set()
 
 
 def test_a_row_is_verified_without_mlflow_and_opacus() -> None:

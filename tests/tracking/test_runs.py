@@ -111,6 +111,7 @@ def left(folder: Path) -> dict[str, bytes]:
 
 KILLED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
 from tests.tracking.test_runs import ONE
 from dprepro.pipeline.tracking.publishing import publish
 def killed(name):
