@@ -54,6 +54,7 @@ def entries(settings: Settings) -> dict[str, Any]:
                 data.model_dump(mode="json"),
                 versions.PREPARING_OWN if own[name] else versions.PREPARING,
                 *([versions.FEATURES] if any(settings.own[raw].public_network for raw in own[name]) else []),
+                *([versions.IMAGES] if any(settings.own[raw].kind == "images" for raw in own[name]) else []),
                 # equal raw files may have another test part or range now
                 *map(settings.own_digest, own[name]),
             ]

@@ -12,7 +12,8 @@ from dprepro.pipeline.models.model import version
 DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py
 SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
 PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py
-PREPARING_OWN = 2  # splits of the user's own files: pipeline/data/own/
+PREPARING_OWN = 1  # splits of the user's own files: pipeline/data/own/
+IMAGES = 2  # reading of image files: pipeline/data/own/images.py
 FEATURES = 2  # features by a public network: pipeline/data/own/trunk.py
 STARTING = 1  # initial weights, and features: pipeline/pretrained/starts.py
 AVERAGING = 1  # relevances: pipeline/pretrained/relevance.py

@@ -63,11 +63,12 @@ def test_epsilons_of_other_neighbours_or_deltas_are_refused_in_a_line(
     ledgers = json.loads((path := records.ledger_path(dpsgd.LAYER)).read_text())
     for entry in ledgers["entries"]:
         entry["ledger"] |= changes
-    run = json.loads((place := records.run_path(dpsgd.LAYER)).read_text())
-    for replica in run["replicas"]:
-        replica["delta"] = changes.get("delta", replica["delta"])
+    place = records.run_path(dpsgd.LAYER)
+    trainings = [json.loads(line) for line in place.read_text().splitlines()]
+    for training in trainings:
+        training["delta"] = changes.get("delta", training["delta"])
     path.write_text(json.dumps(ledgers))
-    place.write_text(json.dumps(run))
+    place.write_text("".join(f"{json.dumps(training)}\n" for training in trainings))
     with pytest.raises(UserError, match=said):
         compared(dpsgd.PLAIN, dpsgd.LAYER, dpsgd.settings())
 
