@@ -45,12 +45,12 @@ TESTS = {
         "test_a_changed_curve_is_told_by_the_lock": {6},
         "test_a_changed_accuracy_is_seen_where_the_weights_are": {8},
         "test_weights_that_nobody_measured_are_told": {9},
-        "test_a_planned_replica_that_was_removed_is_missed": {12},
         "test_what_git_should_carry_and_is_gone_is_told": {13},
         "test_code_that_this_repository_has_not_is_told": {14},
         "test_a_forged_search_is_noticed": {23, 24, 25, 26},
         "test_a_plan_that_was_changed_after_a_training_is_noticed": {27},
     },
+    "reporting.test_table": {"test_a_planned_row_without_all_of_its_seeds_has_no_status": {12}},
     "faults.test_packs": {
         "test_what_can_not_be_is_refused": {15, 16},
         "test_weights_of_no_such_network_are_refused": {17, 18, 19},

@@ -1,5 +1,6 @@
 """The table of results, on a made-up laboratory with Table 5 of Davody et al., and on this one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,20 @@ def test_a_reduced_row_and_one_of_other_settings_are_not_judged() -> None:
     changed = dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition="synthetic")
     found = line(results(sources(records={dpsgd.PLAIN: changed})), dpsgd.PLAIN, "epsilon=1")
     assert (found["status"], found["not_judged_reason"]) == ("not run", "synthetic data")
+
+
+def test_a_planned_row_without_all_of_its_seeds_has_no_status(here: Sources) -> None:
+    """Or a seed that was left out because of its result would decide."""
+    row = "davody-t5-lenet5-planned"
+    record = here.records[row]
+    kept = tuple(each for each in record.replicas if (each.level, each.seed) != ("epsilon=3", 102))
+    assert len(kept) == len(record.replicas) - 1
+    fewer = replace(here, records={**here.records, row: record.model_copy(update={"replicas": kept})})
+    table = results(fewer)
+    found = line(table, row, "epsilon=3")
+    assert pd.isna(found["status"])
+    assert found["not_judged_reason"] == "4 of 5 declared seeds"
+    assert line(table, row, "epsilon=7")["status"] == "reproduced"
 
 
 def test_a_handicap_is_held_against_lower_alone() -> None:
