@@ -50,7 +50,7 @@ TESTS = {
         "test_a_forged_search_is_noticed": {23, 24, 25, 26},
         "test_a_plan_that_was_changed_after_a_training_is_noticed": {27},
     },
-    "reporting.test_table": {"test_a_planned_row_without_all_of_its_seeds_has_no_status": {12}},
+    "reporting.test_results_table": {"test_a_planned_row_without_all_of_its_seeds_has_no_status": {12}},
     "faults.test_packs": {
         "test_what_can_not_be_is_refused": {15, 16},
         "test_weights_of_no_such_network_are_refused": {17, 18, 19},
