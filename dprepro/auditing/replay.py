@@ -415,6 +415,7 @@ class _Comparison:
         self.common = 1.0  # factor of all sums and noise, by a wrong divisor
         self.by_size = False  # sums and noise are divided by the number of examples in the batch
         self.overall = 1.0  # all noise, relative to the declared noise
+        self.spreads = dict[tuple[tuple[int, ...], float], float]()  # of `_spread`, by batch
         self.by_data = False  # they are divided by a number that follows the examples
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
@@ -599,15 +600,12 @@ class _Comparison:
             for index in range(len(batch))
         )
         if not self.replaced and abs(shifted / factor - 1) < 0.1:
-            self._divided(self.divisor / factor, f"declared {self.divisor:.4g}")
-            self.common = factor
+            divisor, self.common = self.divisor / factor, factor
+            text = f"sums and noise are divided by {divisor:.4g}, declared {self.divisor:.4g}"
+            self._note("divisor", "all", text, divisor, self.divisor)
         else:
             text = f"noise of {factor * self.noise:.3g} clipping bounds, declared {self.noise:.3g}"
             self._note("noise", "all", text, factor * self.noise, self.noise, drawn_at)
-
-    def _divided(self, divisor: float, why: str) -> None:
-        text = f"sums and noise are divided by {divisor:.4g}, {why}"
-        self._note("divisor", "all", text, divisor, self.divisor)
 
     def _of_entries(self, name: str, scaled: Array) -> None:
         """Test a tensor's noise: equal deviation of all entries, independence, Gaussian distribution."""
@@ -704,8 +702,11 @@ class _Comparison:
 
     def _spread(self, rows: Sequence[int], factor: float) -> float:
         """Size of the difference of two releases of one batch, whose noise differs."""
-        one, other = (self.player.run(draw, rows, factor).arrays for draw in (1, 2))
-        return hypot(*(float(np.linalg.norm(one[name] - other[name])) for name in one if name in other))
+        if (batch := (tuple(rows), factor)) not in self.spreads:  # pairs share their batches
+            one, other = (self.player.run(draw, rows, factor).arrays for draw in (1, 2))
+            apart = (float(np.linalg.norm(one[name] - other[name])) for name in one if name in other)
+            self.spreads[batch] = hypot(*apart)
+        return self.spreads[batch]
 
     def _moved(self, pair: Pair) -> dict[str, Array]:
         """Difference of each tensor between a batch and its neighbour; records exact values that differ."""

@@ -91,7 +91,7 @@ def entries(settings: Settings) -> dict[str, Any]:
         digest_files(Path(), PAPERS.glob("*.yaml")),
     ]
     plans = {key: plan.model_dump(mode="json") for key, plan in settings.plans.items()}
-    summaries = [digest_file(path) for path in (*settings.summaries, records.GPU_HOURS) if path.exists()]
+    summaries = [digest_file(path) for path in settings.summaries if path.exists()]
     digests: dict[str, Any] = {
         stage: {key: digest_json(parts) for key, parts in table.items()} for stage, table in stages.items()
     }

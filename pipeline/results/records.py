@@ -44,7 +44,6 @@ EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
 SEARCHES = Path("reports/searches")
-GPU_HOURS = Path("reports/gpu_hours.json")  # estimates by row, from `pipeline.cluster.costs`
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")
