@@ -3,7 +3,6 @@
 import fnmatch
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
