@@ -215,4 +215,5 @@ def dvc(*arguments: str) -> str:
 
 if __name__ == "__main__":
     entries.write(params.load())
+    dvc("commit", "--force", "identity")
     print(*enter_missing(), sep="\n")
