@@ -17,12 +17,13 @@ from typing import Any
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared, raw
-from dprepro.pipeline.data.declaration import check_declared
+from dprepro.pipeline.data.declaration import check_declared, data_here
 from dprepro.pipeline.data.own import private
 from dprepro.pipeline.files import Damaged, check_file
 from dprepro.pipeline.identity import entries as identities
 from dprepro.pipeline.identity import provenance
-from dprepro.pipeline.identity.validity import data_here, reason_invalid
+from dprepro.pipeline.identity.frozen import frozen_changed
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.accountants import fast_accountants
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -322,7 +323,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
             _check_errors(key, measured, measured.test_errors)
     data = data_here(key, settings)
     for trained in run.replicas:
-        if reason := reason_invalid(trained, row, data, code=False):
+        if reason := reason_invalid(trained, row, data, frozen_changed, code=False):
             raise UserError(
                 f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {reason}: not what "
                 f"{PARAMS} has; `dprepro train {key}`"

@@ -300,7 +300,7 @@ class Trained(RecordFile, OfReplica):
     # the replica was trained before this field existed
     isolation: Isolation | None = None
     weights: Plain | None  # digest of the file of its weights; None: trained before this field existed
-    # fingerprint of the frozen tensors (`pipeline.models.frozen`); (): none, or trained before this field
+    # fingerprint of the frozen tensors (`pipeline.identity.frozen`); (): none, or trained before this field
     # existed
     frozen: tuple[float, ...] = ()
     seconds: Time  # from first to last step, of all replicas that were trained together

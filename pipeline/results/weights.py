@@ -14,7 +14,7 @@ from dprepro.pipeline.files import Damaged, check_file, digest, read_checked, wr
 if TYPE_CHECKING:
     import torch
 
-    from dprepro.clipping.gradients import Tensors
+    from dprepro.clipping.functional import Tensors
     from dprepro.pipeline.results.schema import Run, Trained
 
 RUNS = Path("runs")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.declaration import data_here
 from dprepro.pipeline.files import (
     clear_leftovers,
     digest_file,
@@ -24,8 +25,9 @@ from dprepro.pipeline.files import (
     write_bytes,
     writing,
 )
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.plan import lacks
-from dprepro.pipeline.identity.validity import data_here, reason_invalid, reason_unmeasured
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.rooms import method_settings
@@ -137,7 +139,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     with _subject(f"{row}: not adopted"):
         if there is None:
             raise UserError("all of its trainings are replaced ones")
-        wrong = {why for each in there.replicas if (why := reason_invalid(each, declared, data))}
+        wrong = {
+            why for each in there.replicas if (why := reason_invalid(each, declared, data, frozen_changed))
+        }
         unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in there.replicas}
         wrong |= {why for why in unmeasured if why == "measuring version"}
         if wrong:
@@ -149,7 +153,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
             raise UserError(f"{name}: {what}: not what its settings come to")
         _check_replicas(row, there, measured, settings, staged)
     keep = (
-        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data)} if here else {}
+        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data, frozen_changed)}
+        if here
+        else {}
     )
     new = [each for each in there.replicas if each.key not in keep]
     made = keep | {
