@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
@@ -24,6 +25,7 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.files import digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
 from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.searched import _same_spending
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import wording
@@ -45,6 +47,11 @@ RUN, MEASURED, LEDGER = (
 TOLD_LESS = {
     "epsilon": 1.0, "delta": 1e-3, "neighbouring": "add or remove one", "by": "pld", "trainings": 2,
     "searched": 0, "left_out": 0,
+}  # fmt: skip
+
+RISK = {
+    "tpr_at_1_percent": 0.02, "tpr_at_01_percent": 0.002, "advantage": 0.1, "mu": 0.2, "least_rate": 0.0,
+    "regret": None,
 }  # fmt: skip
 
 
@@ -99,6 +106,18 @@ def test_another_rows_weights_are_not_evaluated(workspace: Path) -> None:
     edit(RUN, "replicas/0/weights", digest_file(path))
     with pytest.raises(UserError, match="the weights are another network's"):
         project.evaluate()
+
+
+def test_one_network_is_not_two_seeds(workspace: Path) -> None:
+    """Copied with its curve and its accuracies, under other metadata, and signed anew."""
+    change(workspace / "params.yaml", "seeds: 1", "seeds: 2")
+    path, other = (weights_path(ROW, "epsilon=3", seed) for seed in (0, 1))
+    safetensors.torch.save_file(safetensors.torch.load_file(path), other, {"seed": "1"})
+    copied = {"seed": 1, "weights": digest_file(other)}
+    for record in (RUN, MEASURED):
+        edit(record, "replicas", lambda first: [*first, first[0] | copied])
+    row_ledgers(ROW, settings())
+    assert "epsilon=3, seed 1: has the weights of epsilon=3, seed 0" in wrong()[ROW]
 
 
 def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
@@ -158,6 +177,17 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
         (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
         (LEDGER, "composition", TOLD_LESS, "composition is not what is computed"),
+        (LEDGER, "entries/0/seeds", [0, 5], "epsilon=3, seed 5: nothing ran"),
+        (LEDGER, "entries/0/ledger/spent", [[4, 0.3]], "spent is not what is computed"),
+        (LEDGER, "entries/0/ledger/risk", RISK, "epsilon=3, seed 0: risk"),
+        (LEDGER, "entries/0/ledger/accountants", [], "accountants: pld (dp-accounting): missing"),
+        (LEDGER, "entries/0/ledger/accountants/0/epsilon", 0.1, "accountants.rdp (dp-accounting"),
+        (
+            LEDGER,
+            "entries/0/ledger/accountants",
+            lambda all_of_them: [*all_of_them, {"accountant": "ours (dp 1.0)", "epsilon": 0.1}],
+            "accountants: 'ours (dp)': unknown",
+        ),
     ],
 )
 def test_what_ran_or_is_accounted_for_otherwise_is_told(
@@ -223,8 +253,8 @@ def test_a_setting_that_the_rows_search_did_not_choose_is_noticed(workspace: Pat
 @pytest.mark.parametrize("change", [{"spending": 1.1}, {"steps": 2}, {"delta": 0.1}])
 def test_the_spending_of_a_candidate_with_laplace_noise_is_compared_whole(change: dict[str, float]) -> None:
     spent = TrainingSpent(spending=1.0, steps=1, delta=0.0)
-    assert verification._same_spending(spent, spent)
-    assert not verification._same_spending(spent.model_copy(update=change), spent)
+    assert _same_spending(spent, spent)
+    assert not _same_spending(spent.model_copy(update=change), spent)
 
 
 def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
