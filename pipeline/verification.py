@@ -85,7 +85,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            found = _finding(key, partial(_row, key, settings, measure, bool(lines)))
+            found = _finding(key, partial(_row, key, settings, lock, measure, bool(lines)))
             yield found if found.wrong else replace(found, untraced=_untraced(key))
 
 
@@ -236,7 +236,7 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
     return None
 
 
-def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
+def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick: bool = False) -> str | None:
     """Compare a row's settings, run, weights, evaluation and ledger, each with the previous in this list.
 
     Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
@@ -281,6 +281,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
         unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
     else:
         check_row(ledgers, run, row.search, settings, quick)
+    if unsigned := [stage for stage in dvclock.stages_of(key) if not lock.signs(stage)]:
+        unchecked.append(f"signature: {dvclock.LOCK} has no {', '.join(unsigned)}")
     if unplanned is not None:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing
@@ -342,13 +344,16 @@ def _measure(key: str, settings: Settings) -> None:
     assert remeasured is not None, "it was just written"
     stored_by_key = {replica.key: replica for replica in stored.replicas}
     for remeasured_replica in remeasured.replicas:
-        replica, again = stored_by_key[remeasured_replica.key], _numbers(remeasured_replica)
-        for name, value in _numbers(replica).items():
-            remeasured_value = again.get(name, -1.0)
-            if not isclose(value, remeasured_value, abs_tol=MEASURED):
+        replica = stored_by_key[remeasured_replica.key]
+        values, again = _numbers(replica), _numbers(remeasured_replica)
+        for name in {**values, **again}:
+            if not isclose(values.get(name, -1.0), again.get(name, -1.0), abs_tol=MEASURED):
+                is_here, reached = (
+                    f"{each[name]:g}" if name in each else "missing" for each in (values, again)
+                )
                 raise UserError(
                     f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
-                    f"{name} is {value:g}, and its weights reach {remeasured_value:g}"
+                    f"{name} is {is_here}, and its weights reach {reached}"
                 )
 
 

@@ -191,8 +191,8 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
     card = model_card(record, replica, data, raw, counts, statement, preparation.columns, row.purpose)
     name = f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"
-    files: dict[str, bytes] = {
-        **parts,
+    files: dict[str, bytes] = {str(part): content for part, content in parts.items()}
+    files |= {
         CARD: card.encode(),
         f"{STATEMENT}.html": html(statement, name).encode(),
         f"{STATEMENT}.json": f"{statement.model_dump_json(indent=1)}\n".encode(),

@@ -173,6 +173,7 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (RUN, "replicas/0/not_covered", [{"key": "curves"}, {"key": "made_up"}], "not_covered has 'made_up'"),
         (RUN, "replicas/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
         (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
+        (MEASURED, "replicas/0/metrics/validation_accuracy", ..., "validation_accuracy is missing"),
         (LEDGER, "entries/0/ledger/claimed", 0.5, "claimed is not what is computed"),
         (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
         (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
@@ -340,6 +341,10 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
+    whole = MEASURED.read_text()
+    edit(MEASURED, "replicas/0/metrics/converged", ...)
+    assert "converged is missing, and its weights reach" in wrong(measure=True)[ROW]
+    MEASURED.write_text(whole)
     edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
     assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
     edit(MEASURED, "replicas/0/test_errors", None)
@@ -410,6 +415,29 @@ def test_a_changed_curve_is_told_by_the_lock(workspace: Path) -> None:
     assert f"{RUN}" not in wrong()
     edit(RUN, "replicas/0/curves/train_loss/0/2", 0.0)
     assert wrong()[f"{RUN}"] == f"is not what dvc.lock has of train@{ROW}"
+
+
+def test_a_raised_accuracy_that_nothing_signs_is_told(workspace: Path) -> None:
+    """The lock deleted, or one stage of it."""
+    stages = {
+        f"{stage}@{ROW}": {"outs": [{"path": f"{path}", "md5": hashlib.md5(path.read_bytes()).hexdigest()}]}
+        for stage, path in (("train", RUN), ("evaluate", MEASURED), ("ledger", LEDGER))
+    }
+
+    def unchecked() -> str:
+        (found,) = verification.verify(settings(), lines=[ROW])
+        assert found.wrong is None
+        return str(found.unchecked)
+
+    dvclock.LOCK.write_text(json.dumps({"stages": stages}))
+    assert "signature" not in unchecked()
+    edit(MEASURED, "replicas/0", lambda old: old | {"test_errors": None})
+    edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    stages.pop(f"evaluate@{ROW}")
+    dvclock.LOCK.write_text(json.dumps({"stages": stages}))
+    assert f"signature: dvc.lock has no evaluate@{ROW}" in unchecked()
+    dvclock.LOCK.unlink()
+    assert f"signature: dvc.lock has no train@{ROW}, evaluate@{ROW}, ledger@{ROW}" in unchecked()
 
 
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:
