@@ -14,7 +14,8 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs
 from dprepro.clipping.functional import trial_results
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, Loss
+from dprepro.clipping.gradients import ClippedSum, Loss
+from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings

@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
@@ -104,7 +105,9 @@ def rerun(
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {each.key: each.weights for each in run.replicas if not reason_invalid(each, row, data)}
+    standing = {
+        each.key: each.weights for each in run.replicas if not reason_invalid(each, row, data, frozen_changed)
+    }
     if not standing:
         raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
     measured = Evaluation(

@@ -1,6 +1,7 @@
 """`dprepro init`: a new laboratory."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -89,9 +90,15 @@ def _files(private: bool) -> dict[str, bytes]:
             if parts[0] in ((PRIVATE, *PUBLIC) if private else (PRIVATE,)):
                 continue
             files["/".join(NAMES.get(part, part) for part in parts)] = path.read_bytes()
+    files["dvc.yaml"] = stages(files["dvc.yaml"].decode()).encode()
     if private:
         files |= {path.name: path.read_bytes() for path in (TEMPLATE / PRIVATE).iterdir()}
     return files
+
+
+def stages(checkout: str) -> str:
+    """Contents of a laboratory's dvc.yaml, from this one's: DVC doesn't see the installed code change."""
+    return re.sub(r"    deps:\n(      - .*\n)*", "    always_changed: true\n", checkout, count=1)
 
 
 def _requirement() -> str:

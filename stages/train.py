@@ -1,5 +1,7 @@
 """`dprepro train ROW`: missing training runs of a row."""
 
+import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,6 +105,9 @@ def train(
     run = records.read_run(row)
     missing = training.missing(declared := loaded.row(row), run, data)
     if missing:
+        # set by DVC for its stages
+        if "DVC_STAGE" in os.environ and (left := _left(loaded)):
+            print(left)
         time = duration(run, [each.level for each in missing])
         count = f"{len(missing)} of {len(declared.trainings)} trainings"
         print(f"{row}: {count}, {time}, on {training.describe_device(how.device)}", flush=True)
@@ -111,3 +116,25 @@ def train(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
         )
     print(f"{row}: {done.trained} replicas trained, {done.standing} stand, {done.path}")
+
+
+def _left(settings: "Settings") -> str | None:
+    """Line on the trainings without weights here; None: all have them."""
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.weights import seconds, weights_path
+
+    count, times = 0, []
+    for key, row in settings.rows.items():
+        keys = ((row.level(resolved), seed) for resolved, seed in row.trainings)
+        if levels := [level for level, seed in keys if not weights_path(key, level, seed).exists()]:
+            count += len(levels)
+            times.append(seconds(records.read_run(key), levels))
+    if not count:
+        return None
+    known = [each for each in times if each is not None]
+    time = f"about {timedelta(seconds=round(sum(known)))} by the records of {len(known)} rows"
+    unknown = f", not known for {new}" if (new := len(times) - len(known)) else ""
+    return (
+        f"weights of {count} trainings of {len(times)} rows are not here. `dvc repro` of everything trains "
+        f"them: {time}{unknown}; `dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
+    )

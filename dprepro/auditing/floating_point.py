@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams

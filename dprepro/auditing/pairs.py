@@ -7,7 +7,7 @@ from math import inf
 import torch
 from scipy.stats import chi2
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 
 
 @dataclass(frozen=True)

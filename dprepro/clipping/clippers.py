@@ -18,17 +18,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
-from dprepro.clipping.gradients import (
-    BookKeeping,
-    ClipLimits,
-    Clipper,
-    Loss,
-    OneByOne,
-    PerExample,
-    Tensors,
-    loss_of,
-)
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, OneByOne, PerExample, loss_of
 from dprepro.clipping.layers import watch_layers
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import (
     Prints,
     call,

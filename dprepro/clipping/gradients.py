@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from dprepro.clipping.layer_gradients import Full, Gradients, Tensors, of_examples, rule_for
+from dprepro.clipping.functional import Tensors, channels_last, wants_channels_last
+from dprepro.clipping.layer_gradients import Full, Gradients, of_examples, rule_for
 from dprepro.clipping.layers import trained_layers, watch_layers
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import call, fresh_state
 from dprepro.errors import UserError, printable
 
@@ -27,7 +29,6 @@ CACHED_FLOATS = 2_000_000
 # Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, and fewest examples
 # of a pass; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
-VECTOR = 16  # numbers in a vector register of a CPU
 # Smallest bound to which a part of a gradient is clipped. With smaller bounds, factors C / norm are below the
 # normal numbers of float32, and their rounding would make clipped vectors too long, or their noise 0
 LEAST_BOUND = 1e-18
@@ -42,27 +43,6 @@ warnings.filterwarnings("ignore", "There is a performance drop because we have n
 # Loss () of one example, from its outputs (K,) and its label
 Loss = Callable[[Tensor, Tensor], Tensor]
 Uses = dict[str, list[Tensor]]  # tensors of each use of a layer in one pass, by the layer's name
-
-
-class ClipLimits(NamedTuple):
-    """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
-
-    Each tensor belongs to one part. A tensor's weight is a factor inside the part's norm. Clipping and noise
-    are as if the tensor were first multiplied by its weight, and divided by it after noise is added.
-    """
-
-    members: Tensor  # (T, G) 1 if a tensor belongs to a part
-    limits: Tensor  # (G,) L2 bound of each part
-    weights: Tensor  # (T,)
-
-    def double(self) -> "ClipLimits":
-        """The same bounds in float64; gradients are then multiplied and summed in float64 too."""
-        return ClipLimits(*(part.double() for part in self))
-
-    @classmethod
-    def whole(cls, limit: Tensor, tensors: int) -> "ClipLimits":
-        """Bounds of the whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
-        return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
 
 
 class ClippedSum(NamedTuple):
@@ -216,32 +196,6 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
     sums = (of_examples(gradients, place).weighted_sum(factors[place], finite) for place in places)
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
-
-
-def wants_channels_last(net: nn.Module) -> bool:
-    """Check whether a CPU processes the network's images faster with their channels last in memory.
-
-    Convolutions with many channels are faster, and max pooling with any number of channels. Few channels
-    don't fill vector registers; then all other layers are slower. This was measured on every network here.
-
-    Args:
-        net: the network.
-
-    Returns:
-        True if it is faster.
-    """
-    layers = list(net.modules())
-    channels = [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)]
-    pools = any(isinstance(layer, nn.MaxPool2d) for layer in layers)
-    return pools or (bool(channels) and min(channels) >= VECTOR)
-
-
-def channels_last(inputs: Tensor) -> Tensor:
-    """Copy of images (B, C, H, W) with their channels last in memory; other inputs unchanged."""
-    if inputs.dim() != 4:
-        return inputs
-    # an image of one channel has both layouts; without a copy, later layers continue with channels first
-    return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
 
 
 def works_by_example(net: nn.Module) -> bool:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.func import vjp
 from torch.nn import functional as F
 
+from dprepro.clipping.functional import Tensors
 from dprepro.clipping.normalization import BatchStatistics
 
-Tensors = dict[str, Tensor]
 # Floats of patches that are written out at once, which fit into a CPU's cache
 CACHE_FLOATS = 1_000_000
 # Entries whose squares are summed in float32, and gradients that are converted to float64 at once

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.streams import Streams
 

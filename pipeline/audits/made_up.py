@@ -5,7 +5,7 @@ import numpy as np
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.pretrained.starts import features_shape
+from dprepro.pipeline.pretrained.loading import features_shape
 
 TOKENS, CLASSES, PUBLIC = 12, 10, 8
 BLACK, WHITE = 0, 255

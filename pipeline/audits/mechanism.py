@@ -22,7 +22,8 @@ import torch
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.attacks import canary_scores, ratios
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams

@@ -26,7 +26,8 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing.pairs import SumsOfPair, noise_variances
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams

@@ -53,7 +53,7 @@ def missing_data(settings: Settings, rows: Sequence[str]) -> list[str]:
     }
 
     def usable(name: str) -> bool:
-        from dprepro.pipeline.pretrained.joining import check_joined  # imports torch
+        from dprepro.pipeline.pretrained.loading import check_joined  # imports torch
 
         command, data = settings.stage_of(name), prepared_here(name, settings)
         digest = digests[command][name]

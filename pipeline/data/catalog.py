@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from dprepro.errors import UserError
+from dprepro.pipeline.data.prepared import Features
 from dprepro.pipeline.extensions import cached, extensions
 from dprepro.pipeline.params.documents import read_yaml
 
@@ -50,15 +51,6 @@ class Edition:
     def files(self) -> tuple[File, ...]:
         """All files, training part first."""
         return self.train + self.test
-
-
-@dataclass(frozen=True)
-class Features:
-    """Declaration of examples that are stored as floats."""
-
-    range: tuple[float, float] | None  # bounds of all values, known without a look at them
-    clip: bool  # True: values beyond the range were moved to its end
-    network: str | None = None  # description of the public network that computes the features
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Comparison of prepared data with their declaration in params.yaml."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.data.own.files import digest_of
-from dprepro.pipeline.data.prepared import PREPARED, Prepared
-from dprepro.pipeline.data.raw import asked_edition
+from dprepro.pipeline.data.prepared import PREPARED, Declared, Prepared
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import PARAMS, Settings
 
@@ -38,6 +36,23 @@ def prepared_here(name: str, settings: Settings) -> Prepared | None:
     return Prepared(name, {}, manifest)
 
 
+def data_here(key: str, settings: Settings) -> Prepared | Declared:
+    """Data of the row ``key``: the manifest of the prepared data set, or its declaration in params.yaml."""
+    row = settings.rows[key]
+    data = settings.split(row.data)
+    edition = {name: settings.edition(name) for name in (data.raw, data.public.raw)}
+    return prepared_here(row.data, settings) or Declared(settings.data_digest(row.data), data.train, edition)
+
+
+def digest_of(digests: Mapping[str, str]) -> str:
+    """Digest of own files, from their ``digests`` by name; of a single file, the digest of that file.
+
+    Names are those below ``data/raw/NAME``; an image is always in the folder of its class.
+    """
+    names = [*digests]
+    return digests[names[0]] if len(names) == 1 and "/" not in names[0] else digest_json(digests)
+
+
 def changed_key(manifest: dict[str, Any], name: str, settings: Settings) -> str | None:
     """First key in the declaration of ``name`` that differs from its manifest; None if all are equal."""
     return next((key for key, differs in _comparisons(manifest, name, settings) if differs), None)
@@ -48,7 +63,7 @@ def _comparisons(manifest: dict[str, Any], name: str, settings: Settings) -> Ite
     origins, counts, public = manifest["raw"], manifest["counts"], manifest["public"]
     yield "raw", origins.keys() != {data.raw, data.public.raw} or public["raw"] != data.public.raw
     for key, origin in origins.items():
-        yield f"edition of {key}", origin["edition"] != asked_edition(key, settings)
+        yield f"edition of {key}", origin["edition"] != settings.edition(key)
         if key in settings.own:
             yield f"digest of {key}", settings.own[key].digest != digest_of(origin["files"])
             encoding = settings.own[key].encoding

@@ -13,7 +13,6 @@ from dprepro.pipeline.data.catalog import OFFICIAL, Entry
 from dprepro.pipeline.data.formats import write_idx
 from dprepro.pipeline.files import writing
 
-SET = "mnist"  # the data set of the catalogue that they replace
 TITLE = "scikit-learn's digits in place of MNIST"
 LICENCE = (
     "CC BY 4.0, citing Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, "

@@ -7,10 +7,11 @@ from shutil import copyfile
 from dprepro.errors import UserError, reading
 from dprepro.pipeline.data import digits, sources, synthetic
 from dprepro.pipeline.data.catalog import DIGITS, SYNTHETIC, catalog
+from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import private, sets
 from dprepro.pipeline.data.prepared import PREPARED
-from dprepro.pipeline.data.raw import RAW, asked_edition, entry_of, write_source
+from dprepro.pipeline.data.raw import RAW, entry_of, write_source
 from dprepro.pipeline.files import replacing_folder, writing
 from dprepro.pipeline.params import PARAMS, OwnFiles, Settings, pick
 
@@ -35,7 +36,7 @@ def fetch(name: str, settings: Settings, root: Path = Path(), mirror: Path | Non
         UserError: no source has the right bytes, files can't be written, own files differ from their
             declaration or are tracked by git, or the number of synthetic examples is not declared.
     """
-    wanted, edition = pick(settings.raw, name, "raw data set"), asked_edition(name, settings)
+    wanted, edition = pick(settings.raw, name, "raw data set"), settings.edition(name)
     target = root / RAW / name
     with replacing_folder(target) as building:
         if isinstance(wanted, OwnFiles):
@@ -70,7 +71,7 @@ def _copy_own(name: str, declaration: OwnFiles, root: Path, target: Path) -> Non
     private.ignore([RAW, PREPARED, Path(declaration.path)], root)
     private.refuse_tracked(private.tracked([Path(declaration.path)], root))
     files = declared.find(name, declaration, root)
-    digest = declared.digest_of(declared.digests(files))
+    digest = digest_of(declared.digests(files))
     if digest != declaration.digest:
         raise UserError(
             f"{root / declaration.path}: its digest is {digest}, but {PARAMS} has own.{name}.digest: "

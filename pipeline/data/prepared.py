@@ -21,7 +21,6 @@ from pydantic import BaseModel, Field, NonNegativeInt
 
 from dprepro.errors import UserError
 from dprepro.fields import Count
-from dprepro.pipeline.data.catalog import Features
 from dprepro.pipeline.files import Damaged, check_file
 
 PREPARED = Path("data/prepared")
@@ -29,6 +28,15 @@ MANIFEST = "manifest.json"
 START = "start.npz"
 RELEVANCE = "relevance.npz"
 SPLITS = ("train", "validation", "test", "public")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Declaration of examples that are stored as floats."""
+
+    range: tuple[float, float] | None  # bounds of all values, known without a look at them
+    clip: bool  # True: values beyond the range were moved to its end
+    network: str | None = None  # description of the public network that computes the features
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,15 @@ class Prepared:
     def digests(self) -> dict[str, str]:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Declaration of a row's data, which are not prepared here."""
+
+    digest: str  # `Settings.data_digest`
+    examples: int  # of the training split
+    edition: dict[str, str]  # by raw data set
 
 
 def load(name: str, root: Path = Path()) -> Prepared:

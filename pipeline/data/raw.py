@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data import catalog, digits, formats
-from dprepro.pipeline.data.catalog import DIGITS, OFFICIAL, STAND_INS, SYNTHETIC, Entry
+from dprepro.pipeline.data import catalog, formats
+from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Entry
+from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import sets
 from dprepro.pipeline.files import digest_file, write_text
 from dprepro.pipeline.params import PARAMS, Settings
@@ -30,14 +30,6 @@ class RawSet:
     edition: str
     files: dict[str, str]  # name -> sha256 digest
     parts: dict[str, Examples]  # train, test; each in the official order
-
-
-def asked_edition(name: str, settings: Settings) -> str:
-    """Edition that params.yaml declares for the raw data set ``name``."""
-    kind = settings.source.kind
-    if name in settings.own or kind == OFFICIAL:
-        return settings.raw[name].edition
-    return DIGITS if kind == DIGITS and settings.raw_set(name) == digits.SET else SYNTHETIC
 
 
 def entry_of(name: str, settings: Settings) -> Entry:
@@ -73,13 +65,13 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
         raise UserError(f"{folder}: missing; {again} first") from problem
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise UserError(f"{folder / SOURCE}: can't be read; {again} again") from problem
-    asked = asked_edition(name, settings)
+    asked = settings.edition(name)
     if edition != asked:
         raise UserError(
             f"{folder}: holds edition {edition!r}, but {PARAMS} asks for {asked!r}; {again} again"
         )
     layout, declaration = entry.edition(OFFICIAL if edition in STAND_INS else edition), settings.own.get(name)
-    if declaration is not None and declared.digest_of(files) != declaration.digest:
+    if declaration is not None and digest_of(files) != declaration.digest:
         raise UserError(f"{folder}: holds other files than own.{name}.digest of {PARAMS}; {again} again")
     # official files must have the catalogue's checksums, other files the checksums of source.json
     expected = files if declaration else {file.name: file.checksum for file in layout.files}

@@ -10,12 +10,13 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
@@ -100,7 +101,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained = seeds[min(seeds) if seed is None else seed]
-    if why := reason_invalid(trained, row, data, code=False):
+    if why := reason_invalid(trained, row, data, frozen_changed, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
     return trained
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-from dprepro.pipeline.identity.validity import data_here, reason_invalid
+from dprepro.pipeline.data.declaration import data_here
+from dprepro.pipeline.identity.frozen import frozen_changed
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
@@ -59,7 +61,7 @@ def _row(settings: Settings, key: str, run: Run | None, gpu: bool) -> Planned:
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits)
     data = data_here(key, settings)
-    why = [reason_invalid(replica, row, data) for replica in run.replicas]
+    why = [reason_invalid(replica, row, data, frozen_changed) for replica in run.replicas]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:

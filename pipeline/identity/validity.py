@@ -1,37 +1,25 @@
 """Validity of recorded trainings and accuracies: whether settings, data and code are the present ones."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from dprepro.pipeline.data.declaration import prepared_here
-from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.data.raw import asked_edition
+from dprepro.pipeline.data.prepared import Declared, Prepared
 from dprepro.pipeline.identity import versions
-from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.params import Model, Row, Settings
+from dprepro.pipeline.params import Model, Row
 from dprepro.pipeline.results.schema import Evaluated, Trained
 
-
-@dataclass(frozen=True)
-class Declared:
-    """Declaration of a row's data, which are not prepared here."""
-
-    digest: str  # `Settings.data_digest`
-    examples: int  # of the training split
-    edition: dict[str, str]  # by raw data set
-
-
-def data_here(key: str, settings: Settings) -> Prepared | Declared:
-    """Data of the row ``key``: the manifest of the prepared data set, or its declaration in params.yaml."""
-    row = settings.rows[key]
-    data = settings.split(row.data)
-    edition = {name: asked_edition(name, settings) for name in (data.raw, data.public.raw)}
-    return prepared_here(row.data, settings) or Declared(settings.data_digest(row.data), data.train, edition)
+# whether a training's frozen tensors differ from those of its row on these data: `frozen.frozen_changed`
+FrozenChanged = Callable[[Trained, Row, Prepared], bool]
 
 
 def reason_invalid(
-    entry: Trained, row: Row, data: Prepared | Declared | None, *, code: bool = True
+    entry: Trained,
+    row: Row,
+    data: Prepared | Declared | None,
+    frozen_changed: FrozenChanged | None,
+    *,
+    code: bool = True,
 ) -> str | None:
     """Reason why a training is not one of ``row`` as declared now, so that it would be trained anew.
 
@@ -39,13 +27,14 @@ def reason_invalid(
         entry: the recorded training.
         row: the row in params.yaml.
         data: its present data; None: not compared.
+        frozen_changed: comparison of frozen tensors, which builds the network; None: not compared. Frozen
+            tensors are those that the model's `build` gives, for example from a file that was replaced. Only
+            prepared data decide the network's size, so with others they aren't compared.
         code: whether versions of method and model count. They don't for the use of weights.
 
     Returns:
         'settings', 'data', 'method version', 'model version' or 'frozen tensors'; None: it is valid. Arrays
-        are compared if the data are prepared here, and else their declaration. Frozen tensors are those that
-        the model's `build` gives, for example from a file that was replaced; their comparison needs the
-        prepared data, whose shape decides the network's size.
+        are compared if the data are prepared here, and else their declaration.
     """
     try:
         settings = type(row.resolved[0]).recorded(entry.settings)
@@ -61,11 +50,8 @@ def reason_invalid(
         return "data"
     if code and (changed := _other_version(entry, row)):
         return changed
-    if entry.frozen and isinstance(data, Prepared):
-        from dprepro.pipeline.models.frozen import same_fingerprint
-
-        if not same_fingerprint(frozen_here(row.model, settings, entry.seed, data), entry.frozen):
-            return "frozen tensors"
+    if entry.frozen and frozen_changed and isinstance(data, Prepared) and frozen_changed(entry, row, data):
+        return "frozen tensors"
     return None
 
 
@@ -76,18 +62,6 @@ def reason_unmeasured(measured: Evaluated | None, entry: Trained) -> str | None:
     if measured.weights != entry.weights:
         return "other weights"
     return None if measured.measured_by == versions.MEASURING else "measuring version"
-
-
-def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepared) -> tuple[float, ...]:
-    """Fingerprint of the frozen tensors that a model's `build` gives a training now.
-
-    Raises:
-        UserError: as `build_net`.
-    """
-    from dprepro.pipeline.methods.registry import fresh_net
-    from dprepro.pipeline.models.frozen import frozen_fingerprint
-
-    return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 
 
 def _has_data(entry: Trained, data: Prepared | Declared) -> bool:

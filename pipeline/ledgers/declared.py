@@ -139,7 +139,7 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     """
     split = settings.split(data)
     if settings.has_features(data):
-        from dprepro.pipeline.pretrained.starts import features_shape  # which imports torch
+        from dprepro.pipeline.pretrained.loading import features_shape  # which imports torch
 
         return features_shape(model)
     if split.text is not None:
@@ -157,7 +157,7 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     """
     if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
         return None
-    from dprepro.pipeline.pretrained.relevance import read_relevance  # which imports torch
+    from dprepro.pipeline.pretrained.loading import read_relevance  # which imports torch
 
     relevance = read_relevance(prepared.load(data, root))
     assert relevance is not None, "checked when params are read"

@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.functional import evaluating, functional_call
-from dprepro.clipping.gradients import Tensors, channels_last, wants_channels_last
+from dprepro.clipping.functional import (
+    Tensors,
+    channels_last,
+    evaluating,
+    functional_call,
+    wants_channels_last,
+)
 from dprepro.fields import Isolation
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams

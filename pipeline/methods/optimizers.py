@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.pipeline.methods.base import State
 
 # Adam's constants as in Kingma and Ba, and in torch

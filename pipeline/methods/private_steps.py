@@ -16,7 +16,9 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.clippers import ClipperFactory, NoDropout, clipper_factory
-from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Parts, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import BookKeeping, ClippedSum, Clipper, Parts
+from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import Unproven, UserError
 from dprepro.fields import Isolation
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings

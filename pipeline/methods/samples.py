@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.settings import MethodSettings
 

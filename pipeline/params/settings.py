@@ -17,6 +17,7 @@ from dprepro.pipeline.params.schema import Account, Data, Plan, Raw, Relevance, 
 
 PARAMS = Path("params.yaml")
 PAPERS = Path("papers")  # printed values and claims of papers
+DIGITS_OF = "mnist"  # the data set that the source `digits` replaces
 NAMED = 8  # most keys listed in an error
 T = TypeVar("T")
 Packages = tuple[Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")], ...]
@@ -109,6 +110,13 @@ class Settings(Strict):
         if catalogued := [name for name in linked if name not in self.own]:
             return self.raw_set(catalogued[0])
         return next(name for name, other in self.own.items() if name in linked and not other.of)
+
+    def edition(self, raw: str) -> str:
+        """Edition of the raw data set ``raw``: the declared one, or that of files that stand in for it."""
+        kind = self.source.kind
+        if raw in self.own or kind == "official":
+            return self.raw[raw].edition
+        return "digits" if kind == "digits" and self.raw_set(raw) == DIGITS_OF else "synthetic"
 
     def own_digest(self, name: str) -> str:
         """Digest of the declaration of own files, without the paths, which decide no example."""

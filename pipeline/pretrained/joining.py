@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.data.splits import content_keys
 from dprepro.pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import LAST
-from dprepro.pipeline.params import PARAMS, Settings
+from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Run
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
@@ -66,7 +67,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
     first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
-    if why := reason_invalid(first, settings.rows[row], data, code=False):
+    if why := reason_invalid(first, settings.rows[row], data, frozen_changed, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     require(run, [first], root)
     return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)
@@ -129,28 +130,3 @@ def join(
         write_bytes(building / f"{part}.npz", content.getvalue())
         write_json(building / "manifest.json", manifest)
     return target
-
-
-def read_arrays(path: Path) -> dict[str, torch.Tensor]:
-    """Arrays by name, on the CPU, of a file that `join` wrote; the caller has compared its digest."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-
-
-def check_joined(data: Prepared, settings: Settings) -> None:
-    """Make sure that prepared data have the start and the relevances declared in params.yaml.
-
-    Raises:
-        UserError: start or relevances differ; the message names the command that makes the declared ones.
-    """
-    start = settings.start_digest(data.name) if data.name in settings.starts else None
-    relevance = settings.relevance_digest(data.name) if data.name in settings.relevances else None
-    for part, wanted, what in (
-        ("start", start, "weights of another pretraining"),
-        ("relevance", relevance, "other relevances"),
-    ):
-        if data.manifest.get(part, {}).get("config") != wanted:
-            raise UserError(
-                f"{PREPARED / data.name}: {what} than {PARAMS} has now; "
-                f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
-            )

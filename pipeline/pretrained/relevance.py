@@ -14,14 +14,14 @@ from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.methods.base import Relevances, as_input
+from dprepro.pipeline.methods.base import as_input
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 from dprepro.pipeline.pretrained.joining import TrainedRow
+from dprepro.pipeline.pretrained.loading import initial_net
 from dprepro.pipeline.pretrained.lrp import relevances
-from dprepro.pipeline.pretrained.starts import initial_net
 
 BATCH = 250  # images per pass
 INFORMED = (
@@ -131,12 +131,3 @@ def _other_form(seen: list[Prepared], private: str, settings: Settings) -> bool:
     splits = [settings.split(data.name) for data in seen]
     others = {each for split in splits for each in (split.raw, split.public.raw)} - {raw}
     return any(settings.raw_set(other) == settings.raw_set(raw) for other in others)
-
-
-def read_relevance(data: Prepared, device: torch.device | None = None) -> Relevances | None:
-    """Relevances in prepared data, on ``device`` (default: the CPU); None if the data have none."""
-    if data.relevance is None:
-        return None
-    mean, about = joined.read_arrays(data.relevance)["mean"], data.manifest["relevance"]
-    mean = mean.to(device or torch.device("cpu"))
-    return Relevances(mean, about["examples"], about["of"] == "public", about["informed"])

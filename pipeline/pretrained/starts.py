@@ -5,27 +5,22 @@ more file, ``start.npz``. It has the parameters and running statistics of one re
 has `features`, inputs are the outputs of the network's frozen part, and the file has only the other tensors.
 """
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import as_input
-from dprepro.pipeline.methods.registry import build_net, fresh_net
-from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 
 NOTE = "weights to start from, trained on other data than the private ones here, without regard to privacy"
 FEATURES = "features"  # name of the part of a network before its linear layers
 PASS = 500  # images per pass
-NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)
 
 
 def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
@@ -80,72 +75,3 @@ def _features(part: nn.Module, images: np.ndarray) -> np.ndarray:
     """(N, F) float32 outputs of a network's ``part`` for (N, C, H, W) images as stored."""
     passes = (torch.from_numpy(np.array(images[at : at + PASS])) for at in range(0, len(images), PASS))
     return np.concatenate([part(as_input(each)).numpy() for each in passes])
-
-
-def features_shape(model: Model) -> tuple[int, ...]:
-    """Shape (F,) of the features before a network's linear layers."""
-    return (import_module(f"dprepro.pipeline.models.{model.name}").FEATURES,)
-
-
-def initial_net(seed: int, model: Model, shape: tuple[int, ...], data: Prepared) -> nn.Module:
-    """Network with the initial weights of a training's ``seed``, for inputs of ``shape``.
-
-    Raises:
-        UserError: for the reasons of `build_net` and `load_start`.
-    """
-    net = fresh_net(seed, model, shape, data.classes)
-    if data.start is not None:
-        load_start(net, data.start, model.trainable)
-    return net
-
-
-def load_start(net: nn.Module, path: Path, which: str) -> None:
-    """Load the weights of the ``start.npz`` at ``path`` into a network, and freeze untrained parameters.
-
-    A tensor is loaded if the network has one of the same name and shape. So for another number of classes,
-    the output layer keeps its fresh weights. Afterwards ``requires_grad`` is True only for the parameters
-    that `trainable` names for ``which``.
-
-    Raises:
-        UserError: the weights are of another network: the file has a tensor whose name the network lacks, no
-            tensor of the file fits, or the file has no fitting tensor for one of the frozen part.
-    """
-    tensors = joined.read_arrays(path)
-    places, learned = net.state_dict(), trainable(net, which)
-    fitting = {
-        name: value for name, value in tensors.items() if name in places and value.shape == places[name].shape
-    }
-    learning = {_layer(name) for name in learned}
-    frozen = {name for name in places if _layer(name) not in learning}
-    misfits = sorted((tensors.keys() - places.keys()) | (frozen - fitting.keys()))
-    if not fitting:
-        raise UserError(f"{path}: weights of another network: none fits")
-    if misfits:
-        raise UserError(
-            f"{path}: weights of another network: {misfits[0]}: only in one of the two, or of other shapes"
-        )
-    net.load_state_dict(fitting, strict=False)
-    for name, value in net.named_parameters():
-        value.requires_grad_(name in learned)
-
-
-def trainable(net: nn.Module, which: str) -> set[str]:
-    """Names of the trained parameters, for a ``which`` of 'all' or 'linear'.
-
-    'all': all parameters. 'linear': parameters of the linear layers, and of the normalisation layers that
-    follow the first linear layer in the order of the network's modules.
-    """
-    if which == "all":
-        return {name for name, _ in net.named_parameters()}
-    names: set[str] = set()
-    reached = False
-    for name, layer in net.named_modules():
-        reached = reached or isinstance(layer, nn.Linear)
-        if reached and isinstance(layer, (nn.Linear, *NORM_LAYERS)):
-            names |= {f"{name}.{key}" for key, _ in layer.named_parameters(recurse=False)}
-    return names
-
-
-def _layer(name: str) -> str:
-    """Name of the layer of the tensor ``name``."""
-    return name.rpartition(".")[0]

@@ -79,7 +79,7 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
     if run is None or evaluation is None:
         return
-    reasons = {reason_invalid(replica, row, None) for replica in run.replicas}
+    reasons = {reason_invalid(replica, row, None, None) for replica in run.replicas}
     if "settings" in reasons:
         yield SETTINGS_CHANGED
     if reasons & {"method version", "model version"}:

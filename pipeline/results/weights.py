@@ -14,7 +14,7 @@ from dprepro.pipeline.files import Damaged, check_file, digest, read_checked, wr
 if TYPE_CHECKING:
     import torch
 
-    from dprepro.clipping.gradients import Tensors
+    from dprepro.clipping.functional import Tensors
     from dprepro.pipeline.results.schema import Run, Trained
 
 RUNS = Path("runs")
@@ -41,6 +41,34 @@ def _here(row: str, trained: "Trained", root: Path, compared: bool) -> bool:
     except (Damaged, OSError):
         return False
     return True
+
+
+def repeated(replicas: Iterable["Trained"], root: Path = Path()) -> str | None:
+    """Message on the first replica with the weights of another one; None: there is none.
+
+    Recorded digests are compared, and the tensors of the files that are here, whatever their metadata.
+    """
+    seen: dict[str, Trained] = {}
+    for replica in replicas:
+        path = weights_path(replica.row, *replica.key, root)
+        digests = [replica.weights, tensors_digest(path) if path.exists() else None]
+        for each in filter(None, digests):
+            first = seen.setdefault(each, replica)
+            if first.key != replica.key:
+                name = f"{replica.level}, seed {replica.seed}"
+                return f"{name}: has the weights of {first.level}, seed {first.seed}"
+    return None
+
+
+def tensors_digest(path: Path) -> str:
+    """Digest of the tensors in a file of weights, without the file's metadata."""
+    from safetensors.numpy import load_file
+
+    parts = [
+        f"{name} {tensor.dtype} {tensor.shape} ".encode() + tensor.tobytes()
+        for name, tensor in sorted(load_file(path).items())
+    ]
+    return digest(b"".join(parts))
 
 
 def seconds(run: "Run | None", levels: Iterable[str]) -> float | None:

@@ -9,10 +9,11 @@ import torch
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.registry import build_method
@@ -66,7 +67,11 @@ def evaluate(
             pending[trained.key] = trained
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    if wrong := {why for each in pending.values() if (why := reason_invalid(each, row, data, code=False))}:
+    if wrong := {
+        why
+        for each in pending.values()
+        if (why := reason_invalid(each, row, data, frozen_changed, code=False))
+    }:
         raise UserError(
             f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
             f"run `dprepro train {key}`"

@@ -20,8 +20,7 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.pretrained.relevance import read_relevance
-from dprepro.pipeline.pretrained.starts import initial_net
+from dprepro.pipeline.pretrained.loading import initial_net, read_relevance
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal

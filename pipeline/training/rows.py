@@ -22,12 +22,13 @@ from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
 from dprepro.pipeline.identity import provenance, versions
-from dprepro.pipeline.identity.validity import frozen_here, reason_invalid
+from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.params.own import OWN
-from dprepro.pipeline.pretrained.joining import check_joined
+from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
@@ -194,7 +195,11 @@ def _write(
 
 def _valid(run: Run | None, row: Row, data: Prepared) -> tuple[Trained, ...]:
     """Valid replicas of a run."""
-    return tuple(each for each in run.replicas if not reason_invalid(each, row, data)) if run else ()
+    return (
+        tuple(each for each in run.replicas if not reason_invalid(each, row, data, frozen_changed))
+        if run
+        else ()
+    )
 
 
 def _trained(

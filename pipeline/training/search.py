@@ -19,7 +19,7 @@ from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
 from dprepro.pipeline.params.searched import candidates
-from dprepro.pipeline.pretrained.joining import check_joined
+from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     Candidate,

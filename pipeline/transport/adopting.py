@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.declaration import data_here
 from dprepro.pipeline.files import (
     clear_leftovers,
     digest_file,
@@ -24,17 +25,19 @@ from dprepro.pipeline.files import (
     write_bytes,
     writing,
 )
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.plan import lacks
-from dprepro.pipeline.identity.validity import data_here, reason_invalid, reason_unmeasured
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.methods.rooms import method_settings
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
-from dprepro.pipeline.results.weights import RUNS, weights_path
+from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
@@ -71,6 +74,10 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         origin = f"{source.name} ({digest_file(source)})"
         searches = _searches(staged)
         merged = [_merged(settings, row, staged, origin) for row in packed]
+        for record in records.search_records(staged):
+            with _subject(f"{records.search_path(record.name)}: not adopted"):
+                if record.name in settings.searches:
+                    check_search(record, settings, staged)
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     whole = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
@@ -137,7 +144,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     with _subject(f"{row}: not adopted"):
         if there is None:
             raise UserError("all of its trainings are replaced ones")
-        wrong = {why for each in there.replicas if (why := reason_invalid(each, declared, data))}
+        wrong = {
+            why for each in there.replicas if (why := reason_invalid(each, declared, data, frozen_changed))
+        }
         unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in there.replicas}
         wrong |= {why for why in unmeasured if why == "measuring version"}
         if wrong:
@@ -149,7 +158,9 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
             raise UserError(f"{name}: {what}: not what its settings come to")
         _check_replicas(row, there, measured, settings, staged)
     keep = (
-        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data)} if here else {}
+        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data, frozen_changed)}
+        if here
+        else {}
     )
     new = [each for each in there.replicas if each.key not in keep]
     made = keep | {
@@ -227,7 +238,6 @@ def _check_replicas(
     Raises:
         UserError: the files contradict each other, or the weights are not those of the row's network.
     """
-    seen: dict[str, ReplicaKey] = {}
     for replica in there.replicas:
         with _subject(f"{replica.level}, seed {replica.seed}"):
             found = measured.get(replica.key)
@@ -236,18 +246,12 @@ def _check_replicas(
             if difference := curve_difference(found, replica):
                 raise UserError(difference)
             _check_statements(replica, settings)
-            digests, path = (
-                [replica.weights] if replica.weights else [],
-                weights_path(row, *replica.key, staged),
-            )
-            if path.exists():
+            if (path := weights_path(row, *replica.key, staged)).exists():
                 if digest_file(path) != replica.weights:
                     raise UserError("its weights are not the ones that were trained")
-                digests.append(check_network(path, replica, settings))
-            for digest in digests:
-                first = seen.setdefault(digest, replica.key)
-                if first != replica.key:
-                    raise UserError(f"has the weights of {first[0]}, seed {first[1]}")
+                check_network(path, replica, settings)
+    if twins := repeated(there.replicas, staged):
+        raise UserError(twins)
 
 
 def _check_statements(replica: Trained, settings: Settings) -> None:

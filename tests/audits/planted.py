@@ -28,7 +28,8 @@ from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.noise import mechanisms, rounded_noise
 from dprepro.noise import streams as randomness
 from dprepro.noise.mechanisms import GaussianMechanism

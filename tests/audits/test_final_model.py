@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.pipeline.audits import final_model
 from dprepro.pipeline.audits.final_model import audit_model
 from dprepro.pipeline.audits.pair import Without

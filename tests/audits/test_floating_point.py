@@ -12,7 +12,7 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams

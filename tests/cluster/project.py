@@ -20,6 +20,7 @@ from dprepro.pipeline.data.own.describe import describe
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.training import evaluation, rows
+from dprepro.stages.init import stages
 from tests.keeping import lasting, stripes
 from tests.warm.commands import ROOT, environment, heed_ctrl_c
 
@@ -63,9 +64,10 @@ def make(folder: Path, rows: dict[str, Any], with_files: bool = False) -> None:
         rows: those of `CHAIN` have the data they need.
         with_files: whether there are somebody's own files, the data `mine`.
     """
-    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    (folder / "dvc.yaml").write_text(stages((ROOT / "dvc.yaml").read_text()))
     settings: dict[str, Any] = {
         "source": {"kind": "synthetic"},
         "own": {},

@@ -39,7 +39,7 @@ def test_data_of_another_network_or_version_are_joined_anew(
     monkeypatch.chdir(tmp_path)
     settings = params.load()
     monkeypatch.setattr(tasks, "prepared_here", lambda name, settings: name)
-    monkeypatch.setattr("dprepro.pipeline.pretrained.joining.check_joined", lambda data, settings: None)
+    monkeypatch.setattr("dprepro.pipeline.pretrained.loading.check_joined", lambda data, settings: None)
     run = records.run_path("relevant")
     name, stage = "mnist-relevance", "relevance@mnist-relevance"
     read = hashlib.md5(b"before" if changed == "network" else b"of now").hexdigest()

@@ -3,7 +3,6 @@
 import fnmatch
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from ruamel.yaml import YAML
 
 from dprepro.pipeline.params import load
 from dprepro.stages.app import app
+from dprepro.stages.init import stages
 from tests.checkout import copy_code
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def begin(folder: Path, library: bool = False, git: bool = False) -> None:
     sections = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
     config = "[core]\n    analytics = false\n" + ("" if git else "    no_scm = true\n")
     lay(folder, {".dvc/config": config, "params.yaml": "".join(f"{name}: {{}}\n" for name in sections)})
-    shutil.copy(ROOT / "dvc.yaml", folder)
+    (folder / "dvc.yaml").write_text(stages((ROOT / "dvc.yaml").read_text()))
     (folder / "reports/searches").mkdir(parents=True)
     if git:
         subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from dprepro.pipeline.models.frozen import frozen_fingerprint, same_fingerprint
+from dprepro.pipeline.identity.frozen import frozen_fingerprint, same_fingerprint
 from dprepro.pipeline.results import records
 from tests.laboratory import NOTHING, laboratory, new_data, new_row, refused, run, train
 from tests.there import there

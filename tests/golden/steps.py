@@ -27,14 +27,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Method, Relevances, Task
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.pretrained.starts import features_shape
+from dprepro.pipeline.pretrained.loading import features_shape
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import CPU, random_data, shape_of, with_start
 from tests.narrow import narrow

@@ -102,7 +102,7 @@ def test_a_run_stands_wherever_the_files_of_its_public_weights_lie() -> None:
     )
     for changes, reason in (({"weights": "elsewhere/net.pth"}, None), ({"size": 64}, "settings")):
         moved = Model.model_validate({"name": "pretrained", "network": network | changes})
-        assert reason_invalid(ran, row.model_copy(update={"model": moved}), None, code=False) == reason
+        assert reason_invalid(ran, row.model_copy(update={"model": moved}), None, None, code=False) == reason
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from dprepro.noise.streams import Streams
 

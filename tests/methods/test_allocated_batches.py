@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from dprepro.accountants.records import NeighboringRelation
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, PerExample, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import ClippedSum, PerExample
+from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
 from dprepro.pipeline.methods.registry import build_net

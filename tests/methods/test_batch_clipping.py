@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared

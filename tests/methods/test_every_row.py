@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Split
 from dprepro.pipeline.methods.base import Relevances

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dprepro.clipping.gradients import ClipLimits, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.mechanism import RecordingMechanism, gaussian_of

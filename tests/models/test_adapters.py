@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dprepro.clipping.clippers import clipper_factory
-from dprepro.clipping.gradients import BookKeeping, ClipLimits, OneByOne
+from dprepro.clipping.gradients import BookKeeping, OneByOne
+from dprepro.clipping.limits import ClipLimits
 from dprepro.pipeline.models.adapters import add_adapters
 
 CLASSES, RANK = 3, 2

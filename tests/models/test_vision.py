@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import BookKeeping, ClipLimits
+from dprepro.clipping.gradients import BookKeeping
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model

@@ -17,15 +17,9 @@ from dprepro.pipeline.models import lenet5
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained import joining as joined
 from dprepro.pipeline.pretrained import starts
+from dprepro.pipeline.pretrained.loading import read_relevance
 from dprepro.pipeline.pretrained.lrp import relevances
-from dprepro.pipeline.pretrained.relevance import (
-    INFORMED,
-    UNINFORMED,
-    average,
-    make_relevance,
-    read_relevance,
-    trained_net,
-)
+from dprepro.pipeline.pretrained.relevance import INFORMED, UNINFORMED, average, make_relevance, trained_net
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.stages.app import app

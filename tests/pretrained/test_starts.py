@@ -20,8 +20,8 @@ from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.models import bilstm, lenet5, resnet18
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.pretrained import starts
-from dprepro.pipeline.pretrained.joining import check_joined, read_arrays
+from dprepro.pipeline.pretrained import loading, starts
+from dprepro.pipeline.pretrained.loading import check_joined, read_arrays
 from dprepro.pipeline.pretrained.relevance import make_relevance
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import read_weights, weights_path
@@ -197,7 +197,7 @@ def test_another_number_of_classes_leaves_the_output_layer_fresh(tmp_path: Path,
     saved = save(lenet(classes=12), tmp_path / START)
     net = lenet()
     fresh = {name: value.clone() for name, value in net.state_dict().items()}
-    starts.load_start(net, tmp_path / START, which)
+    loading.load_start(net, tmp_path / START, which)
     for name, value in net.state_dict().items():
         output = name.startswith(("15.", "16."))
         assert torch.equal(value, fresh[name] if output else saved[name])
@@ -221,21 +221,21 @@ def test_weights_of_another_network_are_refused(
 ) -> None:
     save(saved, tmp_path / START)
     before = copy.deepcopy(net.state_dict())
-    refused = refusal_of(lambda: starts.load_start(net, tmp_path / START, which))
+    refused = refusal_of(lambda: loading.load_start(net, tmp_path / START, which))
     assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
 def test_what_is_trainable() -> None:
     net = lenet("layer")
-    assert starts.trainable(net, "all") == {name for name, _ in net.named_parameters()}
-    layers = {name.partition(".")[0] for name in starts.trainable(net, "linear")}
+    assert loading.trainable(net, "all") == {name for name, _ in net.named_parameters()}
+    layers = {name.partition(".")[0] for name in loading.trainable(net, "linear")}
     assert layers == {"9", "10", "12", "13", "15", "16"}
     small = Model(name="resnet18", normalization="running_bn", unnormalized=1)
-    linear = starts.trainable(resnet18.build(small, (3, 32, 32), 10), "linear")
+    linear = loading.trainable(resnet18.build(small, (3, 32, 32), 10), "linear")
     assert {tuple(name.split(".")[1:]) for name in linear} == {("weight",), ("bias",)}
     texts = bilstm.build(Model(name="bilstm", normalization="layer"), (8, 50), 4)
-    kept = {name for name, _ in texts.named_parameters()} - starts.trainable(texts, "linear")
+    kept = {name for name, _ in texts.named_parameters()} - loading.trainable(texts, "linear")
     assert all("embedding" in name for name in kept)
     assert kept
 
@@ -258,7 +258,7 @@ def test_training_on_features_is_training_behind_frozen_convolutions(world: Path
     expected = trained("after", world, slow)
     starts.make_start("tuned", fast, world)
     data = prepared.load("tuned", world)
-    assert data.input_shape == starts.features_shape(fast.rows["after"].model) == (2304,)
+    assert data.input_shape == loading.features_shape(fast.rows["after"].model) == (2304,)
     assert data.manifest["start"]["config"] == fast.start_digest("tuned") != slow.start_digest("tuned")
     actual = trained("after", world, fast)
     assert actual.keys() == {name for name in expected if name.startswith("classifier.")}

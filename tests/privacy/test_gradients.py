@@ -11,15 +11,9 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from dprepro.clipping.gradients import (
-    BookKeeping,
-    ClipLimits,
-    Clipper,
-    PerExample,
-    clip_factors,
-    works_by_example,
-)
+from dprepro.clipping.gradients import BookKeeping, Clipper, PerExample, clip_factors, works_by_example
 from dprepro.clipping.layer_gradients import Outer
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models import bilstm, lenet5

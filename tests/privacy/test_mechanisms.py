@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import ClipLimits
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
 from dprepro.noise.mechanisms import GaussianMechanism, release_laplace

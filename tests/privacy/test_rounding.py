@@ -12,8 +12,10 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping import layer_gradients
-from dprepro.clipping.gradients import BookKeeping, ClipLimits, ClippedSum, Clipper, Tensors, clip_factors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import BookKeeping, ClippedSum, Clipper, clip_factors
 from dprepro.clipping.layer_gradients import Full, Gradients, Outer, Rows, squares
+from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise import mechanisms
 from dprepro.noise.mechanisms import COMPUTING, GaussianMechanism

@@ -2,16 +2,18 @@
 
 import shutil
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.reporting import papers
-from dprepro.stages.init import init
+from dprepro.stages.init import init, stages
 from tests.laboratory import NOTHING, run
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +26,16 @@ def laboratory(tmp_path: Path) -> Path:
 
 
 def test_this_repository_is_a_laboratory_too(laboratory: Path) -> None:
-    for name in ("dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/.gitignore"):
+    for name in (".dvcignore", ".dvc/config", ".dvc/.gitignore"):
         assert (laboratory / name).read_text() == (ROOT / name).read_text(), name
+    here, there = (YAML(typ="safe").load(folder / "dvc.yaml") for folder in (ROOT, laboratory))
+    # DVC sees this checkout's code, but not the installed code
+    deps = here["stages"]["identity"].pop("deps")
+    with chdir(ROOT):
+        read = {"papers", "params.yaml", "pipeline", "reports/searches", *map(str, params.load().summaries)}
+    assert set(deps) == read
+    assert there["stages"]["identity"].pop("always_changed")
+    assert here == there
 
 
 def test_its_row_is_a_line_of_its_paper(laboratory: Path) -> None:
@@ -53,7 +63,7 @@ def test_a_private_laboratory_has_no_paper(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "private")
     assert not Path("papers").exists()
     assert not Path(".github").exists()  # it would upload the records
-    assert Path("dvc.yaml").read_text() == (ROOT / "dvc.yaml").read_text()
+    assert Path("dvc.yaml").read_text() == stages((ROOT / "dvc.yaml").read_text())
     assert "mnist" not in Path("params.yaml").read_text()
     # the packages of two laboratories have one name
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("[lab]", "[]"))

@@ -30,6 +30,7 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import read_sealed
 from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods import registry
@@ -313,7 +314,7 @@ def test_other_settings_data_and_versions_train_anew(
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
-        return reason_invalid(run.replicas[0], declared.rows["quick"], data)
+        return reason_invalid(run.replicas[0], declared.rows["quick"], data, frozen_changed)
 
     digests = {"train.inputs": "sha256:other"}
     assert why(before) is None

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from dprepro.checking import problem_lines
 from dprepro.errors import UserError
+from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import images, npz, tables, texts
 from dprepro.pipeline.params import Data, OwnFiles, Public, Text
@@ -77,7 +78,7 @@ def describe(
         test = count // TEST if test is None else test
         count -= test
     declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **fields, "test": test})
-    digest = declared.digest_of(declared.digests(declared.find(name, declaration, root)))
+    digest = digest_of(declared.digests(declared.find(name, declaration, root)))
     declaration = declaration.model_copy(update={"digest": digest})
     public = public or Public(raw=name, count=0)
     validation = count // VALIDATION

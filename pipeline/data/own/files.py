@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dprepro.errors import UserError, notice, reading
-from dprepro.pipeline.files import digest_file, digest_json
+from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
@@ -100,15 +100,6 @@ def _listed(folder: Path) -> list[Path]:
         return []
     with reading(folder):
         return sorted(folder.iterdir())
-
-
-def digest_of(digests: Mapping[str, str]) -> str:
-    """Digest of all files, from their ``digests`` by name; of a single file, the digest of that file."""
-    return (
-        next(iter(digests.values()))
-        if [*digests] in ([f"all{ending}"] for ending in ENDINGS)
-        else digest_json(digests)
-    )
 
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:

@@ -10,10 +10,11 @@ from typing import cast
 import numpy as np
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data.catalog import Edition, Entry, Features, Format
+from dprepro.pipeline.data.catalog import Edition, Entry, Format
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import npz, tables, texts
+from dprepro.pipeline.data.prepared import Features
 from dprepro.pipeline.data.splits import permutation
 from dprepro.pipeline.params import (
     OWN,

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from dprepro.clipping.clippers import Trial, renews_state
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors, clipped
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import ClippedSum, clipped
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured
 from dprepro.fields import Isolation
 from dprepro.pipeline.methods.augment import Transforms

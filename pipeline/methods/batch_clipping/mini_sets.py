@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.clipping.functional import fresh_state, functional_call
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors, fresh_state, functional_call
 from dprepro.clipping.normalization import measuring
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import gradient as differentiated

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from dprepro.clipping.functional import has_shared_tensors
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors, has_shared_tensors
 from dprepro.clipping.layer_gradients import is_supported, windows
 from dprepro.clipping.normalization import BatchStatistics, moments
 

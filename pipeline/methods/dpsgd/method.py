@@ -11,7 +11,9 @@ from functools import cached_property
 from torch import Tensor
 
 from dprepro.clipping.clippers import ClipperFactory
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import ClippedSum, Clipper
+from dprepro.clipping.limits import ClipLimits
 from dprepro.pipeline.methods.base import State, Task, gradient
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.dpsgd.statistics import STATISTICS

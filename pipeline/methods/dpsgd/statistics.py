@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.func import vjp, vmap
 
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory
-from dprepro.clipping.functional import functional_call
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, Clipper, Tensors, clip_and_sum, loss_of
+from dprepro.clipping.functional import Tensors, functional_call
+from dprepro.clipping.gradients import ClippedSum, Clipper, clip_and_sum, loss_of
 from dprepro.clipping.layer_gradients import AtOutputs, Full, Gradients
 from dprepro.clipping.layers import trained_layers, watch_layers
+from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measured, measuring, statistics_layers
 from dprepro.errors import UserError
 from dprepro.pipeline.methods.base import Task, as_input

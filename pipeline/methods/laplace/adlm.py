@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.noise.mechanisms import FINENESS, release_laplace
 from dprepro.pipeline.methods.base import Relevances, State
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.clipping.normalization import measuring
 from dprepro.noise.mechanisms import release_laplace
 from dprepro.pipeline.methods.base import Method, State, Task, as_input, gradient

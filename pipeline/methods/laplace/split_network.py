@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.functional import functional_call, has_shared_tensors
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors, functional_call, has_shared_tensors
 from dprepro.errors import UserError
 
 

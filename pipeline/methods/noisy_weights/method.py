@@ -8,7 +8,7 @@ shifts of normalisation, and the rows of an embedding table, which are a text's 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.clipping.normalization import initial_statistics, measured, measuring
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import crop_flip

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dprepro.clipping.gradients import Tensors
+from dprepro.clipping.functional import Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.augment import Transforms, crop_flip
 from dprepro.pipeline.methods.base import LAST, Predict, State, Task, as_input

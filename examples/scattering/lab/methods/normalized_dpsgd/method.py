@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.clipping.gradients import ClipLimits, ClippedSum, Tensors
+from dprepro.clipping.functional import Tensors
+from dprepro.clipping.gradients import ClippedSum
+from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.optimizers import Sgd

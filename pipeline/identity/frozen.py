@@ -8,15 +8,23 @@ to rounding, and change with any relevant change of the tensors (Johnson and Lin
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor, nn
+
+from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.params import Model, Row
+from dprepro.pipeline.results.schema import Trained
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 PROJECTIONS = 2
 TOLERANCE = 1e-5  # absolute tolerance of each number of a fingerprint; one tensor contributes about 1
 
 
-def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
+def frozen_fingerprint(net: "nn.Module") -> tuple[float, ...]:
     """Sums of random projections and norms over ``net``'s frozen tensors; names and shapes count too.
 
     Args:
@@ -48,3 +56,20 @@ def frozen_fingerprint(net: nn.Module) -> tuple[float, ...]:
 def same_fingerprint(first: Sequence[float], second: Sequence[float]) -> bool:
     """Return whether two fingerprints are equal up to rounding."""
     return len(first) == len(second) and np.allclose(first, second, rtol=0, atol=TOLERANCE)
+
+
+def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepared) -> tuple[float, ...]:
+    """Fingerprint of the frozen tensors that a model's `build` gives a training now.
+
+    Raises:
+        UserError: as `build_net`.
+    """
+    from dprepro.pipeline.methods.registry import fresh_net  # which imports torch
+
+    return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
+
+
+def frozen_changed(entry: Trained, row: Row, data: Prepared) -> bool:
+    """Return whether `build` gives a training of ``row`` other frozen tensors now than it had."""
+    settings = type(row.resolved[0]).recorded(entry.settings)
+    return not same_fingerprint(frozen_here(row.model, settings, entry.seed, data), entry.frozen)
