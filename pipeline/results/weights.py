@@ -1,5 +1,6 @@
 """Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -61,13 +62,23 @@ def repeated(replicas: Iterable["Trained"], root: Path = Path()) -> str | None:
 
 
 def tensors_digest(path: Path) -> str:
-    """Digest of the tensors in a file of weights, without the file's metadata."""
-    from safetensors.numpy import load_file
+    """Digest of the tensors in a file of weights, without the file's metadata. Needs no torch.
 
-    parts = [
-        f"{name} {tensor.dtype} {tensor.shape} ".encode() + tensor.tobytes()
-        for name, tensor in sorted(load_file(path).items())
-    ]
+    Raises:
+        UserError: the file isn't in the format safetensors.
+    """
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    try:
+        tensors = sorted(json.loads(content[8:start]).items())
+        parts = [
+            f"{name} {about['dtype']} {about['shape']} ".encode()
+            + content[slice(*(start + offset for offset in about["data_offsets"]))]
+            for name, about in tensors
+            if name != "__metadata__"
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise UserError(f"{path}: no weights: not in the format safetensors") from problem
     return digest(b"".join(parts))
 
 

@@ -118,6 +118,11 @@ def test_one_network_is_not_two_seeds(workspace: Path) -> None:
         edit(record, "replicas", lambda first: [*first, first[0] | copied])
     row_ledgers(ROW, settings())
     assert "epsilon=3, seed 1: has the weights of epsilon=3, seed 0" in wrong()[ROW]
+    other.write_bytes(b"none")
+    for record in (RUN, MEASURED):
+        edit(record, "replicas/1/weights", digest_file(other))
+    row_ledgers(ROW, settings())
+    assert "seed=1.safetensors: no weights: not in the format" in wrong()[ROW]
 
 
 def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
