@@ -36,7 +36,14 @@ from dprepro.pipeline.params.searched import candidates, differing, with_chosen
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
-from dprepro.pipeline.results.schema import Composition, Entry, Evaluated, Ledgers, Run, TrainingSpent
+from dprepro.pipeline.results.schema import (
+    Composition,
+    EvaluationRecord,
+    LedgerEntry,
+    Ledgers,
+    RowTrainings,
+    TrainingSpent,
+)
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.transport import dvclock
 from dprepro.rounding import MACHINE_TOLERANCE
@@ -215,7 +222,7 @@ def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | Non
     return close and recorded.model_copy(update={"spending": spending}) == expected
 
 
-def check_plan(key: str, run: Run, settings: Settings) -> str | None:
+def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
     """Compare a row's recorded plan with the plan in params.yaml, now and in the commits that trained it.
 
     The row must have been in these commits too, with this plan and with the settings that decide its numbers.
@@ -354,7 +361,7 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     return "; ".join(unchecked) or None
 
 
-def _check_errors(key: str, measured: Evaluated, packed: str) -> None:
+def _check_errors(key: str, measured: EvaluationRecord, packed: str) -> None:
     """Compare a recorded accuracy with the recorded errors on the test split."""
     try:
         share = float((errors_of(packed) == 0).mean())
@@ -406,7 +413,7 @@ def _measure(key: str, settings: Settings) -> None:
                 )
 
 
-def _numbers(replica: Evaluated) -> dict[str, float]:
+def _numbers(replica: EvaluationRecord) -> dict[str, float]:
     """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
     if replica.scores is None:
         return replica.metrics
@@ -422,7 +429,7 @@ def _numbers(replica: Evaluated) -> dict[str, float]:
 
 
 def _compare(
-    key: str, stored: Ledgers, expected: list[Entry], composition: Composition | None = None
+    key: str, stored: Ledgers, expected: list[LedgerEntry], composition: Composition | None = None
 ) -> None:
     """Compare stored ledgers and their composition with ledgers and composition computed now.
 

@@ -14,11 +14,11 @@ from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import check_spending
 from dprepro.pipeline.ledgers.ledger import ledger_of, uses_outside
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Entry, Ledgers, Run, Trained
+from dprepro.pipeline.results.schema import LedgerEntry, Ledgers, RowTrainings, TrainingRecord
 from dprepro.rounding import MACHINE_TOLERANCE
 
 # fields of a training that decide its ledger
@@ -62,13 +62,13 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 
 def entries(
-    run: Run,
+    run: RowTrainings,
     search: str | None,
     settings: Settings,
     steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({}),
     root: Path = Path(),
     others: Sequence[ModuleType] | None = None,
-) -> list[Entry]:
+) -> list[LedgerEntry]:
     """Ledgers of the replicas.
 
     Args:
@@ -83,7 +83,7 @@ def entries(
         An entry for the replicas of a level with equal privacy, in the run's order.
     """
     unlinked = _unlinked(run.row, search, root)
-    alike: dict[str, list[Trained]] = {}
+    alike: dict[str, list[TrainingRecord]] = {}
     for replica in run.replicas:
         about = [replica.level, sorted(steps.get(replica.key, ())), [*_uses(run, replica, settings)]]
         decisive = (
@@ -91,7 +91,7 @@ def entries(
         )
         alike.setdefault(f"{replica.origin.reproducible} {decisive}", []).append(replica)
     return [
-        Entry(
+        LedgerEntry(
             level=first.level,
             seeds=(first.seed, *(each.seed for each in others_alike)),
             ledger=ledger_of(
@@ -106,7 +106,7 @@ def entries(
     ]
 
 
-def is_current(ledgers: Ledgers, run: Run, search: str | None, settings: Settings) -> bool:
+def is_current(ledgers: Ledgers, run: RowTrainings, search: str | None, settings: Settings) -> bool:
     """Return whether a row's ledgers have its present trainings, searches and uncovered uses of private data.
 
     The bounds of each training are not computed again; `dprepro verify` does this.
@@ -141,7 +141,7 @@ def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
     ]
 
 
-def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
+def _uses(run: RowTrainings, replica: TrainingRecord, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
     # replaced trainings used the same examples too
     if len(run.replicas) > 1 or run.replaced:
