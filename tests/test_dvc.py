@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from functools import partial
@@ -146,6 +147,7 @@ def origin(workshop: Path, warm: Path) -> Checkout:
     checkout.run("git", "tag", "run")
     checkout.run("dvc", "push", "--run-cache")
     checkout.run("dprepro", "pack", "toy", "--output", str(workshop / NAME))
+    checkout.run("dprepro", "pack", "other", "--output", str(workshop / "other.tar.gz"))
     return checkout
 
 
@@ -366,6 +368,59 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     shutil.rmtree(bare.folder / ".dvc/cache")
     assert "other: 2 replicas trained, 0 stand" in bare.run("dvc", "repro", "evaluate@other")
     assert pointers(bare) == whole
+
+
+KILLED_INSIDE = """\
+#!/bin/sh
+if [ "$1" != train ]; then exec "{dprepro}" "$@"; fi
+"{python}" -m dprepro.stages "$@" & training=$!
+until ls runs/other/*.safetensors 2>/dev/null; do
+    kill -0 $training 2>/dev/null || exit 1
+    sleep .01
+done
+kill -KILL $training $PPID
+"""
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["no weights", "one of two"])
+def test_no_command_loses_a_pointer(bare: Checkout, warm: Path, workshop: Path, half: bool) -> None:
+    """Each command, where weights of a row are not here or only one of two, whether it succeeds or fails."""
+    whole = {"toy": 1, "other": 2}
+    bare.run("dvc", "repro", "prepare@toy")
+    if half:
+        (bare.folder / "runs/other").mkdir(parents=True)
+        shutil.copy(workshop / "origin/runs/other/sigma=0.1,seed=0.safetensors", bare.folder / "runs/other")
+    packed, part = workshop / "other.tar.gz", bare.folder / "half"
+    with tarfile.open(packed) as every, tarfile.open(part, "w:gz") as some:
+        for member in every:
+            if "seed=1" not in member.name:
+                some.addfile(member, every.extractfile(member))
+    (killing := bare.folder.parent / "killed/dprepro").parent.mkdir()
+    killing.write_text(KILLED_INSIDE.format(dprepro=warm / "dprepro", python=sys.executable))
+    killing.chmod(0o755)
+    killed = environment(bare.folder, killing.parent, warm)
+    said: dict[str, str] = {}
+    dprepro = ["status", "plan other", "verify other", "adopt half", "ledger other", "evaluate other"]
+    dprepro += ["export other model --seed 1", "pack other"]
+    dvc = ["repro --allow-missing", "repro --dry --force evaluate@other", "status"]
+    for command in (*(f"dprepro {each}" for each in dprepro), *(f"dvc {each}" for each in dvc)):
+        said[command] = subprocess.run(
+            command.split(), cwd=bare.folder, env=bare.environment, capture_output=True, text=True
+        ).stdout
+        assert pointers(bare) == whole, command
+    assert "it is not signed" in said["dprepro adopt half"]
+    done = subprocess.run(
+        ["dvc", "repro", "evaluate@other"], cwd=bare.folder, env=killed, capture_output=True
+    )
+    assert done.returncode != 0
+    assert pointers(bare) == whole
+    assert len(there(records.read_run("other", bare.folder)).replicas) == 2
+    bare.allow_training()
+    bare.run("dprepro", "train", "other")
+    assert pointers(bare) == whole
+    bare.run("dvc", "repro", "evaluate@other")
+    assert pointers(bare) == whole
+    assert len(list((bare.folder / "runs/other").iterdir())) == 2
 
 
 def test_weights_from_a_remote_train_nothing(clone: Checkout) -> None:

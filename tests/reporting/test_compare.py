@@ -1,17 +1,23 @@
 """Two rows at equal proven epsilon."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.pld import pld_epsilon
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.reporting.compare import Level, _asked, _rival, compared
+from dprepro.pipeline.reporting.wording import signed
 from dprepro.pipeline.results import records
+from dprepro.stages.app import app
 from dprepro.stages.compare import _changed
+from tests.docs.blocks import ROOT
 from tests.reporting.made_up import dpsgd
 
 
@@ -131,3 +137,24 @@ def test_results_of_other_settings_are_said_to_be(there: Path) -> None:
     for changes, said in ({}, False), ({dpsgd.LAYER: {"reproducible": True}}, True):
         found = list(_changed(dpsgd.settings(**changes), dpsgd.PLAIN, dpsgd.LAYER))
         assert [sentence.partition(":")[0] for sentence in found] == [dpsgd.LAYER] * said
+
+
+def test_it_prints_the_differences_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each effect that the pages judge between two rows at one level that both sides prove."""
+    monkeypatch.chdir(ROOT)
+    effects = pd.read_csv("reports/contrasts.csv").dropna(subset=["difference", "half_width"])
+    bounds = pd.read_csv("reports/summary.csv").dropna(subset=["epsilon_upper"])
+    proven = set(zip(bounds["row"], bounds["level"], strict=True))
+    judged = [
+        effect
+        for effect in effects.to_dict("records")
+        if effect["left_row"] != effect["right_row"]
+        and effect["left_level"] == effect["right_level"] != "epsilon=inf"
+        and {(effect[f"{side}_row"], effect[f"{side}_level"]) for side in ("left", "right")} <= proven
+    ]
+    assert len(judged) > 10
+    for rows, pair in groupby(judged, lambda effect: (effect["left_row"], effect["right_row"])):
+        done = CliRunner().invoke(app, ["compare", *rows], catch_exceptions=False)
+        for effect in pair:
+            printed = f"{signed(effect['difference'], 2)} ± {effect['half_width']:.2f}"
+            assert printed in done.output, (rows, effect["left_level"])
