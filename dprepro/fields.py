@@ -10,11 +10,12 @@ from dprepro.errors import shown
 KEY = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Key = Annotated[str, Field(pattern=KEY)]
 Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]  # larger ones can't be computed
+LARGEST = 1e150  # its square is a number, too
 # strict numbers are neither booleans nor texts
-Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, strict=True)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST, strict=True)]
 Passes = Annotated[Positive, Field(le=1e12)]  # over the examples
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST, strict=True)]
 Share = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 # Sampling of a batch of m from N examples. 'fixed': m different examples, drawn anew each step.

@@ -25,28 +25,18 @@ from dprepro.pipeline.identity import provenance
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers import accounts
-from dprepro.pipeline.ledgers.accountants import fast_accountants
-from dprepro.pipeline.ledgers.composition import row_composition
-from dprepro.pipeline.ledgers.declared import CALIBRATED, check_spending, declared_guarantee
-from dprepro.pipeline.ledgers.rows import entries
-from dprepro.pipeline.methods.spending import TRIED
+from dprepro.pipeline.ledgers.compared import check_ledgers, check_row
+from dprepro.pipeline.ledgers.declared import check_spending
+from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
-from dprepro.pipeline.params.searched import candidates, differing, with_chosen
+from dprepro.pipeline.params.searched import with_chosen
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
-from dprepro.pipeline.results.schema import (
-    Composition,
-    EvaluationRecord,
-    LedgerEntry,
-    Ledgers,
-    RowTrainings,
-    TrainingSpent,
-)
-from dprepro.pipeline.results.weights import weights_path
+from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
+from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
-from dprepro.rounding import MACHINE_TOLERANCE
 
 # tolerance of an accuracy: rounding may change the class of a few images in ten thousand
 MEASURED = 1e-3
@@ -95,7 +85,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            found = _finding(key, partial(_row, key, settings, measure, bool(lines)))
+            found = _finding(key, partial(_row, key, settings, lock, measure, bool(lines)))
             yield found if found.wrong else replace(found, untraced=_untraced(key))
 
 
@@ -141,7 +131,7 @@ def _account(key: str, settings: Settings) -> str | None:
     line, stored = settings.accounts[key], records.read_ledgers(key)
     if stored is None:
         return "it has no ledger"
-    _compare(key, stored, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved])
+    check_ledgers(stored, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved])
     return None
 
 
@@ -152,48 +142,12 @@ def _search(
 
     ``ledgers`` returns the present digests of ledger stages by row; they cover the rows' searches.
     """
-    from dprepro.pipeline.training.search import candidate_spent, definitions
+    from dprepro.pipeline.training.search import definitions
 
     record = records.read_search(name)
     if record is None or name not in settings.searches:
         return f"{PARAMS} has no such search"
-    definition, row = settings.searches[name], settings.row(settings.searches[name].row)
-    if record.row != definition.row or record.provenance.reproducible != row.reproducible:
-        raise UserError(f"row or reproducible: not what {PARAMS} has")
-    if wrong := differing(name, record.chosen, settings):
-        raise UserError(f"{PARAMS}: {wrong}; `dprepro search {name}` writes its choice")
-    choices = list(candidates(name, settings))
-    declared_candidates = [
-        (row.level(configured), values, definition.seeds) for values, configured in choices
-    ]
-    if declared_candidates != [(each.level, each.settings, each.seeds) for each in record.candidates]:
-        raise UserError(
-            f"{len(record.candidates)} candidates: not the {len(choices)} of {PARAMS}'s grid; "
-            f"`git checkout` the file or run `dprepro search {name}`"
-        )
-    examples = settings.split(row.data).validation
-    run = records.read_run(record.row)
-    unproven = run is not None and any(TRIED in replica.broken for replica in run.replicas)
-    compared = set()
-    for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
-        where = f"candidates.{place}"
-        for accuracy in candidate.validation_accuracy:
-            if not isclose(accuracy * examples, round(accuracy * examples), abs_tol=1e-2):
-                raise UserError(
-                    f"{where}: validation_accuracy {accuracy:g}: not a share of {examples} examples"
-                )
-        # one comparison for all step sizes: spending doesn't depend on them, and a calibration takes a second
-        essence = configured.model_dump_json(exclude={"learning_rate"}), candidate.spent
-        if essence in compared:
-            continue
-        compared.add(essence)
-        made = declared_guarantee(
-            row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
-        )
-        steps = configured.total_steps(record.provenance.examples)
-        expected = None if made is None or unproven else candidate_spent(made, steps)
-        if made is not None and not _same_spending(candidate.spent, expected):
-            raise UserError(f"{where}: spent: not what its settings come to")
+    check_search(record, settings)
     rows = [key for key, each in settings.rows.items() if each.search == name or key == record.row]
     signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}
     if wrong := next((key for key, digest in signed.items() if digest != ledgers()[key]), None):
@@ -205,21 +159,6 @@ def _search(
     if record.definition is None or record.definition not in definitions(name, settings, record.provenance):
         unchecked.append("settings outside the grid: others than now, or recorded in another way")
     return "; ".join(unchecked) or None
-
-
-def _same_spending(recorded: TrainingSpent | None, expected: TrainingSpent | None) -> bool:
-    if recorded is None or expected is None:
-        return recorded is expected
-    left, right = recorded.spending, expected.spending
-    if isinstance(left, float) or isinstance(right, float):
-        close = (
-            isinstance(left, float) and isinstance(right, float) and isclose(left, right, rel_tol=CALIBRATED)
-        )
-        spending = right
-    else:
-        close = isclose(left.noise_multiplier, right.noise_multiplier, rel_tol=CALIBRATED)
-        spending = left.model_copy(update={"noise_multiplier": right.noise_multiplier})
-    return close and recorded.model_copy(update={"spending": spending}) == expected
 
 
 def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
@@ -297,13 +236,12 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
     return None
 
 
-def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> str | None:
+def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick: bool = False) -> str | None:
     """Compare a row's settings, run, weights, evaluation and ledger, each with the previous in this list.
 
     Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
     take seconds to import.
     """
-    others = fast_accountants() if quick else None
     row, run, ledgers = settings.rows[key], records.read_run(key), records.read_ledgers(key)
     records.read(key, row)
     if run is None:
@@ -312,6 +250,8 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     present_weights = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in present_weights:
         check_file(path, weights)
+    if twins := repeated(run.replicas):
+        raise UserError(f"{records.run_path(key)}: {twins}")
     if unmeasured := records.unmeasured(key):
         raise UserError(
             f"{records.evaluation_path(key)}: {unmeasured[0]}: of other weights than ran, or missing"
@@ -340,8 +280,9 @@ def _row(key: str, settings: Settings, measure: bool, quick: bool = False) -> st
     if ledgers is None:
         unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
     else:
-        computed = entries(run, row.search, settings, others=others)
-        _compare(key, ledgers, computed, row_composition(run, row.search))
+        check_row(ledgers, run, row.search, settings, quick)
+    if unsigned := [stage for stage in dvclock.stages_of(key) if not lock.signs(stage)]:
+        unchecked.append(f"signature: {dvclock.LOCK} has no {', '.join(unsigned)}")
     if unplanned is not None:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing
@@ -403,13 +344,16 @@ def _measure(key: str, settings: Settings) -> None:
     assert remeasured is not None, "it was just written"
     stored_by_key = {replica.key: replica for replica in stored.replicas}
     for remeasured_replica in remeasured.replicas:
-        replica, again = stored_by_key[remeasured_replica.key], _numbers(remeasured_replica)
-        for name, value in _numbers(replica).items():
-            remeasured_value = again.get(name, -1.0)
-            if not isclose(value, remeasured_value, abs_tol=MEASURED):
+        replica = stored_by_key[remeasured_replica.key]
+        values, again = _numbers(replica), _numbers(remeasured_replica)
+        for name in {**values, **again}:
+            if not isclose(values.get(name, -1.0), again.get(name, -1.0), abs_tol=MEASURED):
+                is_here, reached = (
+                    f"{each[name]:g}" if name in each else "missing" for each in (values, again)
+                )
                 raise UserError(
                     f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
-                    f"{name} is {value:g}, and its weights reach {remeasured_value:g}"
+                    f"{name} is {is_here}, and its weights reach {reached}"
                 )
 
 
@@ -426,69 +370,3 @@ def _numbers(replica: EvaluationRecord) -> dict[str, float]:
     }
     scored = {name: value for name, value in {**values, **recall}.items() if value is not None}
     return {**replica.metrics, **scored, **cells}
-
-
-def _compare(
-    key: str, stored: Ledgers, expected: list[LedgerEntry], composition: Composition | None = None
-) -> None:
-    """Compare stored ledgers and their composition with ledgers and composition computed now.
-
-    `spent` isn't compared, because its computation takes long. Epsilons by further accountants are compared
-    only if they are from the same version of the same library.
-
-    Raises:
-        UserError: there is a difference, or a ledger is missing.
-    """
-    path = records.ledger_path(key)
-    for entry in expected:
-        for seed in entry.seeds:
-            location, before = (
-                f"{path}: {entry.level}, seed {seed}",
-                stored.by_replica.get((entry.level, seed)),
-            )
-            if before is None:
-                raise UserError(f"{location}: missing; account for it")
-            # older ledgers have no attack risk
-            left_out = {"spent", "accountants", *(() if before.risk else ("risk",))}
-            ledgers = [each.model_dump(exclude=left_out) for each in (before, entry.ledger)]
-            epsilons = [
-                {by.accountant: by.epsilon for by in each.accountants} for each in (before, entry.ledger)
-            ]
-            in_both = epsilons[0].keys() & epsilons[1].keys()
-            _check_equal(location, *ledgers)
-            _check_equal(location, *({name: each[name] for name in in_both} for each in epsilons))
-    if {each.level: (each.settings, each.metrics) for each in expected if each.settings} != {
-        each.level: (each.settings, each.metrics) for each in stored.entries if each.settings
-    }:
-        raise UserError(f"{path}: settings or metrics: not what is computed; account for it again")
-    trees = [each and each.model_dump() for each in (stored.composition, composition)]
-    _check_equal(f"{path}", *trees, name="composition")
-
-
-def _check_equal(location: str, stored: Any, expected: Any, *, name: str = "") -> None:
-    if difference := _first_difference(stored, expected, name):
-        raise UserError(
-            f"{location}: {difference} is not what is computed from what ran; account for it again"
-        )
-
-
-def _first_difference(stored: Any, expected: Any, location: str = "") -> str | None:
-    """Path to the first difference of two JSON values; None: no difference. Numbers have tolerances."""
-    if isinstance(stored, dict) and isinstance(expected, dict):
-        pairs = [(name, stored.get(name), expected.get(name)) for name in {**expected, **stored}]
-    elif (
-        isinstance(stored, list | tuple)
-        and isinstance(expected, list | tuple)
-        and len(stored) == len(expected)
-    ):
-        pairs = [(str(index), *pair) for index, pair in enumerate(zip(stored, expected, strict=True))]
-    elif isinstance(stored, float) and isinstance(expected, float):
-        # error rates of attackers may be almost 0
-        share = 1e-6 if "tradeoff" in location else 0.0
-        # the cut-off of mu is a corner of a curve; machines may choose neighbouring corners
-        same = 0.2 if location.endswith("risk.least_rate") else MACHINE_TOLERANCE
-        return None if isclose(stored, expected, rel_tol=same, abs_tol=share) else location
-    else:
-        return None if stored == expected else location
-    inner = (_first_difference(left, right, f"{location}.{name}".lstrip(".")) for name, left, right in pairs)
-    return next(filter(None, inner), None)

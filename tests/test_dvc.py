@@ -131,9 +131,9 @@ def origin(workshop: Path, warm: Path) -> Checkout:
         shutil.copy(ROOT / name, folder / name)
     (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
     copy_code(folder)
-    for name in ("papers", "reports/searches"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "README.md").touch()  # git has no empty folders
+    for name in ("examples/scattering/reports/summary.csv", "papers/none", "reports/searches/none"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()  # git has no empty folders
     (folder / "params.yaml").write_text(PARAMS)
     checkout = Checkout(folder, warm)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")

@@ -42,7 +42,7 @@ from dprepro.pipeline.export.networks import (
     trained_network,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes, write_text
+from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
 from dprepro.pipeline.ledgers.data_budget import budget_of
 from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from dprepro.pipeline.models.reads import recording_reads
@@ -127,6 +127,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     # imported here, so that predictions don't wait for accountants and the report's words
     from dprepro.pipeline.export.model_card import model_card
     from dprepro.pipeline.export.privacy_statement import html, privacy_statement
+    from dprepro.pipeline.ledgers.compared import check_row
     from dprepro.pipeline.ledgers.rows import is_current
     from dprepro.pipeline.reporting.wording import level_words
 
@@ -155,6 +156,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
             f"{records.ledger_path(key)}: not of the row's present trainings, searches and data; run "
             f"`dprepro ledger {key}`"
         )
+    check_row(ledgers, run, row.search, settings, quick=True)
     weights = safetensors.torch.save(
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
         {"format": "pt"},
@@ -188,23 +190,23 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     sealed = {**described, "digest": digest_json(described)}
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
     card = model_card(record, replica, data, raw, counts, statement, preparation.columns, row.purpose)
+    name = f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"
+    files: dict[str, bytes] = {str(part): content for part, content in parts.items()}
+    files |= {
+        CARD: card.encode(),
+        f"{STATEMENT}.html": html(statement, name).encode(),
+        f"{STATEMENT}.json": f"{statement.model_dump_json(indent=1)}\n".encode(),
+        CONFIG: config.encode(),
+    }
     if folder.exists():
         # an export that was killed after it had written the folder may be run again
-        written = [folder / CONFIG, folder / CARD]
-        if [path.is_file() and path.read_bytes() for path in written] != [config.encode(), card.encode()]:
-            raise UserError(f"{folder}: is there already; allowed: a new folder")
-        folder_predictor(folder)
+        for file, content in files.items():
+            if not (folder / file).is_file() or (folder / file).read_bytes() != content:
+                raise UserError(f"{folder}: is there already; allowed: a new folder ({file} is another)")
         return exported
     with replacing_folder(folder) as building:
-        for name, content in parts.items():
-            write_bytes(building / name, content)
-        write_text(building / CARD, card)
-        write_text(
-            building / f"{STATEMENT}.html",
-            html(statement, f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"),
-        )
-        write_text(building / f"{STATEMENT}.json", statement.model_dump_json(indent=1) + "\n")
-        write_text(building / CONFIG, config)
+        for file, content in files.items():
+            write_bytes(building / file, content)
     return exported
 
 

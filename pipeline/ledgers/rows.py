@@ -18,7 +18,7 @@ from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import LedgerEntry, Ledgers, RowTrainings, TrainingRecord
+from dprepro.pipeline.results.schema import LedgerEntry, Ledgers, RowTrainings, TrainingKey, TrainingRecord
 from dprepro.rounding import MACHINE_TOLERANCE
 
 # fields of a training that decide its ledger
@@ -47,18 +47,22 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     if run is None:
         raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
     check_spending(run, settings, root)
-    steps = {
-        replica.key: {step for points in replica.curves.values() for step, *_ in points}
-        for replica in run.replicas
-    }
     ledgers = Ledgers(
         row=key,
         config=digest_json(row.search),
         versions=versions(),
-        entries=tuple(entries(run, row.search, settings, steps, root)),
+        entries=tuple(entries(run, row.search, settings, history_steps(run), root)),
         composition=row_composition(run, row.search, root),
     )
     return records.write(ledgers, root)
+
+
+def history_steps(run: RowTrainings) -> dict[TrainingKey, set[int]]:
+    """Steps in the curves of each replica, after which its ledger reports the epsilon spent so far."""
+    return {
+        replica.key: {step for points in replica.curves.values() for step, *_ in points}
+        for replica in run.replicas
+    }
 
 
 def entries(

@@ -13,11 +13,13 @@ ROUNDING, REDRAWN = 1e-3, 0.1
 def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
     """Message on a difference between a replica's measured validation accuracy and its curve's last value.
 
-    Both are for the same weights and examples. None: the two values agree, or one is missing.
+    Both are for the same weights and examples. None: the two values agree, or there is no curve.
     """
     value, curve = measured.metrics.get(ACCURACY), trained.curves.get(ACCURACY)
-    if value is None or not curve:
+    if not curve:
         return None
+    if value is None:
+        return f"{ACCURACY} is missing"
     *_, end = curve[-1]
     tolerance = REDRAWN if "test_accuracy_draws_std" in measured.metrics else ROUNDING
     return (

@@ -8,7 +8,7 @@ once, with everything about it but its accuracies; so files of two machines merg
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
-from math import inf
+from math import inf, isfinite
 from statistics import fmean
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -24,7 +24,18 @@ from pydantic import (
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, Risk, SampledGaussian
 from dprepro.errors import shown
-from dprepro.fields import Finite, Isolation, Key, Noise, NotNegative, Plain, Probability, Strict, omitted
+from dprepro.fields import (
+    LARGEST,
+    Finite,
+    Isolation,
+    Key,
+    Noise,
+    NotNegative,
+    Plain,
+    Probability,
+    Strict,
+    omitted,
+)
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.spending import Statement
 
@@ -40,9 +51,18 @@ def _level(text: str) -> str:
     return text
 
 
+def _measured(value: float) -> float:
+    """Check a measured value, which may be NaN or infinite: a training may diverge."""
+    if isfinite(value) and abs(value) > LARGEST:
+        raise ValueError(f"{value:g}; allowed: {-LARGEST:g} to {LARGEST:g}")
+    return value
+
+
 Level = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_level)]
-Seed = Annotated[int, Field(ge=0)]
-Whole = Annotated[int, Field(ge=0)]
+Whole = Annotated[int, Field(ge=0, le=10**12)]
+Seed = Whole
+Measured = Annotated[float, AfterValidator(_measured)]
+Time = Annotated[float, Field(ge=0, le=1e11)]  # Unix time, or seconds
 # metrics of `pipeline.training.evaluation`; 'test_accuracy_NAME' belongs to a variant of the test
 Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
@@ -137,7 +157,7 @@ class Attack(Strict):
     bounds: tuple[EpsilonBound, ...]
     # bounds of a perfect attacker with as many trials; (): not computed
     could_show: tuple[EpsilonBound, ...] = ()
-    seconds: NotNegative  # of processor time
+    seconds: Time  # of processor time
     # digest of the attacked training (`records.training_digest`); None: an attack on code
     training: Plain | None = omitted(None)
 
@@ -205,9 +225,9 @@ class Candidate(Strict):
 
     level: Level
     settings: dict[str, Any]  # values of the grid
-    seeds: Annotated[int, Field(ge=1)]
+    seeds: Annotated[int, Field(ge=1, le=10_000)]
     validation_accuracy: tuple[Probability, ...]  # one per seed
-    seconds: NotNegative  # of all its trainings
+    seconds: Time  # of all its trainings
     spent: TrainingSpent | None = None  # by each training, if noise was not seeded; None: nothing bounds it
 
     @model_validator(mode="after")
@@ -275,8 +295,7 @@ class RecordFile(Strict):
         return {"schema_version": self.schema_version, **others(self)}
 
 
-Point = tuple[Whole, NotNegative, float]  # step, epoch, value
-Time = Annotated[float, Field(ge=0, le=1e11)]  # Unix time, or seconds
+Point = tuple[Whole, NotNegative, Measured]  # step, epoch, value
 
 
 class TrainingRecord(RecordFile, OfTraining):
@@ -302,7 +321,7 @@ class TrainingRecord(RecordFile, OfTraining):
     weights: Plain | None  # digest of the file of its weights; None: trained before this field existed
     # fingerprint of the frozen tensors (`pipeline.identity.frozen`); (): none, or trained before this field
     # existed
-    frozen: tuple[float, ...] = ()
+    frozen: tuple[Measured, ...] = ()
     seconds: Time  # from first to last step, of all replicas that were trained together
     # processor time, as an equal share of that of the replicas trained together; None: not recorded
     cpu_seconds: Time | None = None
@@ -450,7 +469,7 @@ class EvaluationRecord(RecordFile, OfTraining):
     row: Key
     weights: Plain | None  # digest of the measured file
     measured_by: Whole  # version of measuring
-    metrics: dict[Metric, float]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
+    metrics: dict[Metric, NotNegative]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
     scores: Scores | Errors | None = omitted(None)  # of own data
     # of public data: packed errors on the test split (`pipeline.results.predictions`); None: measured before
     # this field existed, or the method has noise at test time
@@ -461,7 +480,7 @@ class EvaluationRecord(RecordFile, OfTraining):
     @model_validator(mode="after")
     def _possible(self) -> "EvaluationRecord":
         for name, value in self.metrics.items():
-            if not (0 <= value <= 1 if "accuracy" in name or name == "converged" else 0 <= value < inf):
+            if value > 1 and ("accuracy" in name or name == "converged"):
                 raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")
         return self
 
@@ -481,7 +500,7 @@ class LedgerEntry(Strict):
     ledger: Ledger
     # of an account: its settings at this level, and metrics for the paper's tables and figures
     settings: dict[str, Any] = Field(default_factory=dict)
-    metrics: dict[Plain, float] = Field(default_factory=dict)
+    metrics: dict[Plain, Measured] = Field(default_factory=dict)
 
 
 class Composition(Strict):
@@ -583,7 +602,7 @@ class Audit(RecordFile):
 
     schema_version: Literal[3] = 3
     row: Key
-    made_by: dict[str, int]  # versions of the attacked 'method' and 'model', and of the 'audit'
+    made_by: dict[Plain, Whole]  # versions of the attacked 'method' and 'model', and of the 'audit'
     versions: Versions
     attacks: tuple[Attack, ...]
     why_none: Statement | None = None  # reason why there is nothing to attack

@@ -1,5 +1,6 @@
 """Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -43,6 +44,44 @@ def _here(row: str, trained: "TrainingRecord", root: Path, compared: bool) -> bo
     except (Damaged, OSError):
         return False
     return True
+
+
+def repeated(replicas: Iterable["TrainingRecord"], root: Path = Path()) -> str | None:
+    """Message on the first replica with the weights of another one; None: there is none.
+
+    Recorded digests are compared, and the tensors of the files that are here, whatever their metadata.
+    """
+    seen: dict[str, TrainingRecord] = {}
+    for replica in replicas:
+        path = weights_path(replica.row, *replica.key, root)
+        digests = [replica.weights, tensors_digest(path) if path.exists() else None]
+        for each in filter(None, digests):
+            first = seen.setdefault(each, replica)
+            if first.key != replica.key:
+                name = f"{replica.level}, seed {replica.seed}"
+                return f"{name}: has the weights of {first.level}, seed {first.seed}"
+    return None
+
+
+def tensors_digest(path: Path) -> str:
+    """Digest of the tensors in a file of weights, without the file's metadata. Needs no torch.
+
+    Raises:
+        UserError: the file isn't in the format safetensors.
+    """
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    try:
+        tensors = sorted(json.loads(content[8:start]).items())
+        parts = [
+            f"{name} {about['dtype']} {about['shape']} ".encode()
+            + content[slice(*(start + offset for offset in about["data_offsets"]))]
+            for name, about in tensors
+            if name != "__metadata__"
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise UserError(f"{path}: no weights: not in the format safetensors") from problem
+    return digest(b"".join(parts))
 
 
 def seconds(run: "RowTrainings | None", levels: Iterable[str]) -> float | None:

@@ -30,6 +30,7 @@ from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.vocabulary import words
@@ -43,7 +44,7 @@ from dprepro.pipeline.results.schema import (
     TrainingKey,
     TrainingRecord,
 )
-from dprepro.pipeline.results.weights import RUNS, weights_path
+from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
@@ -80,6 +81,10 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         origin = f"{source.name} ({digest_file(source)})"
         searches = _searches(staged)
         merged = [_merged(settings, row, staged, origin) for row in packed]
+        for record in records.search_records(staged):
+            with _subject(f"{records.search_path(record.name)}: not adopted"):
+                if record.name in settings.searches:
+                    check_search(record, settings, staged)
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     complete = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in complete for stage in dvclock.stages_of(row)])
@@ -250,7 +255,6 @@ def _check_replicas(
     Raises:
         UserError: the files contradict each other, or the weights are not those of the row's network.
     """
-    seen: dict[str, TrainingKey] = {}
     for replica in incoming.replicas:
         with _subject(f"{replica.level}, seed {replica.seed}"):
             found = measured.get(replica.key)
@@ -259,18 +263,12 @@ def _check_replicas(
             if difference := curve_difference(found, replica):
                 raise UserError(difference)
             _check_statements(replica, settings)
-            digests, path = (
-                [replica.weights] if replica.weights else [],
-                weights_path(row, *replica.key, staged),
-            )
-            if path.exists():
+            if (path := weights_path(row, *replica.key, staged)).exists():
                 if digest_file(path) != replica.weights:
                     raise UserError("its weights are not the ones that were trained")
-                digests.append(check_network(path, replica, settings))
-            for digest in digests:
-                first = seen.setdefault(digest, replica.key)
-                if first != replica.key:
-                    raise UserError(f"has the weights of {first[0]}, seed {first[1]}")
+                check_network(path, replica, settings)
+    if twins := repeated(incoming.replicas, staged):
+        raise UserError(twins)
 
 
 def _check_statements(replica: TrainingRecord, settings: Settings) -> None:

@@ -146,6 +146,12 @@ class Lock:
         signed = {out.path: out.md5 for out in self.stages[stage].outs}
         return all(path.exists() and signed.get(path.as_posix()) == _md5(path) for path in paths)
 
+    def signs(self, stage: str) -> bool:
+        """Return whether the lock has the contents of all records that ``stage`` writes."""
+        outs = self.stages[stage].outs if stage in self.stages else []
+        carried = [out for out in outs if Path(out.path).is_relative_to("reports")]
+        return bool(carried) and all(out.md5 for out in carried)
+
     def read_another(self, stage: str, path: Path) -> bool:
         """Return whether, by the lock, ``stage`` read another content of ``path`` than the present one."""
         read = {dep.path: dep.md5 for dep in self.stages[stage].deps} if stage in self.stages else {}

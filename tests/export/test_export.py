@@ -478,6 +478,26 @@ def test_an_export_again_does_not_pass_over_a_changed_card(here: Path) -> None:
         assert "is there already; allowed: a new folder" in refused(f"export {IMAGES} again/{IMAGES}")
 
 
+@pytest.mark.parametrize("name", ["privacy-statement.html", "privacy-statement.json", "README.md"])
+def test_an_export_again_does_not_pass_over_another_statement(here: Path, name: str) -> None:
+    folder = f"stated-{name.replace('.', '-').lower()}/{IMAGES}"
+    run(f"export {IMAGES} {folder}")
+    (file := here / folder / name).write_text("epsilon 0.1")
+    assert f"allowed: a new folder ({name} is another)" in refused(f"export {IMAGES} {folder}")
+    file.unlink()
+    assert f"allowed: a new folder ({name} is another)" in refused(f"export {IMAGES} {folder}")
+
+
+def test_an_edited_ledger_is_not_exported(here: Path) -> None:
+    path = here / records.ledger_path(IMAGES)
+    with restored(path):
+        ledgers = json.loads(path.read_text())
+        ledgers["entries"][0]["ledger"]["epsilon_upper"] = 1.0
+        path.write_text(json.dumps(ledgers))
+        assert "epsilon_upper is not what is computed" in refused(f"export {IMAGES} forged")
+    assert not (here / "forged").exists()
+
+
 def test_rows_that_cannot_be_exported_are_a_line_and_nothing_is_written(here: Path) -> None:
     run("new row untrained --data mine --model lenet5 --method dpsgd --epsilon 1")
     for line, says in {

@@ -171,14 +171,37 @@ def test_one_network_is_not_two_seeds() -> None:
             with_record(members, name, "replicas", lambda first: [*first, first[0] | {"seed": 1}])
         members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
 
+    def disguised(members: Members) -> None:
+        changed(members)
+        other = safetensors.torch.save(safetensors.torch.load(members[WEIGHTS]), {"seed": "1"})
+        members[WEIGHTS.replace("seed=0", "seed=1")] = other
+        for name in (RUN, MEASURED):
+            with_record(members, name, "replicas/1/weights", digest(other))
+
     Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
-    refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", changed)
+    whole = PACK.read_bytes()
+    for change in (changed, disguised):
+        PACK.write_bytes(whole)
+        refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", change)
 
 
 def test_another_rows_search_is_refused(made: Path) -> None:
     search = records.search_path("quick").as_posix()
     theirs = (made / search).read_text().replace(f'"row": "{ROW}"', '"row": "other"')
     refused("is not a search of its rows", lambda members: members.update({search: theirs.encode()}))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line"),
+    [
+        ("candidates/0/spent/spending/noise_multiplier", 99.0, "spent: not what its settings come to"),
+        ("candidates/0/spent", ..., "spent: not what its settings come to"),
+        ("candidates/0/seconds", 1e308, "seconds: "),
+    ],
+)
+def test_a_forged_search_is_refused_where_there_is_none(place: str, value: Any, line: str) -> None:
+    search = records.search_path("quick").as_posix()
+    refused(line, lambda members: with_record(members, search, place, value))
 
 
 def test_a_row_without_accuracies_is_refused() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
@@ -24,6 +25,7 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.files import digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
 from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.searched import _same_spending
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import wording
@@ -45,6 +47,11 @@ RUN, MEASURED, LEDGER = (
 TOLD_LESS = {
     "epsilon": 1.0, "delta": 1e-3, "neighbouring": "add or remove one", "by": "pld", "trainings": 2,
     "searched": 0, "left_out": 0,
+}  # fmt: skip
+
+RISK = {
+    "tpr_at_1_percent": 0.02, "tpr_at_01_percent": 0.002, "advantage": 0.1, "mu": 0.2, "least_rate": 0.0,
+    "regret": None,
 }  # fmt: skip
 
 
@@ -101,6 +108,23 @@ def test_another_rows_weights_are_not_evaluated(workspace: Path) -> None:
         project.evaluate()
 
 
+def test_one_network_is_not_two_seeds(workspace: Path) -> None:
+    """Copied with its curve and its accuracies, under other metadata, and signed anew."""
+    change(workspace / "params.yaml", "seeds: 1", "seeds: 2")
+    path, other = (weights_path(ROW, "epsilon=3", seed) for seed in (0, 1))
+    safetensors.torch.save_file(safetensors.torch.load_file(path), other, {"seed": "1"})
+    copied = {"seed": 1, "weights": digest_file(other)}
+    for record in (RUN, MEASURED):
+        edit(record, "replicas", lambda first: [*first, first[0] | copied])
+    row_ledgers(ROW, settings())
+    assert "epsilon=3, seed 1: has the weights of epsilon=3, seed 0" in wrong()[ROW]
+    other.write_bytes(b"none")
+    for record in (RUN, MEASURED):
+        edit(record, "replicas/1/weights", digest_file(other))
+    row_ledgers(ROW, settings())
+    assert "seed=1.safetensors: no weights: not in the format" in wrong()[ROW]
+
+
 def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
     before = records.ledger_path(ROW).read_bytes()
     edit(RUN, "replicas/0/spending/noise_multiplier", lambda noise: 10 * noise)
@@ -154,10 +178,22 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
         (RUN, "replicas/0/not_covered", [{"key": "curves"}, {"key": "made_up"}], "not_covered has 'made_up'"),
         (RUN, "replicas/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
         (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
+        (MEASURED, "replicas/0/metrics/validation_accuracy", ..., "validation_accuracy is missing"),
         (LEDGER, "entries/0/ledger/claimed", 0.5, "claimed is not what is computed"),
         (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
         (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
         (LEDGER, "composition", TOLD_LESS, "composition is not what is computed"),
+        (LEDGER, "entries/0/seeds", [0, 5], "epsilon=3, seed 5: nothing ran"),
+        (LEDGER, "entries/0/ledger/spent", [[4, 0.3]], "spent is not what is computed"),
+        (LEDGER, "entries/0/ledger/risk", RISK, "epsilon=3, seed 0: risk"),
+        (LEDGER, "entries/0/ledger/accountants", [], "accountants: pld (dp-accounting): missing"),
+        (LEDGER, "entries/0/ledger/accountants/0/epsilon", 0.1, "accountants.rdp (dp-accounting"),
+        (
+            LEDGER,
+            "entries/0/ledger/accountants",
+            lambda all_of_them: [*all_of_them, {"accountant": "ours (dp 1.0)", "epsilon": 0.1}],
+            "accountants: 'ours (dp)': unknown",
+        ),
     ],
 )
 def test_what_ran_or_is_accounted_for_otherwise_is_told(
@@ -223,8 +259,8 @@ def test_a_setting_that_the_rows_search_did_not_choose_is_noticed(workspace: Pat
 @pytest.mark.parametrize("change", [{"spending": 1.1}, {"steps": 2}, {"delta": 0.1}])
 def test_the_spending_of_a_candidate_with_laplace_noise_is_compared_whole(change: dict[str, float]) -> None:
     spent = TrainingSpent(spending=1.0, steps=1, delta=0.0)
-    assert verification._same_spending(spent, spent)
-    assert not verification._same_spending(spent.model_copy(update=change), spent)
+    assert _same_spending(spent, spent)
+    assert not _same_spending(spent.model_copy(update=change), spent)
 
 
 def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
@@ -310,6 +346,10 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
+    whole = MEASURED.read_text()
+    edit(MEASURED, "replicas/0/metrics/converged", ...)
+    assert "converged is missing, and its weights reach" in wrong(measure=True)[ROW]
+    MEASURED.write_text(whole)
     edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
     assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
     edit(MEASURED, "replicas/0/test_errors", None)
@@ -380,6 +420,29 @@ def test_a_changed_curve_is_told_by_the_lock(workspace: Path) -> None:
     assert f"{RUN}" not in wrong()
     edit(RUN, "replicas/0/curves/train_loss/0/2", 0.0)
     assert wrong()[f"{RUN}"] == f"is not what dvc.lock has of train@{ROW}"
+
+
+def test_a_raised_accuracy_that_nothing_signs_is_told(workspace: Path) -> None:
+    """The lock deleted, or one stage of it."""
+    stages = {
+        f"{stage}@{ROW}": {"outs": [{"path": f"{path}", "md5": hashlib.md5(path.read_bytes()).hexdigest()}]}
+        for stage, path in (("train", RUN), ("evaluate", MEASURED), ("ledger", LEDGER))
+    }
+
+    def unchecked() -> str:
+        (found,) = verification.verify(settings(), lines=[ROW])
+        assert found.wrong is None
+        return str(found.unchecked)
+
+    dvclock.LOCK.write_text(json.dumps({"stages": stages}))
+    assert "signature" not in unchecked()
+    edit(MEASURED, "replicas/0", lambda old: old | {"test_errors": None})
+    edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    stages.pop(f"evaluate@{ROW}")
+    dvclock.LOCK.write_text(json.dumps({"stages": stages}))
+    assert f"signature: dvc.lock has no evaluate@{ROW}" in unchecked()
+    dvclock.LOCK.unlink()
+    assert f"signature: dvc.lock has no train@{ROW}, evaluate@{ROW}, ledger@{ROW}" in unchecked()
 
 
 def test_a_lock_with_another_path_is_told(workspace: Path) -> None:

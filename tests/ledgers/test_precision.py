@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from dprepro.accountants.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
 from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.pipeline.ledgers.compared import _first_difference
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results.schema import Ledger, LedgerEntry
-from dprepro.pipeline.verification import _first_difference
 from dprepro.rounding import MACHINE_TOLERANCE, down, up
 from tests.not_none import not_none
 
