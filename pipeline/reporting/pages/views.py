@@ -360,7 +360,9 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult:
         assert found is not None
         value = cell(found, view.report.sources)
         remark, href = _remark([value]), f"{page}#{table}"
-        return HeadlineResult(headline.says, value.printed, value.ours, value.status, value.privacy, remark, href)
+        return HeadlineResult(
+            headline.says, value.printed, value.ours, value.status, value.privacy, remark, href
+        )
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
     cells = list(_claim_cells(result, view))
