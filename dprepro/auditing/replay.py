@@ -855,8 +855,9 @@ class _Comparison:
                 text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
                 if module := self._mixing_module(pair):
                     text = f"{text}: this layer's outputs depend on them"
+                name: MistakeName = "mixing" if module else "sum"
                 place = None if module else self.places.clips
-                self._note("mixing", module or "all", text, apart, 0.0, place, pair)
+                self._note(name, module or "all", text, apart, 0.0, place, pair)
                 return
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:

@@ -251,6 +251,9 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
     "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
+    "clipping of the sum": (
+        by_hand(clip=unclipped, total=lambda parts: clipped(summed(parts))), "sum", "all",
+    ),
     "clipping of pairs": (by_hand(clip=unclipped, total=in_pairs), "sum", "0.weight"),
     "half of the exact sum added": (
         adding(lambda name, value: NOISE * torch.randn_like(value) + value / 2), "clipping", "0.weight",
