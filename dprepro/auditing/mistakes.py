@@ -202,8 +202,8 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
     uneven, freedom = float(np.square(counts - counts.mean()).sum()) / scale, examples - 1
     # A chi-square statistic, which is more skewed for small counts. If two batches have one more example in
     # common, it grows by 2 / scale; half of that is the continuity correction
-    away = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
-    p = float(stats.pearson3.sf(away, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
+    excess = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
+    p = float(stats.pearson3.sf(excess, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
     text = (
         f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
         "the mean: a weighted sampler, or padding with the same examples"

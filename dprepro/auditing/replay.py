@@ -309,7 +309,7 @@ class _Player:
     def weights(self, rows: Sequence[int]) -> dict[str, Array]:
         """Weights after a step on ``rows`` whose optimizer gets the same gradients for any ``rows``."""
         step = self._made(0)
-        given = Gradients(replaced=True)
+        given = GivenGradients(replaced=True)
         returned = self._step(step, rows, 1.0, 0, given)
         if not given.read:
             return {}
@@ -326,7 +326,7 @@ class _Player:
         rows: Sequence[int],
         factor: float,
         draw: int,
-        gradients: "Gradients | None" = None,
+        gradients: "GivenGradients | None" = None,
         repeated: Repeated | None = None,
     ) -> Any:
         index = np.asarray(rows)
@@ -338,7 +338,7 @@ class _Player:
         named = {"seed": seed} if any(other.name == "seed" for other in by_name) else {}
         # the noise of `noisy_sum` is secret, and has no other seed
         token = REPEATED.set(repeated or self.repeated)
-        self.gradients = gradients or Gradients()
+        self.gradients = gradients or GivenGradients()
         hook = register_optimizer_step_pre_hook(self.gradients)
         try:
             return step(inputs, labels, *seeded, **named)
@@ -386,7 +386,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 
 
 @dataclass
-class Gradients:
+class GivenGradients:
     """Hook of optimizers: gradients of the parameters when an optimizer makes its step, by id."""
 
     replaced: bool = False  # True: the optimizer gets gradients of ones in their place

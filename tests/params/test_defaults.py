@@ -13,7 +13,7 @@ from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettin
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")

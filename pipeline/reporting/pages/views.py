@@ -303,7 +303,7 @@ class PaperView:
         return [each for each in self.report.claims if each.paper == self.key and each.claim.untested]
 
     @property
-    def headlines(self) -> list["Shown"]:
+    def headlines(self) -> list["HeadlineResult"]:
         """What the first page says of the paper."""
         return [_headline(headline, self) for headline in self.paper.headlines]
 
@@ -339,7 +339,7 @@ class PaperView:
         return cell(line, self.report.sources) if line is not None and ran else None
 
 
-class Shown(NamedTuple):
+class HeadlineResult(NamedTuple):
     """A headline: what the paper says, what is found, and the privacy."""
 
     says: str
@@ -351,7 +351,7 @@ class Shown(NamedTuple):
     href: str
 
 
-def _headline(headline: Headline, view: PaperView) -> Shown:
+def _headline(headline: Headline, view: PaperView) -> HeadlineResult:
     page = f"papers/{view.key}.html"
     if headline.of is not None:
         table, _, line = headline.of.partition("/")
@@ -360,7 +360,9 @@ def _headline(headline: Headline, view: PaperView) -> Shown:
         assert found is not None
         value = cell(found, view.report.sources)
         remark, href = _remark([value]), f"{page}#{table}"
-        return Shown(headline.says, value.printed, value.ours, value.status, value.privacy, remark, href)
+        return HeadlineResult(
+            headline.says, value.printed, value.ours, value.status, value.privacy, remark, href
+        )
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
     cells = list(_claim_cells(result, view))
@@ -368,7 +370,7 @@ def _headline(headline: Headline, view: PaperView) -> Shown:
     ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
     status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
     worst = max((cell.privacy for cell in cells), key=BADNESS.index, default="")
-    return Shown(headline.says, "yes", ours, status, worst, _remark(cells), href)
+    return HeadlineResult(headline.says, "yes", ours, status, worst, _remark(cells), href)
 
 
 def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
