@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from dprepro.auditing.mistakes import MistakeName
 from dprepro.auditing.verdicts import Shown, Verdict
 from dprepro.checking import checked, floats, refuse_sparse, warn
+from dprepro.clipping.clippers import NoHalfPrecision
 from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -291,7 +292,7 @@ class _Player:
 
         hook = modules.register_module_forward_hook(note_output)
         try:
-            with _Lines(places):
+            with NoHalfPrecision("the step"), _Lines(places):
                 self._step(step, rows, factor, 0)
         finally:
             hook.remove()

@@ -383,6 +383,22 @@ def test_a_step_of_somebody_elses_code_gets_all_its_names_and_no_other(make: Mak
     assert {each.name for each in dprepro.replay(make, *data(), **CLAIMS).violations} == names
 
 
+def under_autocast() -> Callable[[Tensor, Tensor], Any]:
+    step = BY_HAND()
+
+    def autocast(inputs: Tensor, labels: Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return {name: value.float() for name, value in step(inputs, labels).items()}
+
+    return autocast
+
+
+def test_a_step_in_half_precision_is_refused_with_its_layer() -> None:
+    """Its sums move by more than the bound, by rounding that depends on the batch."""
+    with pytest.raises(dprepro.UserError, match=r"the step, layer '0': computes in torch.bfloat16, whose"):
+        dprepro.replay(under_autocast, *data(), **CLAIMS)
+
+
 @pytest.mark.parametrize("mistaken", [False, True])
 def test_a_replay_is_shown_with_its_verdict_first(mistaken: bool) -> None:
     found = dprepro.replay(by_hand(clip=unclipped) if mistaken else BY_HAND, *data(), **CLAIMS)
