@@ -12,7 +12,7 @@ SLOW_IMPORT = True  # Opacus imports torch
 PRV_LARGEST = 1e2
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
-PRV_MOST_POINTS = 2**22  # of its grid; a point takes a microsecond and up to 100 bytes
+PRV_MOST_POINTS = 2**21  # of its grid; a point takes a microsecond and up to 200 bytes
 
 
 def epsilons(
