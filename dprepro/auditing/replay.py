@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from dprepro.auditing.mistakes import MistakeName
 from dprepro.auditing.verdicts import Shown, Verdict
 from dprepro.checking import checked, floats, refuse_sparse, warn
+from dprepro.clipping.clippers import NoHalfPrecision
 from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -291,7 +292,7 @@ class _Player:
 
         hook = modules.register_module_forward_hook(note_output)
         try:
-            with _Lines(places):
+            with NoHalfPrecision("the step"), _Lines(places):
                 self._step(step, rows, factor, 0)
         finally:
             hook.remove()
@@ -854,8 +855,9 @@ class _Comparison:
                 text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
                 if module := self._mixing_module(pair):
                     text = f"{text}: this layer's outputs depend on them"
+                name: MistakeName = "mixing" if module else "sum"
                 place = None if module else self.places.clips
-                self._note("mixing", module or "all", text, apart, 0.0, place, pair)
+                self._note(name, module or "all", text, apart, 0.0, place, pair)
                 return
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:

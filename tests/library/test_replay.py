@@ -251,6 +251,9 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
     "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
+    "clipping of the sum": (
+        by_hand(clip=unclipped, total=lambda parts: clipped(summed(parts))), "sum", "all",
+    ),
     "clipping of pairs": (by_hand(clip=unclipped, total=in_pairs), "sum", "0.weight"),
     "half of the exact sum added": (
         adding(lambda name, value: NOISE * torch.randn_like(value) + value / 2), "clipping", "0.weight",
@@ -381,6 +384,22 @@ class Shaken(nn.Module):
 def test_a_step_of_somebody_elses_code_gets_all_its_names_and_no_other(make: Make, names: set[str]) -> None:
     """Scalar modules, cleared gradients, two mistakes at once, weights as a release, batches of one size."""
     assert {each.name for each in dprepro.replay(make, *data(), **CLAIMS).violations} == names
+
+
+def under_autocast() -> Callable[[Tensor, Tensor], Any]:
+    step = BY_HAND()
+
+    def autocast(inputs: Tensor, labels: Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return {name: value.float() for name, value in step(inputs, labels).items()}
+
+    return autocast
+
+
+def test_a_step_in_half_precision_is_refused_with_its_layer() -> None:
+    """Its sums move by more than the bound, by rounding that depends on the batch."""
+    with pytest.raises(dprepro.UserError, match=r"the step, layer '0': computes in torch.bfloat16, whose"):
+        dprepro.replay(under_autocast, *data(), **CLAIMS)
 
 
 @pytest.mark.parametrize("mistaken", [False, True])
