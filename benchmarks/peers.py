@@ -17,7 +17,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.reporting.intervals import Mean, contrast
+from dprepro.pipeline.reporting.intervals import Mean, SeedValues, contrast
 from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
 
@@ -133,7 +133,12 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
             if not runs:
                 continue
             theirs, own = Accuracy({run["seed"]: run["test_accuracy"] for run in runs}), ours(network, root)
-            difference = contrast([(1, f"{peer} {network}", theirs), (-1, ROWS[network], own)])
+            difference = contrast(
+                [
+                    (1, f"{peer} {network}", SeedValues(theirs.by_seed, theirs.mean)),
+                    (-1, ROWS[network], SeedValues(own.by_seed, own.mean)),
+                ]
+            )
             versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
             cells = (
                 NAMES[network],

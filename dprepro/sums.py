@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
-from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs
+from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs, unchanged
 from dprepro.clipping.functional import trial_results
 from dprepro.clipping.gradients import ClippedSum, Loss
 from dprepro.clipping.limits import ClipLimits
@@ -222,7 +222,7 @@ def _clipped_sum(
     bounds = ClipLimits.whole(clip * unit, len(tensors))
     bounds = bounds.double() if in_float64 else bounds
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(tensors):
             return factory(network, loss)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise

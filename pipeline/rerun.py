@@ -22,7 +22,7 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.reporting.intervals import LEVEL, Mean, mean
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Evaluation
+from dprepro.pipeline.results.schema import RowEvaluations
 from dprepro.pipeline.results.weights import duration
 from dprepro.pipeline.training.evaluation import evaluate
 from dprepro.pipeline.training.loop import Show
@@ -110,7 +110,7 @@ def rerun(
     }
     if not standing:
         raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
-    measured = Evaluation(
+    measured = RowEvaluations(
         row=key,
         replicas=tuple(each for each in evaluation.replicas if standing.get(each.key) == each.weights),
     )
@@ -130,7 +130,7 @@ def rerun(
     return list(differences(measured, again))
 
 
-def _asked(key: str, row: Row, measured: Evaluation, level: str | None, seeds: int | None) -> Row:
+def _asked(key: str, row: Row, measured: RowEvaluations, level: str | None, seeds: int | None) -> Row:
     """Copy of ``row`` with only the levels and seeds to train again."""
     wanted = []
     named = {row.level(each) for each in row.resolved}
@@ -166,14 +166,14 @@ def _value(level: str) -> float | None:
         return None
 
 
-def replaced(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
+def replaced(before: RowEvaluations, after: RowEvaluations) -> Iterator[Difference]:
     """Differences by level between an evaluation and those of its replacement that were trained anew."""
     weights = {replica.key: replica.weights for replica in before.replicas}
     anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
     return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
 
 
-def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
+def differences(before: RowEvaluations, after: RowEvaluations) -> Iterator[Difference]:
     """Differences in test accuracy between two evaluations of a row, for each level that both have."""
     recorded, again = _by_level(before), _by_level(after)
     for level in again:
@@ -181,7 +181,7 @@ def differences(before: Evaluation, after: Evaluation) -> Iterator[Difference]:
             yield Difference(level, recorded[level], again[level])
 
 
-def _by_level(evaluation: Evaluation) -> dict[str, Accuracy]:
+def _by_level(evaluation: RowEvaluations) -> dict[str, Accuracy]:
     values: dict[str, dict[int, float]] = {}
     for replica in evaluation.replicas:
         values.setdefault(replica.level, {})[replica.seed] = 100 * replica.metrics["test_accuracy"]

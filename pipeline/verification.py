@@ -34,7 +34,7 @@ from dprepro.pipeline.params.searched import with_chosen
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
-from dprepro.pipeline.results.schema import Evaluated, Run
+from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
 
@@ -161,7 +161,7 @@ def _search(
     return "; ".join(unchecked) or None
 
 
-def check_plan(key: str, run: Run, settings: Settings) -> str | None:
+def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
     """Compare a row's recorded plan with the plan in params.yaml, now and in the commits that trained it.
 
     The row must have been in these commits too, with this plan and with the settings that decide its numbers.
@@ -302,7 +302,7 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
     return "; ".join(unchecked) or None
 
 
-def _check_errors(key: str, measured: Evaluated, packed: str) -> None:
+def _check_errors(key: str, measured: EvaluationRecord, packed: str) -> None:
     """Compare a recorded accuracy with the recorded errors on the test split."""
     try:
         share = float((errors_of(packed) == 0).mean())
@@ -357,7 +357,7 @@ def _measure(key: str, settings: Settings) -> None:
                 )
 
 
-def _numbers(replica: Evaluated) -> dict[str, float]:
+def _numbers(replica: EvaluationRecord) -> dict[str, float]:
     """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
     if replica.scores is None:
         return replica.metrics

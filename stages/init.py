@@ -98,7 +98,7 @@ def _files(private: bool) -> dict[str, bytes]:
 
 def stages(checkout: str) -> str:
     """Contents of a laboratory's dvc.yaml, from this one's: DVC doesn't see the installed code change."""
-    return re.sub(r"    deps:\n      - papers\n(      - .*\n)*", "    always_changed: true\n", checkout)
+    return re.sub(r"    deps:\n(      - .*\n)*", "    always_changed: true\n", checkout, count=1)
 
 
 def _requirement() -> str:

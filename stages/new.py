@@ -248,7 +248,7 @@ def row(
     """Declare a row in params.yaml, with suggested values for missing options."""
     from dprepro.errors import UserError
     from dprepro.pipeline.data.declaration import prepared_here
-    from dprepro.pipeline.methods.rooms import method_settings
+    from dprepro.pipeline.methods.settings import method_settings
     from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
     from dprepro.pipeline.params.adding import Adding
     from dprepro.pipeline.params.documents import flow

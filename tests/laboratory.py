@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from dprepro.stages.app import app
 from tests.conftest import forgetting
 from tests.docs.blocks import edit
-from tests.keeping import stripes
+from tests.made_records import stripes
 from tests.refusal import refusal_of
 
 NOTHING = "raw: {}\ndata: {}\nrows: {}\n"

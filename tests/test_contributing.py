@@ -67,7 +67,7 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     assert "declared" in run(row)
     script = (
         "from dprepro.pipeline import params; settings = params.load(); "
-        "from dprepro.pipeline.methods.rooms import method_settings; "
+        "from dprepro.pipeline.methods.settings import method_settings; "
         "print(method_settings()['private_signs'].title)"
     )
     assert "private SignSGD\n" in run(f'python -c "{script}"')

@@ -27,7 +27,7 @@ from dprepro.pipeline.transport.dvclock import EMPTY
 from dprepro.stages.init import stages
 from tests.checkout import copy_code
 from tests.docs.blocks import edit
-from tests.there import there
+from tests.not_none import not_none
 from tests.warm.commands import environment
 
 ROOT = Path(__file__).parents[1]
@@ -131,9 +131,9 @@ def origin(workshop: Path, warm: Path) -> Checkout:
         shutil.copy(ROOT / name, folder / name)
     (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
     copy_code(folder)
-    for name in ("papers", "reports/searches"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "README.md").touch()  # git has no empty folders
+    for name in ("examples/scattering/reports/summary.csv", "papers/none", "reports/searches/none"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()  # git has no empty folders
     (folder / "params.yaml").write_text(PARAMS)
     checkout = Checkout(folder, warm)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
@@ -274,7 +274,9 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     assert [json.loads(line)["seed"] for line in lines] == [0, 1]
     assert (lines[0] == before[0]) == pulled
     assert pointers(clone)["toy"] == len(list((clone.folder / "runs/toy").iterdir())) == 2
-    record = there(records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder))
+    record = not_none(
+        records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder)
+    )
     assert [replica.seed for replica in record.replicas] == [0, 1]
 
 
@@ -308,7 +310,7 @@ exec "{dprepro}" "$@"
 
 def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, warm: Path) -> None:
     whole = {"toy": 1, "other": 2}
-    before = there(records.read_run("other", bare.folder))
+    before = not_none(records.read_run("other", bare.folder))
     # whoever trusts the records: nothing runs, and nothing changes
     assert would_run(bare) == set()
     bare.run("dvc", "repro", "--allow-missing")
@@ -351,7 +353,7 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     assert "percent recorded, " in said
     assert " rebuilt; difference " in said
     assert pointers(bare) == whole
-    after = there(records.read_run("other", bare.folder))
+    after = not_none(records.read_run("other", bare.folder))
     assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
     assert min(each.started for each in after.replicas) > max(each.ended for each in before.replicas)
     assert after.replaced == ()  # public data have no budget
@@ -360,7 +362,7 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     bare.run("dvc", "repro", "train@toy")
     assert records.run_path("toy", bare.folder).read_text() != ""
     first = json.loads(bare.run("git", "show", "HEAD:reports/trainings/toy.jsonl").splitlines()[0])["weights"]
-    assert there(records.read_run("toy", bare.folder)).replicas[0].weights == first
+    assert not_none(records.read_run("toy", bare.folder)).replicas[0].weights == first
     # weights and cache gone again: trained again, whatever the lock says
     shutil.rmtree(bare.folder / "runs/other")
     shutil.rmtree(bare.folder / ".dvc/cache")
@@ -412,7 +414,7 @@ def test_no_command_loses_a_pointer(bare: Checkout, warm: Path, workshop: Path, 
     )
     assert done.returncode != 0
     assert pointers(bare) == whole
-    assert len(there(records.read_run("other", bare.folder)).replicas) == 2
+    assert len(not_none(records.read_run("other", bare.folder)).replicas) == 2
     bare.allow_training()
     bare.run("dprepro", "train", "other")
     assert pointers(bare) == whole
@@ -451,9 +453,12 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     bare.allow_training()
     assert not (bare.folder / "data").exists()
     bare.run(sys.executable, "-m", "dprepro.stages", "repro", "toy")  # whose workers need a real Python
-    run = there(records.read_run("toy", bare.folder))
+    run = not_none(records.read_run("toy", bare.folder))
     assert [replica.seed for replica in run.replicas] == [0, 1]
-    assert [replica.seed for replica in there(records.read_evaluation("toy", bare.folder)).replicas] == [0, 1]
+    assert [replica.seed for replica in not_none(records.read_evaluation("toy", bare.folder)).replicas] == [
+        0,
+        1,
+    ]
     assert "nothing to train" in bare.run("dprepro", "plan", "toy")
 
 

@@ -24,7 +24,7 @@ from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import build
-from tests.there import there
+from tests.not_none import not_none
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PAGES = sorted(EXAMPLES.glob("*_by_hand.py"))
@@ -33,7 +33,7 @@ N, BATCH, CLASSES = 200, 20, 10
 
 
 def page(name: str) -> ModuleType:
-    spec = there(importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py"))
+    spec = not_none(importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py"))
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dprepro.errors import UserError
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.reporting.vocabulary import WORDS, joined, words
 from dprepro.pipeline.results import records
 

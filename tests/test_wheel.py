@@ -29,8 +29,8 @@ from torchvision import models
 from dprepro.pipeline.files import digest_files
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
+from tests.not_none import not_none
 from tests.test_dvc import without_audits
-from tests.there import there
 from tests.warm.commands import commands, run
 
 ROOT = Path(__file__).parents[1]
@@ -234,7 +234,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     # pip can install what requirements.txt names
     line = (folder / "requirements.txt").read_text()
-    named = there(re.fullmatch(r"dprepro\[lab\](?:==(\S+)| @ (file://\S+))\n", line))
+    named = not_none(re.fullmatch(r"dprepro\[lab\](?:==(\S+)| @ (file://\S+))\n", line))
     assert named[1] in (None, environment.type("dprepro --version", folder).split()[1])
     assert not named[2] or Path(unquote(urlsplit(named[2]).path)).exists()
 

@@ -57,8 +57,8 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
     variance = spending.noise_multiplier**2
     if spending.sampling in ("shuffled", "allocation"):
         batches = spending.batches
-        whole = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
-        of_epoch = logsumexp((2 * whole - 1) / (2 * variance), axis=1) - log(batches)
+        by_epoch = moved[: len(moved) // batches * batches].reshape(-1, batches, moved.shape[1])
+        of_epoch = logsumexp((2 * by_epoch - 1) / (2 * variance), axis=1) - log(batches)
         return np.asarray(of_epoch.sum(0))
     counts, chances = vector_counts(spending)
     never = log1p(-min(chances.sum(), 1 - 1e-12))
@@ -73,5 +73,5 @@ def ratios(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
 def ratios_of_same_batches(moved: np.ndarray, spending: SampledGaussian) -> np.ndarray:
     """(R,) log likelihood ratios as in `ratios`, if random allocation gives each epoch the same batches."""
     epochs = len(moved) // spending.batches
-    whole = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
-    return np.asarray(logsumexp((2 * whole - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))
+    by_epoch = moved[: epochs * spending.batches].reshape(epochs, spending.batches, moved.shape[1])
+    return np.asarray(logsumexp((2 * by_epoch - 1).sum(0) / (2 * spending.noise_multiplier**2), axis=0))

@@ -34,6 +34,7 @@ MistakeName = Literal[
     "uneven",  # the noise's deviation differs between entries
     "shared",  # entries or tensors have the same noise
     "reused",  # steps have the same noise
+    "seeded",  # another training, or step, with other random numbers has the same noise
     "distribution",  # the noise isn't Gaussian
     "scale",  # the noise's deviation depends on the data
     "divisor",  # it is private, or isn't the declared one
@@ -57,7 +58,7 @@ class Mistake:
 def recognise(
     crowd: np.ndarray,
     kinds: Sequence[int],
-    blanks: np.ndarray,
+    blanks: Sequence[np.ndarray],
     noise: Sequence[np.ndarray],
     others: int,
     rate: float,
@@ -76,8 +77,8 @@ def recognise(
         crowd: (T, 3) releases of the crowd's steps along the direction of each kind, divided by the standard
             deviation of the step's noise, which is measured in W directions without examples.
         kinds: (3,) numbers of examples of each kind, N in all.
-        blanks: (S, W) releases in the W directions, from S steps of one or more runs, divided by the median
-            noise of their run.
+        blanks: (S, W) releases of each run in the W directions, divided by the median noise of the run. The
+            first is the crowd's run; S differs between runs.
         noise: releases in all directions without examples, of the crowd's run (T, W') and of a run on M other
             examples (T', W''). Releases that are divided by the expected batch size come multiplied by it
             again.
@@ -87,25 +88,23 @@ def recognise(
         batches: for each of the crowd's batches, the indices of its examples; None: not known.
         epoch: claimed number of batches of an epoch, each example in one of them; None: Poisson samples.
     """
-    if not blanks.std(1).min() > 0:
+    if not min(run.std(1).min() for run in blanks) > 0:
         return [Mistake("noise", "there are steps without noise", 0.0)]
     examples = sum(kinds)
     text = "longer gradients move releases further: clipping after averaging, or none"
-    answers = [
-        _reused(blanks),
-        Mistake("clipping", text, _further(crowd, kinds, 1)),
-        _layers(crowd, kinds, rate, noise_multiplier),
-        _divisor(blanks),
-    ]
-    reused, spoilt = answers[0].p < 1e-4, answers[1].p < 1e-4 or _further(crowd, kinds, 2) < 1e-4
-    if not reused:
+    reused, *seeded = _reused(blanks)
+    clipping = Mistake("clipping", text, _further(crowd, kinds, 1))
+    divisor = _divisor(np.concatenate(blanks))
+    answers = [reused, *seeded, clipping, _layers(crowd, kinds, rate, noise_multiplier), divisor]
+    repeats, spoilt = reused.p < 1e-4, clipping.p < 1e-4 or _further(crowd, kinds, 2) < 1e-4
+    if not repeats:
         scaled = noise[0] / noise[0].std(1, keepdims=True)
         answers.append(_uneven(scaled))
         if answers[-1].p < 1e-4:
             spoilt = True
         else:
             answers.append(_distribution(scaled))
-            if answers[3].p > 1e-4:
+            if divisor.p > 1e-4:
                 answers.append(_size(noise, examples, others))
     sizes = None
     if batches is not None:
@@ -115,7 +114,9 @@ def recognise(
             return answers
     if spoilt:
         return answers
-    return answers + _of_sums(crowd, blanks.shape[1], reused, examples, rate, noise_multiplier, sizes, epoch)
+    return answers + _of_sums(
+        crowd, blanks[0].shape[1], repeats, examples, rate, noise_multiplier, sizes, epoch
+    )
 
 
 def _of_sums(
@@ -201,8 +202,8 @@ def of_batches(batches: Sequence[np.ndarray], examples: int) -> list[Mistake]:
     uneven, freedom = float(np.square(counts - counts.mean()).sum()) / scale, examples - 1
     # A chi-square statistic, which is more skewed for small counts. If two batches have one more example in
     # common, it grows by 2 / scale; half of that is the continuity correction
-    away = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
-    p = float(stats.pearson3.sf(away, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
+    excess = (uneven - 1 / scale - freedom) / (2 * freedom) ** 0.5
+    p = float(stats.pearson3.sf(excess, (8 / freedom) ** 0.5 * (1 + 0.5 / counts.mean())))
     text = (
         f"some examples are in up to {counts.max()} of {len(batches)} batches, where {counts.mean():.3g} is "
         "the mean: a weighted sampler, or padding with the same examples"
@@ -281,22 +282,45 @@ def _dispersion(
     return 2 * float(min(stats.chi2.cdf(ratio, freedom), stats.chi2.sf(ratio, freedom))), spread
 
 
-def _reused(blanks: np.ndarray) -> Mistake:
-    """Test whether the noise of any two steps correlates; ``blanks`` as in `recognise`."""
-    apart = blanks - blanks.mean(1, keepdims=True)
+def _reused(blanks: Sequence[np.ndarray]) -> list[Mistake]:
+    """Test whether the noise of two steps correlates, within a run and between runs; ``blanks``: `recognise`.
+
+    Between runs, the generator is seeded: it gives the same noise whenever the training runs.
+    """
+    apart = np.concatenate(blanks)
+    apart = apart - apart.mean(1, keepdims=True)
     apart /= np.sqrt(np.square(apart).sum(1, keepdims=True))
-    alike = np.abs(np.triu(apart @ apart.T, 1))
-    first, second = np.unravel_index(alike.argmax(), alike.shape)
-    freedom, largest = blanks.shape[1] - 2, min(float(alike.max()), 1 - 1e-12)
-    p = 2 * float(stats.t.sf(largest * sqrt(freedom / (1 - largest**2)), freedom))
-    text = f"noise of steps {first} and {second} correlates by {largest:.2f}: a generator that is used again"
-    return Mistake("reused", text, min(1.0, p * len(blanks) * (len(blanks) - 1) / 2))
+    run = np.repeat(np.arange(len(blanks)), [len(each) for each in blanks])
+    step = np.concatenate([np.arange(len(each)) for each in blanks])
+    alike, freedom = np.abs(np.triu(apart @ apart.T, 1)), apart.shape[1] - 2
+    same = run[:, None] == run
+    found = []
+    for inside in (True, False)[: len(blanks)]:
+        pairs = np.where(same == inside, alike, 0.0)
+        first, second = np.unravel_index(pairs.argmax(), pairs.shape)
+        largest = min(float(pairs.max()), 1 - 1e-12)
+        p = 2 * float(stats.t.sf(largest * sqrt(freedom / (1 - largest**2)), freedom))
+        p = min(1.0, p * int(np.triu(same == inside, 1).sum()))
+        steps = f"of steps {step[first]} and {step[second]}"
+        if inside:
+            text = f"noise {steps} correlates by {largest:.2f}: a generator that is used again"
+            found.append(Mistake("reused", text, p))
+        else:
+            text = (
+                f"noise {steps} of two runs correlates by {largest:.2f}: seeded noise, the same in each run"
+            )
+            found.append(Mistake("seeded", text, p))
+    return found
 
 
 def _further(crowd: np.ndarray, kinds: Sequence[int], kind: int) -> float:
-    """p-value of: ``kind`` (1 or 2) moves releases no further than ``kind`` - 1; others as in `recognise`."""
+    """p-value of: ``kind`` (1 or 2) moves releases hardly further than ``kind`` - 1; others: `recognise`.
+
+    Within `TOLERANCE` it may: clipping to C n / (n + c) of a norm n moves releases further the larger n is.
+    """
     moved = crowd / np.asarray(kinds)
-    return float(stats.ttest_rel(moved[:, kind], moved[:, kind - 1], alternative="greater").pvalue)
+    less = (1 + TOLERANCE) * moved[:, kind - 1]
+    return float(stats.ttest_rel(moved[:, kind], less, alternative="greater").pvalue)
 
 
 def _layers(crowd: np.ndarray, kinds: Sequence[int], rate: float, noise_multiplier: float) -> Mistake:
@@ -340,7 +364,7 @@ def _uneven(noise: np.ndarray) -> Mistake:
     scales = np.sqrt(squares / steps)
     silent = float((scales < SILENT).mean())
     text = (
-        f"{silent:.2g} of the weights get no noise"
+        f"{100 * silent:.2g} % of the weights get no noise"
         if silent
         else f"noise is {scales.min():.2g} of the usual on some weights, and {scales.max():.2g} on others"
     )
@@ -376,7 +400,10 @@ def _noise(total: float, error: float, measured: float, claimed: float, batch: f
     ``total`` is the mean sum of the crowd in clipping bounds, and ``error`` its standard error. ``batch`` is
     the expected batch size.
     """
-    text = f"the noise multiplier looks like {measured:.3g}, claimed {claimed:.3g}"
+    # a sum that isn't seen gives only a lower limit
+    seen = total >= 3 * error
+    limit = measured if seen else claimed * batch / (max(total, 0.0) + 3 * error)
+    text = f"the noise multiplier looks like {'' if seen else 'at least '}{limit:.3g}, claimed {claimed:.3g}"
     if abs(measured * batch / claimed - 1) < FEW:
         return f"{text}: noise on the sum calibrated to the mean, less by the batch size {batch:.4g}"
     if abs(total - 1) < 3 * error and total + 3 * error < batch / 2:

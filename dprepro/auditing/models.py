@@ -25,6 +25,7 @@ from dprepro.auditing.canaries import (
     margins,
 )
 from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
+from dprepro.auditing.verdicts import Shown, Verdict, beyond, could_have_shown
 from dprepro.checking import checked, floats, refuse_sparse
 from dprepro.clipping.functional import evaluating
 from dprepro.errors import UserError
@@ -39,9 +40,9 @@ Train = Callable[[Any, Any], Any]
 Kind = Literal["mislabelled", "extreme", "gradient"]
 
 
-@dataclass(frozen=True)
-class ModelAudit:
-    """Lower bounds on epsilon by canaries, and the median bounds of a perfect attacker."""
+@dataclass(frozen=True, repr=False)
+class ModelAudit(Shown):
+    """Verdict on a training; lower bounds on epsilon by canaries, and those of a perfect attacker."""
 
     epsilon_claimed: float | None
     delta: float
@@ -55,10 +56,28 @@ class ModelAudit:
     seconds: float
 
     @property
-    def broken(self) -> bool:
-        """Return True if a lower bound is above the claimed epsilon. False proves nothing."""
+    def verdict(self) -> Verdict:
+        """The verdict; 'wrong' if a lower bound is above the claimed epsilon. Otherwise nothing is proven."""
         shown = max(self.attack.epsilon_lower, self.attack.if_gaussian)
-        return self.epsilon_claimed is not None and shown > self.epsilon_claimed
+        return (
+            "wrong" if self.epsilon_claimed is not None and shown > self.epsilon_claimed else "nothing found"
+        )
+
+    def _reasons(self) -> list[str]:
+        lower, gaussian = self.attack.epsilon_lower, self.attack.if_gaussian
+        if self.verdict == "wrong" and self.epsilon_claimed is not None:
+            upper = self.epsilon_claimed
+            found = beyond(max(lower, gaussian), lower <= upper, upper, self.attack.confidence)
+        else:
+            found = could_have_shown(max(self.could_show.values()))
+        claimed = "unknown" if self.epsilon_claimed is None else f"{self.epsilon_claimed:g}"
+        return [
+            found,
+            f"shown by an attacker who sees {self.sees}: epsilon >= {lower:.3g}, and >= {gaussian:.3g} if "
+            f"the mechanism is Gaussian (confidence {self.attack.confidence:g})",
+            f"claimed epsilon: {claimed} at delta {self.delta:g}; {len(self.without)} canaries out, "
+            f"{len(self.within)} in",
+        ]
 
 
 @checked

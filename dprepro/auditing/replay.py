@@ -21,7 +21,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from dprepro.auditing.mistakes import MistakeName
+from dprepro.auditing.verdicts import Shown, Verdict
 from dprepro.checking import checked, floats, refuse_sparse, warn
+from dprepro.clipping.clippers import NoHalfPrecision
 from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -37,6 +39,8 @@ LARGER = 100.0  # factor of inputs whose gradients are certainly clipped
 SLACK = 1e-3  # relative excess over a bound that arithmetic may cause
 COVER = 6e-3  # relative excess of noise that covers rounding, as in `noisy_sum`
 ERROR = 1e-5  # p-value below which noise isn't as declared
+SEEDED = "seeded noise: {} has the same, which whoever knows the seed can subtract"
+ALIKE = 1e-3  # p-value above which numbers are taken for noise
 SILENT = 1e-6  # deviation, relative to the declared one, below which an entry has no noise
 COMPANY = 0.02  # difference of contributions, in clipping bounds, that isn't rounding
 MIXED = 0.1  # share of dropout in the variance of noise above which the noise's distribution isn't tested
@@ -91,9 +95,9 @@ class Violation:
         return f"{place}{self.name}: {self.tensor}: {self.message}"
 
 
-@dataclass(frozen=True)
-class Replay:
-    """Sensitivity and noise of a step, divided by the clipping bound, and violations of its privacy proof."""
+@dataclass(frozen=True, repr=False)
+class Replay(Shown):
+    """Verdict on a step: violations of its privacy proof; sensitivity and noise, in clipping bounds."""
 
     violations: tuple[Violation, ...]
     sensitivity: dict[str, float]  # by released tensor: largest distance that one example moves it
@@ -101,6 +105,19 @@ class Replay:
     sensitivity_allowed: float  # 1, or 2 if neighbours replace an example
     noise: dict[str, float]  # standard deviation of each released tensor's entries
     noise_declared: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """'wrong' if there are violations. 'nothing found' is no proof."""
+        return "wrong" if self.violations else "nothing found"
+
+    def _reasons(self) -> list[str]:
+        measured = (
+            f"one example moves the sum by up to {self.sensitivity_of_all:.3g} clipping bounds, allowed "
+            f"{self.sensitivity_allowed:g}; noise of {min(self.noise.values()):.3g} to "
+            f"{max(self.noise.values()):.3g} bounds, declared {self.noise_declared:.3g}"
+        )
+        return [*map(str, self.violations), measured]
 
 
 @dataclass
@@ -256,6 +273,13 @@ class _Player:
         second, _ = self._read(self._step(step, rows, factor, draw + 1)) if later else ({}, {})
         return _Released(arrays, exact, state, second)
 
+    def freely(self, draw: int) -> dict[str, Array]:
+        """Released arrays of a step whose generators, seeded by ``draw``, ``train_step`` may seed anew."""
+        _seed(self.seed + 1 + 7919 * draw)
+        step = self.train_step()
+        own = Repeated(os.urandom, self.repeated.factories)  # no seed of the user's reaches this noise
+        return self._read(self._step(step, range(self.size), 1.0, draw, repeated=own))[0]
+
     def places(self, rows: Sequence[int], factor: float = 1.0) -> _Places:
         """`_Places` of a step on the examples ``rows`` with inputs times ``factor``."""
         step = self._made(0)
@@ -268,7 +292,7 @@ class _Player:
 
         hook = modules.register_module_forward_hook(note_output)
         try:
-            with _Lines(places):
+            with NoHalfPrecision("the step"), _Lines(places):
                 self._step(step, rows, factor, 0)
         finally:
             hook.remove()
@@ -286,7 +310,7 @@ class _Player:
     def weights(self, rows: Sequence[int]) -> dict[str, Array]:
         """Weights after a step on ``rows`` whose optimizer gets the same gradients for any ``rows``."""
         step = self._made(0)
-        given = Gradients(replaced=True)
+        given = GivenGradients(replaced=True)
         returned = self._step(step, rows, 1.0, 0, given)
         if not given.read:
             return {}
@@ -298,7 +322,13 @@ class _Player:
         }
 
     def _step(
-        self, step: Step, rows: Sequence[int], factor: float, draw: int, gradients: "Gradients | None" = None
+        self,
+        step: Step,
+        rows: Sequence[int],
+        factor: float,
+        draw: int,
+        gradients: "GivenGradients | None" = None,
+        repeated: Repeated | None = None,
     ) -> Any:
         index = np.asarray(rows)
         inputs, labels = self.inputs[index], self.labels[index]
@@ -308,8 +338,8 @@ class _Player:
         seeded = (seed,) if others[:1] != by_name[:1] else ()
         named = {"seed": seed} if any(other.name == "seed" for other in by_name) else {}
         # the noise of `noisy_sum` is secret, and has no other seed
-        token = REPEATED.set(self.repeated)
-        self.gradients = gradients or Gradients()
+        token = REPEATED.set(repeated or self.repeated)
+        self.gradients = gradients or GivenGradients()
         hook = register_optimizer_step_pre_hook(self.gradients)
         try:
             return step(inputs, labels, *seeded, **named)
@@ -357,7 +387,7 @@ def _parts(returned: Any) -> tuple[Any, ...]:
 
 
 @dataclass
-class Gradients:
+class GivenGradients:
     """Hook of optimizers: gradients of the parameters when an optimizer makes its step, by id."""
 
     replaced: bool = False  # True: the optimizer gets gradients of ones in their place
@@ -550,11 +580,19 @@ class _Comparison:
         noisy = [name for name in names if deviations[name] > SILENT * self.noise]
         for name in names:
             silent = float((variances[name] < (SILENT * self.noise) ** 2).mean())
-            if silent:
+            if silent == 1 and self._is_seeded(name):
+                self.silent.add(name)
+                self._note("seeded", name, SEEDED.format("every step"), 0.0, self.noise, self._drawn_at(name))
+            elif silent:
                 self.silent.add(name)
                 entries = "any" if silent == 1 else f"{100 * silent:.2g} %"
                 text = f"no noise on {entries} of its entries: none is added, or the same with every seed"
                 self._note("noise", name, text, 0.0, self.noise, self._drawn_at(name))
+        ours, theirs = (self.player.freely(draw) for draw in (1, 2))
+        for name in noisy:
+            if _alike(ours, theirs, name) and np.abs(ours[name] - theirs[name]).max() < SILENT * self.noise:
+                text = SEEDED.format("every training")
+                self._note("seeded", name, text, 0.0, self.noise, self._drawn_at(name))
         self._of_size(noisy, centred)
         self._of_scales(noisy, centred)
         if self.by_size:
@@ -583,6 +621,21 @@ class _Comparison:
                     text = f"its noise correlates with that of the next step by {alike_later:.2f}"
                     self._note("reused", name, text, alike_later, place=self._drawn_at(name))
         return deviations
+
+    def _is_seeded(self, name: str) -> bool:
+        """Return whether a tensor whose noise never changes has the declared noise, the same in each run.
+
+        Clipped sums of two halves add up to that of all, so that one noise remains of the sum of both.
+        """
+        halves = self.half, self.every[len(self.half) :]
+        if not all(map(self._runs, halves)):
+            return False
+        parts = [self.player.run(0, half).arrays for half in halves]
+        if not all(_alike(self.first.arrays, part, name) for part in parts):
+            return False
+        rest = (sum(part[name] for part in parts) - self.first.arrays[name]).ravel() / self.noise
+        normal = float(stats.kstest(rest, "norm").pvalue) > ALIKE
+        return normal and not _off(float(np.sqrt(np.square(rest).mean())), rest.size)
 
     def _of_weights(self) -> None:
         """Record weights that follow private data otherwise than through the gradients of the optimizer."""
@@ -802,8 +855,9 @@ class _Comparison:
                 text = f"an example adds {apart:.3g} clipping bounds more or less as others are in the batch"
                 if module := self._mixing_module(pair):
                     text = f"{text}: this layer's outputs depend on them"
+                name: MistakeName = "mixing" if module else "sum"
                 place = None if module else self.places.clips
-                self._note("mixing", module or "all", text, apart, 0.0, place, pair)
+                self._note(name, module or "all", text, apart, 0.0, place, pair)
                 return
 
     def _explain(self, pair: Pair, index: int, moved: Mapping[str, float], farthest: float) -> None:

@@ -14,8 +14,10 @@ from pydantic import Field
 from dprepro.accountants.records import SampledGaussian
 from dprepro.accounting import epsilon
 from dprepro.auditing.attacks import canary_scores
-from dprepro.auditing.epsilon_bounds import AuditedEpsilon, Confidence, lower_bounds
+from dprepro.auditing.canaries import attainable_bounds
+from dprepro.auditing.epsilon_bounds import LARGEST, AuditedEpsilon, Confidence, lower_bounds
 from dprepro.auditing.mistakes import Mistake, recognise
+from dprepro.auditing.verdicts import Shown, Verdict, beyond, could_have_shown
 from dprepro.checking import checked, floats
 from dprepro.errors import UserError
 from dprepro.fields import Delta, Epsilon
@@ -26,7 +28,8 @@ FEWEST_STEPS, FEWEST_IN_BATCH = 20, 20  # for sums of batches that are about nor
 MOST_EXAMPLES = 50_000  # their directions take 20 GB of the attacker's memory
 SHARES = 10**6  # sampling rates are accounted for as multiples of 1 / SHARES
 FALSE_ALARM_RATE = 0.001  # probability that a correct training looks like any mistake
-TESTS = 12
+CERTAIN = 1e-9  # p-value below which a mistake is no hint, but certain
+AGAIN = 5  # steps of a third run, which shows noise that every run repeats
 SPREAD = 16  # weights with a gradient, of an example with many of them
 WHOLE = 1.001  # largest ratio of a clipped sum to that of a whole batch's gradients, because of rounding
 MORE = 0.05  # share of further examples in the second run
@@ -45,20 +48,50 @@ class Claims:
     epsilon: float | None  # by the training's own accountant; None: not given
 
 
-@dataclass(frozen=True)
-class TrainingAudit:
-    """Claimed, accounted and attacked epsilon of a training."""
+@dataclass(frozen=True, repr=False)
+class TrainingAudit(Shown):
+    """Verdict on a training; its claimed, accounted and attacked epsilon."""
 
     claimed: Claims
     epsilon_upper: float | None  # upper bound on epsilon of the claimed settings, by `epsilon`
     attack: AuditedEpsilon  # lower bounds; they prove no privacy
-    looks_like: tuple[Mistake, ...]  # hints; about one in a thousand correct trainings has any
+    looks_like: tuple[Mistake, ...]  # about one in a thousand correct trainings has any
+    could_show: float  # lower bound that a perfect attacker shows if epsilon is as claimed
 
     @property
-    def broken(self) -> bool:
-        """Return True if a lower bound is above the claimed or accounted epsilon. False proves nothing."""
-        upper = [value for value in (self.claimed.epsilon, self.epsilon_upper) if value is not None]
-        return bool(upper) and max(self.attack.epsilon_lower, self.attack.if_gaussian) > min(upper)
+    def verdict(self) -> Verdict:
+        """The verdict.
+
+        'wrong': a lower bound is above the claimed or accounted epsilon, or a mistake is certain (its p-value
+        is below `CERTAIN`). 'suspicious': the training looks like a mistake. 'nothing found' proves nothing.
+        """
+        if self._beyond() or any(mistake.p < CERTAIN for mistake in self.looks_like):
+            return "wrong"
+        return "suspicious" if self.looks_like else "nothing found"
+
+    def _beyond(self) -> list[str]:
+        """Line about a lower bound that is above the claimed or accounted epsilon, if any is."""
+        upper = min(
+            value for value in (self.claimed.epsilon, self.epsilon_upper, math.inf) if value is not None
+        )
+        shown = max(self.attack.epsilon_lower, self.attack.if_gaussian)
+        assuming = self.attack.epsilon_lower <= upper
+        return [beyond(shown, assuming, upper, self.attack.confidence)] if shown > upper else []
+
+    def _reasons(self) -> list[str]:
+        mistakes = [
+            f"{mistake.name}: {mistake.looks_like} (p = {mistake.p:.1g})"
+            for mistake in sorted(self.looks_like, key=lambda mistake: mistake.p)
+        ]
+        found = [*self._beyond(), *mistakes] or [could_have_shown(self.could_show)]
+        upper = "unknown" if self.epsilon_upper is None else f"<= {self.epsilon_upper:.4g}"
+        own = "" if self.claimed.epsilon is None else f"; claimed epsilon {self.claimed.epsilon:.4g}"
+        return [
+            *found,
+            f"claimed: noise multiplier {self.claimed.noise_multiplier:g}, sampling rate "
+            f"{self.claimed.sample_rate:g}, {self.claimed.steps} steps; accounted epsilon {upper} at delta "
+            f"{self.claimed.delta:g}{own}",
+        ]
 
 
 @checked
@@ -71,15 +104,16 @@ def audit_training(
     epsilon_claimed: Epsilon | None = None,
     sampling: Literal["poisson", "allocation"] = "poisson",
     examples: Annotated[int, Field(ge=2, le=MOST_EXAMPLES, multiple_of=2)] = 1000,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = 0.999,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> TrainingAudit:
-    """Run a training loop twice on the attacker's examples, and attack it by the releases of all steps.
+    """Run a training loop on the attacker's examples, and attack it by the releases of all steps.
 
     In the first run the examples' gradients have three directions, for tests of `Mistake`s. The second run
     has more examples. N of them are canaries with a direction each, and a fair coin decides whether a canary
     is in. The attacker guesses the coins from the releases of as many steps as the first run has (Steinke,
-    Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024).
+    Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2024). The third run is on the first run's
+    examples, and ends after a few steps: it shows seeded noise, which every run repeats.
 
     Args:
         train: function of (N, W) float32 examples, called again with a few more examples. The function trains
@@ -103,7 +137,7 @@ def audit_training(
         seed: seed of the coins.
 
     Returns:
-        Possible mistakes, lower bounds on epsilon, and the claim.
+        The verdict, possible mistakes, lower bounds on epsilon, and the claim.
 
     Raises:
         UserError: a claim is missing or not allowed, there are too few steps or examples in a batch, or a
@@ -116,7 +150,8 @@ def audit_training(
     directions[0, 0] = directions[1, 1] = 1
     directions[2, np.linspace(2, examples - 1, SPREAD).astype(int)] = 1
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    crowd = _releases(train, lengths[:, None] * directions[rows % 3])
+    of_crowd = lengths[:, None] * directions[rows % 3]
+    crowd = _releases(train, of_crowd)
     if len(crowd.steps) < FEWEST_STEPS:
         raise UserError(f"train: {len(crowd.steps)} steps; needed: at least {FEWEST_STEPS}")
     sigma = noise_multiplier if noise_multiplier is not None else crowd.claims.get("noise_multiplier")
@@ -138,6 +173,7 @@ def audit_training(
     inputs = np.zeros((more, width), np.float32)
     inputs[rows, rows] = lengths * present
     canaries = _releases(train, inputs)
+    again = _releases(train, of_crowd, AGAIN)
     # the rate is rounded up to a millionth: rounded to a whole batch of few examples, it could be too small
     shares = (SHARES, math.ceil(rate * SHARES)) if sampling == "poisson" else (_batches(rate), 1)
     with warnings.catch_warnings(action="ignore"):  # of a delta above 1 / SHARES
@@ -149,7 +185,7 @@ def audit_training(
             steps=steps,
             sampling=sampling,
         )
-    runs = crowd, canaries
+    runs = crowd, canaries, again
     noise = [np.maximum(run.steps[:, examples:].std(1, keepdims=True), 1e-30) for run in runs]
     # in clipping bounds, if the noise is as claimed
     projections = (canaries.steps[:, :examples] / noise[1] * sigma)[:steps]
@@ -164,12 +200,10 @@ def audit_training(
     mistakes = recognise(
         crowd.steps @ directions.T / noise[0],
         np.bincount(rows % 3).tolist(),
-        np.concatenate(
-            [run.steps[:, examples:] / np.median(scale) for run, scale in zip(runs, noise, strict=True)]
-        ),
+        [run.steps[:, examples:] / np.median(scale) for run, scale in zip(runs, noise, strict=True)],
         [
             run.steps[:, weights] * run.known_divisor(rate, size)
-            for run, weights, size in zip(runs, empty, (examples, more), strict=True)
+            for run, weights, size in zip((crowd, canaries), empty, (examples, more), strict=True)
         ],
         more,
         rate,
@@ -177,11 +211,17 @@ def audit_training(
         _positions(crowd.batch_lengths, lengths),
         _batches(rate) if sampling == "allocation" else None,
     )
+    least = min(value for value in (epsilon_claimed, spent.epsilon_upper, math.inf) if value is not None)
     return TrainingAudit(
         Claims(sigma, rate, steps, delta, epsilon_claimed),
         spent.epsilon_upper,
         AuditedEpsilon.of(found, confidence),
-        tuple(mistake for mistake in mistakes if mistake.p < FALSE_ALARM_RATE / TESTS),
+        tuple(mistake for mistake in mistakes if mistake.p < FALSE_ALARM_RATE / len(mistakes)),
+        max(
+            attainable_bounds(
+                least if least < LARGEST else None, delta, examples, False, 1 - confidence
+            ).values()
+        ),
     )
 
 
@@ -222,8 +262,8 @@ class _Run:
         return usual if abs(usual - self.claims.get("sample_rate", rate) * examples) <= 1 else 1.0
 
 
-def _releases(train: Train, examples: np.ndarray) -> _Run:
-    """Releases of a run of ``train`` on ``examples``."""
+def _releases(train: Train, examples: np.ndarray, most: int | None = None) -> _Run:
+    """Releases of a run of ``train`` on ``examples``, or of its first ``most`` steps."""
     from opacus.optimizers import DPOptimizer  # takes a second
 
     released, claims, width = [], dict[str, float](), examples.shape[1]
@@ -269,6 +309,8 @@ def _releases(train: Train, examples: np.ndarray) -> _Run:
                 f"step {number} released {released[-1].shape}; needed: {width} finite numbers, a weight's "
                 "each"
             )
+        if len(released) == most:
+            break
     if not released:
         raise UserError("train: no steps; needed: to yield what each step released")
     return _Run(np.stack(released), claims, divisors, batch_lengths)

@@ -8,15 +8,17 @@ network on made-up inputs, without data, and compares each example in a batch wi
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.module_tracker import ModuleTracker
 
 from dprepro.clipping.functional import Tensors
 from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, OneByOne, PerExample, loss_of
@@ -38,6 +40,8 @@ SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each exa
 FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
 FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
 EXPENSIVE = 5e8  # most multiplications of layers for a batch, or for all made-up examples together
+HALVES = {torch.float16, torch.bfloat16}
+COPYING = {"_to_copy", "clone", "copy", "embedding"}  # of numbers in half precision, without rounding
 TINY = 1e-30  # in place of a norm of 0
 # Functions of torch with dropout inside; their only positional number with a fraction is its probability
 WITH_DROPOUT = {
@@ -203,16 +207,29 @@ def _named(variables: list[str]) -> str:
 def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
     """Outputs of ``net`` for ``inputs`` and gradients of its trained parameters, in one float32 vector."""
     with torch.enable_grad():
-        outputs = net(inputs.clone())
+        trained = {name: value for name, value in net.named_parameters() if value.requires_grad}
+        with unchanged(trained):
+            outputs = net(inputs.clone())
         if not isinstance(outputs, Tensor):
             raise UserError(f"the network makes {type(outputs).__name__} of its inputs; needed: (B, classes)")
-        leaves = [value for value in net.parameters() if value.requires_grad]
         parts: tuple[Tensor, ...] = ()
         if outputs.requires_grad:
             weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
             total = (outputs.flatten() * weights).sum()
-            parts = torch.autograd.grad(total, leaves, materialize_grads=True)
+            parts = torch.autograd.grad(total, list(trained.values()), materialize_grads=True)
     return torch.cat([part.flatten().float() for part in (outputs.detach(), *parts)])
+
+
+@contextmanager
+def unchanged(tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Raise `UserError` if a call of a network inside the block changes a trained tensor in place."""
+    versions = {name: value._version for name, value in tensors.items()}
+    yield
+    if moved := next((name for name, value in tensors.items() if value._version > versions[name]), None):
+        raise UserError(
+            f"the network changes its trained parameter {moved!r} when it runs, without noise; allowed: "
+            "to change it after a step, or frozen"
+        )
 
 
 class Example(NamedTuple):
@@ -244,7 +261,6 @@ class Trial:
         Raises:
             UserError: an example's logits or gradients depend on its batch, or an error of `kept_state`.
         """
-        _refuse_unsupported(net)
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies
         self.tolerance, self.device = TOLERANCES[dtype], example.device
         random = torch.Generator().manual_seed(0)
@@ -271,6 +287,8 @@ class Trial:
     @classmethod
     def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Trial":
         """Trial in the best precision that the network supports."""
+        _refuse_unsupported(net)
+        refuse_half_precision(net, example)
         problem: Exception | None = None
         for dtype in TOLERANCES:
             try:
@@ -479,11 +497,79 @@ def _refuse_unsupported(net: nn.Module) -> None:
         batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm)
         if batch_norm and (layer.training or not layer.track_running_stats):
             raise UserError(f"layer {name!r}: batch norm mixes examples; allowed: group norm, or eval()")
+        if isinstance(layer, torch.jit.ScriptModule):
+            subject = f"layer {name!r}" if name else "network"
+            raise UserError(f"{subject}: scripted; allowed: the network before torch.jit")
+        computed = (key for key, value in vars(layer).items() if isinstance(value, Tensor) and value.grad_fn)
+        if (key := next(computed, None)) is not None:
+            raise UserError(
+                f"layer {name!r}: {key} is computed from other parameters, as by weight_norm or prune of "
+                "torch.nn.utils; allowed: torch.nn.utils.parametrizations, or prune.remove"
+            )
+        bounded = isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None
+        if bounded and layer.weight.requires_grad:
+            raise UserError(
+                f"layer {name!r}: max_norm changes the rows that private data look up, without noise; "
+                "allowed: max_norm=None, or frozen weights"
+            )
     for name, parameter in net.named_parameters():
         if parameter._backward_hooks:
             raise UserError(
                 f"parameter {name!r}: has a hook, through which no clipped gradient goes; allowed: none"
             )
+
+
+class NoHalfPrecision(TorchDispatchMode):
+    """Mode that refuses computations in half precision, as by `torch.autocast`; conversions are allowed."""
+
+    def __init__(self, subject: str):
+        """Set the ``subject`` of the refusal."""
+        super().__init__()
+        self.subject, self.tracker = subject, ModuleTracker()
+
+    def __enter__(self) -> Self:
+        """Begin, and follow the layer that runs."""
+        self.tracker.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        """End."""
+        super().__exit__(*problem)
+        self.tracker.__exit__(*problem)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run ``function``.
+
+        Returns:
+            Its result.
+
+        Raises:
+            UserError: ``function`` computes in half precision, and not each number alone.
+        """
+        result = function(*args, **(kwargs or {}))
+        halves = {value.dtype for value in args if isinstance(value, Tensor)} & HALVES
+        alone = torch.Tag.pointwise in function.tags or function.overloadpacket.__name__ in COPYING
+        is_view = any(each.alias_info for each in function._schema.returns)
+        if halves and isinstance(result, Tensor) and result.dtype in HALVES and not (alone or is_view):
+            layer = max(self.tracker.parents, key=len, default="").partition(".")[2]
+            raise UserError(
+                f"{self.subject}{layer and f', layer {layer!r}'}: computes in {min(map(str, halves))}, whose "
+                "rounding moves a sum by more than its bound; allowed: float32, without torch.autocast"
+            )
+        return result
+
+
+def refuse_half_precision(net: nn.Module, example: Tensor) -> None:
+    """Raise `UserError` if ``net`` computes in half precision; ``example`` (1, ...): for shape and type."""
+    try:
+        tried = copy.deepcopy(net)
+        with torch.no_grad(), fixed_randomness(example.device), NoHalfPrecision("network"):
+            tried(random_inputs(net, example, 1).to(example))
+    except UserError:
+        raise
+    except Exception:  # the trial has a message for whatever the network's code may raise
+        return
 
 
 def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:

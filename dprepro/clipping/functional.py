@@ -52,13 +52,17 @@ def has_shared_tensors(net: nn.Module) -> bool:
 
 @contextmanager
 def fresh_state(net: nn.Module) -> Iterator[None]:
-    """Give ``net`` copies of its buffers and attributes during the block, and restore its own afterwards."""
+    """Give ``net`` copies of its frozen parameters, buffers and attributes, and restore its own afterwards.
+
+    A frozen table with a ``max_norm`` changes in place when it is used.
+    """
     layers = list(net.modules())
     kept = [dict(vars(layer)) for layer in layers]
-    memo: dict[int, Any] = {id(part): part for part in (*layers, *net.parameters())}
+    memo: dict[int, Any] = {id(part): part for part in layers}
+    memo |= {id(value): value for value in net.parameters() if value.requires_grad}
     try:
         for layer, attributes in zip(layers, kept, strict=True):
-            others = {name: attributes[name] for name in attributes.keys() - {"_parameters", "_modules"}}
+            others = {name: attributes[name] for name in attributes.keys() - {"_modules"}}
             vars(layer).update(copy.deepcopy(others, memo))
         yield
     finally:

@@ -265,7 +265,7 @@ class OneByOne:
     def _single_example(
         self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
-        # copies, because a network may change its weights in place, as `nn.Embedding` with a `max_norm` does
+        # copies, because a network may change its weights in place
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
             logits = call(self.net, leaves, inputs, self.resets)

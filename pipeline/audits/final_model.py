@@ -37,7 +37,7 @@ from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Audit

@@ -139,12 +139,12 @@ def audit_singles(
     """Scores of canaries in one run of a method that clips each example."""
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
-    there = np.random.default_rng(list(name.encode())).random(count) < 0.5
-    kinds = canaries.single_canaries(examples, torch.from_numpy(there))
+    included = np.random.default_rng(list(name.encode())).random(count) < 0.5
+    kinds = canaries.single_canaries(examples, torch.from_numpy(included))
     recorded = record_releases(canary_settings(settings), kinds, [name], LAYERS, noise, steps)
     moved, spending = recorded.moved[:, 0], recorded.spending
     sides = {
-        name: (scores[~there], scores[there])
+        name: (scores[~included], scores[included])
         for name, scores in canary_scores(moved, spending, spending.examples).items()
     }
     return MechanismScores(*sides.pop("ratios"), spending, recorded.delta, steps, sides)

@@ -155,12 +155,12 @@ def audit_pair(
     weights = direction.double() / _tensor_means(variances, white.parameters).clamp_min(FLOOR**2)
     scores = [(side.double() @ weights).numpy() for side in (without, within)]
     scored = MechanismScores(scores[0], scores[1], *spent[0], STEPS)
-    there, absent = exact
-    variances_of_noise = noise_variances(partial(there.released, there.streams), draws)
+    present, absent = exact
+    variances_of_noise = noise_variances(partial(present.released, present.streams), draws)
     # both sides get the same noise
-    renewed = [Streams(there.streams.name, True, CPU.device, noise) for _ in exact]
+    renewed = [Streams(present.streams.name, True, CPU.device, noise) for _ in exact]
     releases = [side.released(streams, 0) for side, streams in zip(exact, renewed, strict=True)]
-    moves, released = _distances(there.sums, absent.sums), _distances(*releases)
+    moves, released = _distances(present.sums, absent.sums), _distances(*releases)
     if _multiples(released, variances_of_noise) > ROUNDED * _multiples(moves, variances_of_noise):
         moves = released
     longer = short_settings(config, REPLAYED)

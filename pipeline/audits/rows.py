@@ -25,8 +25,7 @@ from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.methods.registry import network_sizes
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.methods.spending import Sizes
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import Sizes, statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, EpsilonBound

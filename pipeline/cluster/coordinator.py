@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Event
 
 from dprepro.errors import Stopped, UserError, printable
-from dprepro.pipeline.cluster.tasks import Task
+from dprepro.pipeline.cluster.tasks import RowWork
 from dprepro.pipeline.files import locked
 from dprepro.pipeline.identity.plan import gpu_here
 from dprepro.pipeline.params import Settings
@@ -29,7 +29,7 @@ RETRIES = 2  # further tries of a task that died; one that left a newer checkpoi
 
 
 def run(
-    settings: Settings, tasks: Sequence[Task], words: Sequence[str], jobs: int
+    settings: Settings, tasks: Sequence[RowWork], words: Sequence[str], jobs: int
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Run ``tasks``, ``jobs`` at once and the longest first, and enter the results into dvc.lock.
 
@@ -45,7 +45,7 @@ def run(
     for environment in [{}] * jobs if words else environments(jobs):
         free.put(environment)
 
-    def work_on_a_slot(task: Task) -> float:
+    def work_on_a_slot(task: RowWork) -> float:
         environment = free.get()
         try:
             return work(task, words, environment, ending)
@@ -96,7 +96,7 @@ def environments(jobs: int) -> list[dict[str, str]]:
     return [{"OMP_NUM_THREADS": threads, **(device if gpus != [""] else {})} for device in devices]
 
 
-def work(task: Task, words: Sequence[str], environment: Mapping[str, str], ending: Event) -> float:
+def work(task: RowWork, words: Sequence[str], environment: Mapping[str, str], ending: Event) -> float:
     """Run a task's commands in one process until they are done, and return the seconds.
 
     ``words`` stand before the command line, ``environment`` adds to that of this process. After ``ending``, a
@@ -124,7 +124,7 @@ def work(task: Task, words: Sequence[str], environment: Mapping[str, str], endin
 
 
 def _run(
-    task: Task, words: Sequence[str], environment: Mapping[str, str], ending: Event
+    task: RowWork, words: Sequence[str], environment: Mapping[str, str], ending: Event
 ) -> tuple[int, list[str]]:
     """Run a task's process once; return its status and the lines that it wrote."""
     task.log.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def _run(
     return process.wait(), lines()
 
 
-def _last_checkpoint(task: Task) -> float:
+def _last_checkpoint(task: RowWork) -> float:
     """Time of a task's newest checkpoint, in Unix time; 0 without one."""
     from dprepro.pipeline.training.checkpoints import CHECKPOINTS  # imports torch
 

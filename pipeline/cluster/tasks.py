@@ -18,7 +18,7 @@ LOGS = Path(".dprepro/repro/logs")
 
 
 @dataclass(frozen=True)
-class Task:
+class RowWork:
     """Commands that one process runs in turn for a row."""
 
     name: str  # the row's key
@@ -78,7 +78,7 @@ def missing_data(settings: Settings, rows: Sequence[str]) -> list[str]:
     return [f"{settings.stage_of(name)}@{name}" for name in names]
 
 
-def todo(settings: Settings, rows: Iterable[str], options: Sequence[str] = ()) -> list[Task]:
+def todo(settings: Settings, rows: Iterable[str], options: Sequence[str] = ()) -> list[RowWork]:
     """Missing results of ``rows``; ``options`` are further arguments of `dprepro train`.
 
     A row whose results lack only an entry in dvc.lock has its ledger computed again.
@@ -103,5 +103,5 @@ def todo(settings: Settings, rows: Iterable[str], options: Sequence[str] = ()) -
         ):
             commands.append(("ledger", key))
             needs = settings.rows[key].needs if missing else "cpu"
-            tasks.append(Task(key, tuple(commands), (missing and missing.seconds) or 0.0, needs))
+            tasks.append(RowWork(key, tuple(commands), (missing and missing.seconds) or 0.0, needs))
     return tasks

@@ -90,17 +90,17 @@ def catalog() -> dict[str, Entry]:
         UserError: two data sets have the same key.
     """
     ours = read_yaml(Path(__file__).with_name("catalog.yaml"))
-    there = TypeAdapter(dict[str, Entry]).validate_python(
+    entries = TypeAdapter(dict[str, Entry]).validate_python(
         {key: {"key": key, **entry} for key, entry in ours.items()}
     )
     for extension in extensions("data_sets").values():
         for entry in (value for value in vars(extension.load()).values() if isinstance(value, Entry)):
-            if entry.key in there:
+            if entry.key in entries:
                 raise UserError(
                     f"{extension.path}: there is a data set {entry.key!r} already; allowed: another key"
                 )
-            there[entry.key] = entry
-    return there
+            entries[entry.key] = entry
+    return entries
 
 
 def get(key: str) -> Entry:

@@ -48,7 +48,7 @@ from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from dprepro.pipeline.models.reads import recording_reads
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Level, Record, Replica, Seed, Trained
+from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -210,7 +210,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     return exported
 
 
-def _recorded(key: str, trained: Trained, settings: Settings) -> tuple[Record, Replica]:
+def _recorded(key: str, trained: TrainingRecord, settings: Settings) -> tuple[Record, TrainingResult]:
     """Record of a row, and the record's entry for the replica ``trained``.
 
     Raises:

@@ -11,14 +11,14 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.export.privacy_statement import PrivacyStatement, markdown
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.intervals import mean
-from dprepro.pipeline.results.schema import Errors, Record, Replica
+from dprepro.pipeline.results.schema import Errors, Record, TrainingResult
 
 ACCURACY = "test_accuracy"
 
 
 def model_card(
     record: Record,
-    replica: Replica,
+    replica: TrainingResult,
     data: Prepared,
     raw: str,
     counts: str,
@@ -94,7 +94,7 @@ No licence was chosen for the model: the metadata above say `unknown`.
 {markdown(statement)}"""
 
 
-def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str) -> dict[str, Any]:
+def _metadata(record: Record, replica: TrainingResult, about: dict[str, Any], raw: str) -> dict[str, Any]:
     features = about.get("features", {})
     tabular = "range" in features and "network" not in features and len(about["input_shape"]) == 1
     kind = "regression" if "target" in about else "classification"
@@ -123,7 +123,7 @@ def _metadata(record: Record, replica: Replica, about: dict[str, Any], raw: str)
     }
 
 
-def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
+def _results(replica: TrainingResult) -> Iterator[tuple[str, str, float]]:
     """Type, name and value of each result. Recalls are left out: a class may have few test examples."""
     if isinstance(replica.scores, Errors):
         for name, value in replica.scores.over_all.items():
@@ -137,7 +137,7 @@ def _results(replica: Replica) -> Iterator[tuple[str, str, float]]:
             yield "roc_auc", "AUC", replica.scores.auc
 
 
-def _accuracy(record: Record, replica: Replica, data: Prepared) -> str:
+def _accuracy(record: Record, replica: TrainingResult, data: Prepared) -> str:
     if isinstance(replica.scores, Errors):
         return f"{replica.scores.words} on {len(data.splits['test']):,} test examples, of this training."
     own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"

@@ -21,14 +21,13 @@ from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.models.reads import Outline, without_reads
 from dprepro.pipeline.params import Row
 from dprepro.pipeline.params.schema import KnownMethod
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Trained
+from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, make_task
 
@@ -81,7 +80,7 @@ class Network:
         return torch.cat(parts).numpy()
 
 
-def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> Trained:
+def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> TrainingRecord:
     """Training record of a row's level and seed; by default of the level's first seed.
 
     Raises:
@@ -106,7 +105,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     return trained
 
 
-def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Network:
+def trained_network(key: str, trained: TrainingRecord, row: Row, data: Prepared) -> Network:
     """Network of a row's replica.
 
     Raises:
@@ -122,7 +121,7 @@ def trained_network(key: str, trained: Trained, row: Row, data: Prepared) -> Net
         return Network(task.net.eval(), method, method.network(weights, 0))
 
 
-def architecture_of(trained: Trained, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
+def architecture_of(trained: TrainingRecord, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
     """Architecture of a row's replica; ``reads``: outlines of weight files that the model's `build` read.
 
     Raises:

@@ -17,7 +17,14 @@ from dprepro.pipeline.ledgers.data_budget import DataBudget
 from dprepro.pipeline.reporting import vocabulary, wording
 from dprepro.pipeline.reporting.privacy import not_covered, privacy
 from dprepro.pipeline.reporting.vocabulary import words
-from dprepro.pipeline.results.schema import FINAL_MODEL, FLOATING_POINT, Attack, Record, Replica, Versions
+from dprepro.pipeline.results.schema import (
+    FINAL_MODEL,
+    FLOATING_POINT,
+    Attack,
+    Record,
+    TrainingResult,
+    Versions,
+)
 
 SAMPLING = {
     "poisson": "each step drew each example independently with the sampling rate (Poisson)",
@@ -83,7 +90,7 @@ td:first-child {{ min-width: 9rem }}
 
 def privacy_statement(
     record: Record,
-    replica: Replica,
+    replica: TrainingResult,
     versions: Versions,
     data: str,
     weights: str,
@@ -158,7 +165,7 @@ def privacy_statement(
     )
 
 
-def _assumptions(replica: Replica, device: str, reproducible: bool) -> tuple[str, ...]:
+def _assumptions(replica: TrainingResult, device: str, reproducible: bool) -> tuple[str, ...]:
     ledger = replica.ledger
     # grid noise is drawn on the CPU for every device; float32 noise on gradients used AES only on CPUs
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)

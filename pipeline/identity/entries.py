@@ -1,8 +1,8 @@
 """`reports/identity.json`: for every DVC stage, a digest of the settings and code versions of its results.
 
-The stage `identity` always runs and writes the file in about a second. Every other stage has its own entry of
-the file as a parameter, so DVC runs only stages with a changed entry. DVC itself compares the data that a
-stage reads. Ledgers have no version, because `dprepro verify` computes them anew.
+The stage `identity` runs after an edit and writes the file in about a second. Every other stage has its own
+entry of the file as a parameter, so DVC runs only stages with a changed entry. DVC itself compares the data
+that a stage reads. Ledgers have no version, because `dprepro verify` computes them anew.
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ import numpy as np
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Model, Row
-from dprepro.pipeline.results.schema import Trained
+from dprepro.pipeline.results.schema import TrainingRecord
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -69,7 +69,7 @@ def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepare
     return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 
 
-def frozen_changed(entry: Trained, row: Row, data: Prepared) -> bool:
+def frozen_changed(entry: TrainingRecord, row: Row, data: Prepared) -> bool:
     """Return whether `build` gives a training of ``row`` other frozen tensors now than it had."""
     settings = type(row.resolved[0]).recorded(entry.settings)
     return not same_fingerprint(frozen_here(row.model, settings, entry.seed, data), entry.frozen)

@@ -11,7 +11,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run
+from dprepro.pipeline.results.schema import RowTrainings
 
 NEVER = "never ran"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and Linux in Windows
@@ -54,7 +54,7 @@ def gpu_here() -> bool:
     return torch.cuda.is_available()
 
 
-def _row(settings: Settings, key: str, run: Run | None, gpu: bool) -> Planned:
+def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> Planned:
     row = settings.rows[key]
     wanted = len(row.trainings)
     waits = row.needs == "gpu" and not gpu
@@ -69,7 +69,7 @@ def _row(settings: Settings, key: str, run: Run | None, gpu: bool) -> Planned:
     return Planned(key, wanted - kept, kept, reasons, waits)
 
 
-def _timed(settings: Settings, planned: Planned, runs: Mapping[str, Run]) -> Planned:
+def _timed(settings: Settings, planned: Planned, runs: Mapping[str, RowTrainings]) -> Planned:
     """``planned`` with the mean seconds of recorded trainings: of its row, else of its network and method."""
 
     def kind(key: str) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def _timed(settings: Settings, planned: Planned, runs: Mapping[str, Run]) -> Pla
     return replace(planned, seconds=mean(_seconds(runs[key]) for key in similar) * planned.replicas)
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: RowTrainings) -> float:
     """Mean training time of a replica; replicas that were trained together share the time."""
     spans = {(replica.started, replica.ended) for replica in run.replicas}
     return sum(ended - started for started, ended in spans) / len(run.replicas)

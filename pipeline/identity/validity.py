@@ -7,14 +7,14 @@ from pydantic import ValidationError
 from dprepro.pipeline.data.prepared import Declared, Prepared
 from dprepro.pipeline.identity import versions
 from dprepro.pipeline.params import Model, Row
-from dprepro.pipeline.results.schema import Evaluated, Trained
+from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 
 # whether a training's frozen tensors differ from those of its row on these data: `frozen.frozen_changed`
-FrozenChanged = Callable[[Trained, Row, Prepared], bool]
+FrozenChanged = Callable[[TrainingRecord, Row, Prepared], bool]
 
 
 def reason_invalid(
-    entry: Trained,
+    entry: TrainingRecord,
     row: Row,
     data: Prepared | Declared | None,
     frozen_changed: FrozenChanged | None,
@@ -55,7 +55,7 @@ def reason_invalid(
     return None
 
 
-def reason_unmeasured(measured: Evaluated | None, entry: Trained) -> str | None:
+def reason_unmeasured(measured: EvaluationRecord | None, entry: TrainingRecord) -> str | None:
     """Reason why a training's accuracies are missing or of other weights or code; None: they are valid."""
     if measured is None:
         return "not measured"
@@ -64,7 +64,7 @@ def reason_unmeasured(measured: Evaluated | None, entry: Trained) -> str | None:
     return None if measured.measured_by == versions.MEASURING else "measuring version"
 
 
-def _has_data(entry: Trained, data: Prepared | Declared) -> bool:
+def _has_data(entry: TrainingRecord, data: Prepared | Declared) -> bool:
     if isinstance(data, Prepared):
         return entry.origin.data == data.digests
     if entry.origin.declared is not None:
@@ -73,6 +73,6 @@ def _has_data(entry: Trained, data: Prepared | Declared) -> bool:
     return (entry.origin.examples, entry.origin.edition) == (data.examples, data.edition)
 
 
-def _other_version(entry: Trained, row: Row) -> str | None:
+def _other_version(entry: TrainingRecord, row: Row) -> str | None:
     here = versions.training(row.method, row.model.name)
     return next((f"{part} version" for part in here if entry.origin.made_by.get(part) != here[part]), None)

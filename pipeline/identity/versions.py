@@ -6,7 +6,7 @@ invalid. A faster or renamed implementation keeps its version. Golden values (`t
 numbers.
 """
 
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import version
 
 DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py

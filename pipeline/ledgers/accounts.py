@@ -16,7 +16,7 @@ from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Entry, Ledgers
+from dprepro.pipeline.results.schema import LedgerEntry, Ledgers
 from dprepro.rounding import up
 
 
@@ -46,14 +46,14 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     )
 
 
-def entry(level: str, settings: AccountSettings) -> Entry:
+def entry(level: str, settings: AccountSettings) -> LedgerEntry:
     """Ledger and metrics of one level."""
     ledger = make_ledger(settings.spending, settings.total_steps, settings.delta, settings.claimed_by)
     metrics = {} if ledger.mu is None else {"mu": ledger.mu}
     if settings.claimed_by == "rdp":
         metrics = renyi_metrics(settings)
     described = settings.model_dump(mode="json")
-    return Entry(level=level, seeds=(0,), ledger=ledger, settings=described, metrics=metrics)
+    return LedgerEntry(level=level, seeds=(0,), ledger=ledger, settings=described, metrics=metrics)
 
 
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:

@@ -10,13 +10,15 @@ from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.rows import entries, history_steps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Composition, Entry, Ledger, Ledgers, Run
+from dprepro.pipeline.results.schema import Composition, Ledger, LedgerEntry, Ledgers, RowTrainings
 from dprepro.rounding import MACHINE_TOLERANCE
 
 VERSION = re.compile(r" \d[^ ()]*(?=\))")  # of a library, in an accountant's name
 
 
-def check_row(stored: Ledgers, run: Run, search: str | None, settings: Settings, quick: bool = False) -> None:
+def check_row(
+    stored: Ledgers, run: RowTrainings, search: str | None, settings: Settings, quick: bool = False
+) -> None:
     """Compare a row's ledgers with those of its trainings; ``search`` is the name of the row's search.
 
     ``quick``: leave out the accountants of libraries that take seconds to import.
@@ -30,7 +32,7 @@ def check_row(stored: Ledgers, run: Run, search: str | None, settings: Settings,
 
 
 def check_ledgers(
-    stored: Ledgers, expected: list[Entry], composition: Composition | None = None, quick: bool = False
+    stored: Ledgers, expected: list[LedgerEntry], composition: Composition | None = None, quick: bool = False
 ) -> None:
     """Compare ledgers and their composition with ledgers and a composition that were computed now.
 

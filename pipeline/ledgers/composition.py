@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dprepro.accountants.bounds import Spending, composed_epsilon
 from dprepro.pipeline.results.records import read_search, row_searches
-from dprepro.pipeline.results.schema import Composition, Replaced, Run, TrainingSpent
+from dprepro.pipeline.results.schema import Composition, Replaced, RowTrainings, TrainingSpent
 from dprepro.rounding import up
 
 
@@ -24,7 +24,7 @@ class Trainings(NamedTuple):
     replaced: list[Spending | None]  # replicas and candidates with replaced results
 
 
-def row_composition(run: Run, search: str | None, root: Path = Path()) -> Composition | None:
+def row_composition(run: RowTrainings, search: str | None, root: Path = Path()) -> Composition | None:
     """Composition of a row's private replicas, searches and replaced trainings.
 
     The searches are the row's own search and every search whose record names the row.
@@ -45,7 +45,7 @@ def row_composition(run: Run, search: str | None, root: Path = Path()) -> Compos
     return composition if composition.total > 1 or None in trainings.replaced else None
 
 
-def trainings_of(runs: Iterable[Run], searches: Iterable[str], root: Path) -> Trainings:
+def trainings_of(runs: Iterable[RowTrainings], searches: Iterable[str], root: Path) -> Trainings:
     """Spending of rows' recorded trainings and of searches.
 
     A search without a record counts as one training without a bound.

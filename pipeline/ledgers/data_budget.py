@@ -11,7 +11,7 @@ from pathlib import Path
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Composition, Provenance, Trained
+from dprepro.pipeline.results.schema import Composition, Provenance, TrainingRecord
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
         if run := records.read_run(path.stem, root):
             count(rows, path.stem, run.data, run.origins, ())
             for each in run.replaced:
-                if isinstance(each, Trained):
+                if isinstance(each, TrainingRecord):
                     count(rows, path.stem, each.data, [each.origin], ())
     for record in records.search_records(root):
         row = settings.rows.get(record.row)

@@ -16,19 +16,18 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.raw import entry_of
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run, Trained
+from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
 from dprepro.pipeline.training.not_covered import DATA_USES
 
 # Relative tolerance of a calibrated noise multiplier: its last digits differ between accountant versions
 CALIBRATED = 1e-3
 
 
-def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
+def check_spending(run: RowTrainings, settings: Settings, root: Path = Path()) -> None:
     """Compare the guarantee of each recorded replica with the guarantee that its settings declare.
 
     Args:
@@ -46,7 +45,9 @@ def check_spending(run: Run, settings: Settings, root: Path = Path()) -> None:
         )
 
 
-def contradictions(run: Run, settings: Settings, root: Path = Path()) -> Iterator[tuple[Trained, str]]:
+def contradictions(
+    run: RowTrainings, settings: Settings, root: Path = Path()
+) -> Iterator[tuple[TrainingRecord, str]]:
     """Recorded replicas whose guarantee differs from the guarantee that their settings declare.
 
     Args:
@@ -167,7 +168,7 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     return replace(about, mean=relevance.mean.numpy().flatten())
 
 
-def _difference(replica: Trained, guarantee: Guarantee) -> str | None:
+def _difference(replica: TrainingRecord, guarantee: Guarantee) -> str | None:
     """Name of the first field that differs between a recorded and an expected guarantee; None: all agree."""
     for name in ("delta", "claimed_by"):
         if getattr(replica, name) != getattr(guarantee, name):

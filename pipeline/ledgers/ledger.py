@@ -16,8 +16,8 @@ from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, SampledGaussian, library
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.pipeline.ledgers.accountants import accountants
-from dprepro.pipeline.methods.statements import Statement, statement
-from dprepro.pipeline.results.schema import Ledger, Released, Trained
+from dprepro.pipeline.methods.spending import Statement, statement
+from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord
 from dprepro.rounding import down, up
 
 EXACT = "exact for Gaussian noise, composed over epochs"
@@ -33,7 +33,7 @@ LAPLACE_LARGEST = 700
 
 
 def ledger_of(
-    trained: Trained,
+    trained: TrainingRecord,
     searched: str | None,
     steps: Iterable[int] = (),
     uses: Iterable[Statement] = (),
@@ -70,7 +70,9 @@ def ledger_of(
     return ledger.model_copy(update={"noise": trained.noise, "isolation": trained.isolation})
 
 
-def uses_outside(trained: Trained, searched: str | None, uses: Iterable[Statement]) -> tuple[Statement, ...]:
+def uses_outside(
+    trained: TrainingRecord, searched: str | None, uses: Iterable[Statement]
+) -> tuple[Statement, ...]:
     """Uses of private data that the epsilon of a private training doesn't cover; arguments: `ledger_of`."""
     nominal = trained.settings.get("nominal_examples")
     laplace = trained.spending.laplace if isinstance(trained.spending, Releases) else ()

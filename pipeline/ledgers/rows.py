@@ -14,11 +14,11 @@ from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import check_spending
 from dprepro.pipeline.ledgers.ledger import ledger_of, uses_outside
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Entry, Ledgers, ReplicaKey, Run, Trained
+from dprepro.pipeline.results.schema import LedgerEntry, Ledgers, RowTrainings, TrainingKey, TrainingRecord
 from dprepro.rounding import MACHINE_TOLERANCE
 
 # fields of a training that decide its ledger
@@ -57,7 +57,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
     return records.write(ledgers, root)
 
 
-def history_steps(run: Run) -> dict[ReplicaKey, set[int]]:
+def history_steps(run: RowTrainings) -> dict[TrainingKey, set[int]]:
     """Steps in the curves of each replica, after which its ledger reports the epsilon spent so far."""
     return {
         replica.key: {step for points in replica.curves.values() for step, *_ in points}
@@ -66,13 +66,13 @@ def history_steps(run: Run) -> dict[ReplicaKey, set[int]]:
 
 
 def entries(
-    run: Run,
+    run: RowTrainings,
     search: str | None,
     settings: Settings,
     steps: Mapping[tuple[str, int], Iterable[int]] = MappingProxyType({}),
     root: Path = Path(),
     others: Sequence[ModuleType] | None = None,
-) -> list[Entry]:
+) -> list[LedgerEntry]:
     """Ledgers of the replicas.
 
     Args:
@@ -87,7 +87,7 @@ def entries(
         An entry for the replicas of a level with equal privacy, in the run's order.
     """
     unlinked = _unlinked(run.row, search, root)
-    alike: dict[str, list[Trained]] = {}
+    alike: dict[str, list[TrainingRecord]] = {}
     for replica in run.replicas:
         about = [replica.level, sorted(steps.get(replica.key, ())), [*_uses(run, replica, settings)]]
         decisive = (
@@ -95,7 +95,7 @@ def entries(
         )
         alike.setdefault(f"{replica.origin.reproducible} {decisive}", []).append(replica)
     return [
-        Entry(
+        LedgerEntry(
             level=first.level,
             seeds=(first.seed, *(each.seed for each in others_alike)),
             ledger=ledger_of(
@@ -110,7 +110,7 @@ def entries(
     ]
 
 
-def is_current(ledgers: Ledgers, run: Run, search: str | None, settings: Settings) -> bool:
+def is_current(ledgers: Ledgers, run: RowTrainings, search: str | None, settings: Settings) -> bool:
     """Return whether a row's ledgers have its present trainings, searches and uncovered uses of private data.
 
     The bounds of each training are not computed again; `dprepro verify` does this.
@@ -145,7 +145,7 @@ def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
     ]
 
 
-def _uses(run: Run, replica: Trained, settings: Settings) -> Iterator[Statement]:
+def _uses(run: RowTrainings, replica: TrainingRecord, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
     # replaced trainings used the same examples too
     if len(run.replicas) > 1 or run.replaced:

@@ -20,8 +20,7 @@ from dprepro.clipping.functional import (
 from dprepro.fields import Isolation
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
-from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes, Statement
 
 # State between steps: groups of tensors
 State = dict[str, Tensors]

@@ -32,8 +32,7 @@ from dprepro.pipeline.methods.samples import (
     padded,
     parts_of,
 )
-from dprepro.pipeline.methods.spending import TRIED, Guarantee
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.methods.spending import TRIED, Guarantee, Statement
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100

@@ -12,8 +12,7 @@ from dprepro.errors import UserError, printable
 from dprepro.noise.streams import initial_seed
 from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.methods.base import Method, Task
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model
 

@@ -17,9 +17,10 @@ from dprepro.accountants.records import (
     relation_of,
     sensitivity,
 )
+from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, NotNegative, Passes, Positive, Sampling, Share, Strict, omitted
-from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.extensions import cached, extensions
+from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes, Statement
 
 # Attack of an audit (`pipeline.audits.rows`). 'canaries': for methods that clip each example. 'crowd': for
 # clipped means. 'opposites': for Laplace noise on data, drawn once. 'shared': for noise that a batch's
@@ -382,3 +383,29 @@ class DescentSettings(MethodSettings):
         if count and classes is not None and count != classes:
             return f"settings.class_weights: {count} numbers; allowed: {classes}, in the order of classes"
         return super().problem(circumstances)
+
+
+@cached
+def method_settings() -> dict[str, type[MethodSettings]]:
+    """Settings class of each method, by its name in params.yaml, in alphabetical order.
+
+    They are those in the settings.py of each folder of a method. A settings class names its training class,
+    which is imported by name, so no method imports the code of another method.
+
+    Raises:
+        UserError: two methods have the same name.
+    """
+    declared: dict[str, type[MethodSettings]] = {}
+    for package in extensions("methods").values():
+        module = package.load()
+        for settings in vars(module).values():
+            if not isinstance(settings, type) or not issubclass(settings, MethodSettings):
+                continue
+            # without imported classes, and without base classes, which have no name
+            if settings.__module__ == module.__name__ and "method" in vars(settings):
+                if settings.method in declared:
+                    raise UserError(
+                        f"{package.path}: a second method {settings.method!r}; allowed: another name"
+                    )
+                declared[settings.method] = settings
+    return dict(sorted(declared.items()))

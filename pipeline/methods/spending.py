@@ -1,12 +1,30 @@
-"""Guarantee of a training, and the sizes that decide it besides the settings. Imports no torch."""
+"""Guarantee of a training, statements about it, and the sizes that decide it besides the settings.
+
+Recorded statements have only a key and values. `pipeline/reporting/words.yaml` has the words for each key, so
+improved words also reach old records. Imports no torch.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.fields import Strict
+
+
+class Statement(Strict):
+    """Key of a statement, and values for its words."""
+
+    key: str
+    values: dict[str, str | int | float] = Field(default_factory=dict)
+
+
+def statement(key: str, **values: str | int | float) -> Statement:
+    """Statement ``key`` with values for its words."""
+    return Statement(key=key, values=values)
+
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")

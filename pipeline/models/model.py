@@ -1,15 +1,14 @@
 """Settings of a model: its architecture and normalisation."""
 
 import ast
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from dprepro.errors import UserError
+from dprepro.errors import UserError, shown
 from dprepro.fields import Count, Positive, Strict, omitted
 from dprepro.pipeline.extensions import cached, extensions
-from dprepro.pipeline.models.public_weights import PublicWeights
 
 
 @cached
@@ -55,6 +54,38 @@ def _defined(path: Path) -> dict[str, ast.expr | None]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names[node.target.id] = node.value
     return names
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path)
+    if not parts.parts or parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(f"{shown(path)} leads outside this folder; allowed: a path below params.yaml")
+    return path
+
+
+Below = Annotated[str, AfterValidator(_inside)]  # a path below the folder of params.yaml
+Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+Side = Annotated[int, Field(ge=1, le=4096, strict=True)]
+Three = tuple[float, float, float]
+
+
+class PublicWeights(Strict):
+    """Network of torchvision with public weights."""
+
+    architecture: str  # a classifier's name in torchvision.models
+    weights: Below  # a safetensors file, or a state dict of `torch.save`
+    digest: Digest
+    source: str  # where the weights come from
+    licence: str
+    trained_on: str  # the data, taken as public
+    size: Side = 224  # pixels that images are scaled to
+    mean: Three = (0.485, 0.456, 0.406)  # of images, for normalisation; ImageNet's, as in torchvision
+    std: Three = (0.229, 0.224, 0.225)
+
+    @property
+    def words(self) -> str:
+        """Architecture and training data, for ledgers."""
+        return f"{self.architecture}, trained on {self.trained_on}"
 
 
 class Model(Strict):

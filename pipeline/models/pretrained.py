@@ -15,8 +15,7 @@ from dprepro.errors import UserError, reading, shown
 from dprepro.pipeline.files import digest
 from dprepro.pipeline.limits import WEIGHTS_BYTES
 from dprepro.pipeline.models.adapters import add_adapters, last_linear
-from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.public_weights import PublicWeights
+from dprepro.pipeline.models.model import Model, PublicWeights
 
 VERSION = 1  # raise it if the same settings would give other numbers
 

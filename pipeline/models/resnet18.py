@@ -24,7 +24,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     inputs, from_end = STAGES[0][0], 16
     for channels, first in STAGES:
         for stride in (first, 1):
-            blocks.append(Block(model, inputs, channels, stride, from_end))
+            blocks.append(BasicBlock(model, inputs, channels, stride, from_end))
             inputs, from_end = channels, from_end - 2
     return nn.Sequential(
         *(_convolution(model, shape[0], STAGES[0][0], 3, 1, 17), nn.ReLU(), *blocks),
@@ -33,7 +33,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     )
 
 
-class Block(nn.Module):
+class BasicBlock(nn.Module):
     """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if shapes differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):

@@ -26,7 +26,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     inputs, from_end = STEM, 12
     for channels, first in STAGES:
         for stride in (first, 1):
-            blocks.append(Block(model, inputs, channels, stride, from_end))
+            blocks.append(PreactivationBlock(model, inputs, channels, stride, from_end))
             inputs, from_end = channels, from_end - 2
     net = nn.Sequential(
         *(nn.Conv2d(shape[0], STEM, 3, padding=1), *blocks),
@@ -41,7 +41,7 @@ def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     return net
 
 
-class Block(nn.Module):
+class PreactivationBlock(nn.Module):
     """Residual block of two 3x3 convolutions; the shortcut is a 1x1 convolution if channels differ."""
 
     def __init__(self, model: Model, inputs: int, outputs: int, stride: int, from_end: int):

@@ -16,7 +16,7 @@ from dprepro.pipeline.params.schema import (
     Account,
     Data,
     Line,
-    Plan,
+    Preregistration,
     Public,
     Raw,
     Relevance,

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import architectures
 from dprepro.pipeline.params.own import OwnFiles, OwnTable
 from dprepro.pipeline.params.schema import (
@@ -271,21 +271,21 @@ def _check_plan(settings: Settings, where: str, row: Row, plan: str) -> None:
         raise ValueError(f"{where}.budget: 'reduced'; allowed with a plan: 'full', 'own'")
 
 
-def _check_simulation(settings: Settings, where: str, row: Row, whole: str) -> None:
-    """Check that ``row`` is the row ``whole`` with batch and noise divided by the same factor."""
-    _exists(where, whole, settings.rows)
-    other = settings.rows[whole]
+def _check_simulation(settings: Settings, where: str, row: Row, simulated: str) -> None:
+    """Check that ``row`` is the row ``simulated`` with batch and noise divided by the same factor."""
+    _exists(where, simulated, settings.rows)
+    other = settings.rows[simulated]
     if row.method != other.method or not method_settings()[row.method].scalable:
         scalable = " or ".join(
             repr(name) for name, settings_type in method_settings().items() if settings_type.scalable
         )
-        raise ValueError(f"{where}: {whole!r}; only rows of method {scalable} can be scaled")
+        raise ValueError(f"{where}: {simulated!r}; only rows of method {scalable} can be scaled")
     if (row.data, row.model) != (other.data, other.model):
-        raise ValueError(f"{where}: {whole!r} has another model or other data")
+        raise ValueError(f"{where}: {simulated!r} has another model or other data")
     for level in row.resolved:
         if not any(level.simulates(of) for of in other.resolved):
             raise ValueError(
-                f"{where}: no level of {whole!r} becomes {row.level(level)!r} when batch and sigma "
+                f"{where}: no level of {simulated!r} becomes {row.level(level)!r} when batch and sigma "
                 "shrink by one factor"
             )
 

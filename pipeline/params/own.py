@@ -23,7 +23,7 @@ from dprepro.checking import CATEGORICAL, NUMERIC, NestedProblems, problem_lines
 from dprepro.errors import shown
 from dprepro.fields import Count, Finite, Key, Strict, omitted
 from dprepro.pipeline.limits import OWN_CLASSES, OWN_COLUMNS
-from dprepro.pipeline.models.public_weights import Below, Digest, PublicWeights, Side
+from dprepro.pipeline.models.model import Below, Digest, PublicWeights, Side
 
 OWN = "own"  # name of the edition of own files
 

@@ -9,8 +9,7 @@ from dprepro.accountants.records import AccountSettings
 from dprepro.checking import NestedProblems, problem_lines
 from dprepro.errors import shown
 from dprepro.fields import Count, Key, Strict
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models.model import Model
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
@@ -227,7 +226,7 @@ class Row(Line):
         )
 
 
-class Plan(Strict):
+class Preregistration(Strict):
     """Plan of a paper's table, fixed before the training of every row that names the plan (`Row.plan`)."""
 
     # number of seeds at every level of every row

@@ -10,10 +10,19 @@ from dprepro.errors import UserError
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.settings import Circumstances
-from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.public_weights import Below
+from dprepro.pipeline.models.model import Below, Model
 from dprepro.pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
-from dprepro.pipeline.params.schema import Account, Data, Plan, Raw, Relevance, Row, Search, Source, Start
+from dprepro.pipeline.params.schema import (
+    Account,
+    Data,
+    Preregistration,
+    Raw,
+    Relevance,
+    Row,
+    Search,
+    Source,
+    Start,
+)
 
 PARAMS = Path("params.yaml")
 PAPERS = Path("papers")  # printed values and claims of papers
@@ -39,7 +48,7 @@ class Settings(Strict):
     data: dict[Key, Data]
     starts: dict[Key, Start] = Field(default_factory=dict)
     relevances: dict[Key, Relevance] = Field(default_factory=dict)
-    plans: dict[Key, Plan] = Field(default_factory=dict)  # keys as in `Row.plan`
+    plans: dict[Key, Preregistration] = Field(default_factory=dict)  # keys as in `Row.plan`
     rows: dict[Key, Row]
     accounts: dict[Key, Account] = Field(default_factory=dict)
     searches: dict[Key, Search] = Field(default_factory=dict)

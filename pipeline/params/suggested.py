@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from dprepro.checking import problem_lines
 from dprepro.errors import UserError, shown
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.settings import MethodSettings
+from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 
 # Examples divided by batch size. A step's noise hardly depends on the batch size, so it is too large for
 # small batches: on 710 images at epsilon 3, the accuracy of 12 seeds was 82 to 100 % with batches of 64, and

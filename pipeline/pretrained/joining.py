@@ -27,16 +27,16 @@ from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run
+from dprepro.pipeline.results.schema import RowTrainings
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 
 
 @dataclass(frozen=True)
-class TrainedRow:
+class SourceRow:
     """Trained row and its training data."""
 
     path: Path  # file of the weights of the row's first replica
-    run: Run
+    run: RowTrainings
     data: Prepared
 
     def weights(self) -> Tensors:
@@ -57,7 +57,7 @@ class TrainedRow:
         }
 
 
-def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
+def trained_row(row: str, settings: Settings, root: Path) -> SourceRow:
     """Trained row ``row``.
 
     Raises:
@@ -70,7 +70,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> TrainedRow:
     if why := reason_invalid(first, settings.rows[row], data, frozen_changed, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     require(run, [first], root)
-    return TrainedRow(weights_path(row, first.level, first.seed, root), run, data)
+    return SourceRow(weights_path(row, first.level, first.seed, root), run, data)
 
 
 def shared_examples(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:

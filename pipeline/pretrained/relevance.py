@@ -15,11 +15,11 @@ from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import as_input
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
-from dprepro.pipeline.pretrained.joining import TrainedRow
+from dprepro.pipeline.pretrained.joining import SourceRow
 from dprepro.pipeline.pretrained.loading import initial_net
 from dprepro.pipeline.pretrained.lrp import relevances
 
@@ -87,7 +87,7 @@ def average(net: nn.Module, images: np.ndarray, device: torch.device) -> np.ndar
     return (total / len(images)).cpu().numpy()
 
 
-def trained_net(before: TrainedRow) -> nn.Module:
+def trained_net(before: SourceRow) -> nn.Module:
     """Network of a row's first replica in evaluation mode, on the CPU.
 
     Raises:
@@ -110,13 +110,13 @@ def trained_net(before: TrainedRow) -> nn.Module:
     return net.eval()
 
 
-def _input_shape(before: TrainedRow) -> tuple[int, ...]:
+def _input_shape(before: SourceRow) -> tuple[int, ...]:
     """Input shape of the row's network."""
     settings = method_settings()[before.run.method].recorded(before.run.replicas[0].settings)
     return settings.input_shape(before.data.input_shape)
 
 
-def _read_by(before: TrainedRow, settings: Settings, root: Path) -> list[Prepared]:
+def _read_by(before: SourceRow, settings: Settings, root: Path) -> list[Prepared]:
     """Data of the row, and of the row that gave its public initial weights, if there is one."""
     start = settings.starts.get(before.data.name)
     return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]

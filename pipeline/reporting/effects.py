@@ -1,8 +1,7 @@
 """Effects: differences of two results that a paper prints, such as of two networks at one epsilon."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 from math import hypot
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.intervals import NORMAL, Mean, contrast
+from dprepro.pipeline.reporting.intervals import NORMAL, Mean, SeedValues, contrast
 from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import CELL, Columns
@@ -54,18 +53,10 @@ class Results:
         return [primary, *as_long]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A line of the table, as `intervals.contrast` takes it."""
-
-    by_seed: Mapping[int, float]
-    mean: Mean
-
-
-def measured(line: Columns) -> Measured:
+def measured(line: Columns) -> SeedValues:
     """Values of a line by seed, and their mean."""
     half = None if pd.isna(line["half_width"]) else line["half_width"]
-    return Measured(line["by_seed"], Mean(line["ours"], half, len(line["by_seed"])))
+    return SeedValues(line["by_seed"], Mean(line["ours"], half, len(line["by_seed"])))
 
 
 def difference(left: Columns, right: Columns) -> Mean:

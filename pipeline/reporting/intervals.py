@@ -7,24 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
-from typing import Protocol
 
 from scipy.special import ndtri, stdtrit
 
 LEVEL = 0.95
 NORMAL = float(ndtri((1 + LEVEL) / 2))
-
-
-class Measured(Protocol):
-    """Result of a row at a level."""
-
-    @property
-    def mean(self) -> "Mean":
-        """Mean over seeds."""
-
-    @property
-    def by_seed(self) -> Mapping[int, float]:
-        """Value of each seed."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +28,14 @@ class Mean:
         return self.n == 1 and self.half is not None
 
 
+@dataclass(frozen=True)
+class SeedValues:
+    """Result of a row at a level."""
+
+    by_seed: Mapping[int, float]
+    mean: Mean
+
+
 def mean(values: Sequence[float]) -> Mean:
     """Mean of ``values``, one per seed."""
     n = len(values)
@@ -53,13 +48,13 @@ def computed(value: float) -> Mean:
     return Mean(value, 0.0, 1)
 
 
-def contrast(terms: Sequence[tuple[float, str, Measured]], less: float = 0.0) -> Mean:
+def contrast(terms: Sequence[tuple[float, str, SeedValues]], less: float = 0.0) -> Mean:
     """Weighted sum of means, minus the number ``less``; ``terms`` are (weight, key of the row, its result).
 
     Cells of one row are combined seed by seed, because their trainings are dependent. Cells of different rows
     are independent.
     """
-    by_row: dict[str, list[tuple[float, Measured]]] = {}
+    by_row: dict[str, list[tuple[float, SeedValues]]] = {}
     for weight, row, cell in terms:
         by_row.setdefault(row, []).append((weight, cell))
     constant, samples = -less, []

@@ -46,7 +46,7 @@ def _printed(raw: Any) -> Any:
 Values = dict[str, Annotated[Printed, BeforeValidator(_printed)]]  # by level
 
 
-class Line(Strict):
+class PrintedLine(Strict):
     """A line of a table or a curve of a figure."""
 
     key: Key  # its name in claims
@@ -93,12 +93,11 @@ class Table(Strict):
     columns: list[str]  # levels in the paper's order
     own: bool = False  # our own experiment: nothing in it counts as the paper's
     budget: dict[Literal["epochs", "steps"], float] = Field(default_factory=dict)  # the paper's training
-    said: str | None = None  # numbers in the paper's text that are no cells of the table
     remark: str | None = None  # what a reader must know about our numbers
     examples: Annotated[int, Field(ge=1)] | None = None  # the paper's N; None: not given
     # False: the trained network is changed before the test, so an accuracy at chance is no failed training
     convergence: bool = True
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PrintedLine, ...] = ()
 
     @model_validator(mode="after")
     def _values_in_columns(self) -> "Table":
@@ -144,14 +143,14 @@ class PrintedTables(Strict):
     tables: dict[Key, Table] = Field(default_factory=dict)
 
     @cached_property
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, PrintedLine]:
         """Lines by reference; each further metric of a table has lines of its own with printed values."""
-        by_reference: dict[str, Line] = {}
+        by_reference: dict[str, PrintedLine] = {}
         for key, table in self.tables.items():
             for line in table.lines:
                 by_reference[f"{key}/{line.key}"] = line
                 for metric, words in table.also.items():
-                    by_reference[f"{key}/{line.key}:{metric}"] = Line(
+                    by_reference[f"{key}/{line.key}:{metric}"] = PrintedLine(
                         key=line.key, label=f"{line.label}, {words}", values=line.also.get(metric, {})
                     )
         return by_reference

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dprepro.fields import Noise
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.vocabulary import joined, words
 from dprepro.pipeline.reporting.wording import upwards
@@ -14,7 +14,7 @@ from dprepro.pipeline.results.schema import (
     Attack,
     Composition,
     Ledger,
-    Replica,
+    TrainingResult,
 )
 
 # Bounds within one percent count as equal: accountants differ in their grids, and noise is calibrated to a
@@ -45,7 +45,7 @@ class Privacy:
     lower: float | None  # largest lower bound: computed, or by an attack on the whole mechanism
 
 
-def privacy(replicas: Sequence[Replica], seeded: bool) -> Privacy:
+def privacy(replicas: Sequence[TrainingResult], seeded: bool) -> Privacy:
     """Privacy of a level; ``seeded`` is True if the noise was seeded, so that no epsilon holds."""
     ledger = worst(replica.ledger for replica in replicas)
     bounds = [replica.shown for replica in replicas if replica.shown is not None]

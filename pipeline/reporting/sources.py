@@ -7,7 +7,7 @@ from pathlib import Path
 from dprepro.pipeline.params import PAPERS, Account, Row, Settings
 from dprepro.pipeline.reporting import papers
 from dprepro.pipeline.reporting.papers import Paper
-from dprepro.pipeline.reporting.printed import Line, Table
+from dprepro.pipeline.reporting.printed import PrintedLine, Table
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record, SearchRecord
 
@@ -27,7 +27,7 @@ class Sources:
         own = Table(name=key, title="rows of our own", axis="", columns=[], own=True)
         return self.papers[paper].tables.get(key, own)
 
-    def line(self, paper: str, table: str, key: str | None) -> Line | None:
+    def line(self, paper: str, table: str, key: str | None) -> PrintedLine | None:
         """A line of a paper's table; None if its file has none."""
         return next((line for line in self.table(paper, table).lines if line.key == key), None)
 

@@ -17,10 +17,10 @@ from dprepro.pipeline.params import Account, Row
 from dprepro.pipeline.reporting import caveats, verdict
 from dprepro.pipeline.reporting.caveats import Caveat
 from dprepro.pipeline.reporting.intervals import computed, mean
-from dprepro.pipeline.reporting.printed import Line, Printed, Table
+from dprepro.pipeline.reporting.printed import Printed, PrintedLine, Table
 from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.results.schema import ACCOUNTING, Record, Replica
+from dprepro.pipeline.results.schema import ACCOUNTING, Record, TrainingResult
 
 Columns = dict[str, Any]
 CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` with `is_primary` decides it
@@ -150,11 +150,11 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
     }
 
 
-def _printed_line(line: Columns, sources: Sources) -> Line | None:
+def _printed_line(line: Columns, sources: Sources) -> PrintedLine | None:
     return sources.line(line["paper"], line["table"], line["line"])
 
 
-def _values(line: Line, metric: str, table: Table) -> dict[str, Printed]:
+def _values(line: PrintedLine, metric: str, table: Table) -> dict[str, Printed]:
     return line.values if metric == table.metric else line.also.get(metric, {})
 
 
@@ -206,16 +206,16 @@ class RowResults:
 
         A level that didn't run has no numbers.
         """
-        replicas: dict[str, list[Replica]] = {
+        replicas: dict[str, list[TrainingResult]] = {
             self.declared.level(settings): [] for settings in self.declared.resolved
         }
         for replica in self.record.replicas if self.record else ():
             replicas.setdefault(replica.level, []).append(replica)
         for metric in metrics or (self.table.metric, *self.table.also):
-            for level, there in replicas.items():
-                numbers = self._numbers(metric, there) if there else {}
+            for level, of_level in replicas.items():
+                numbers = self._numbers(metric, of_level) if of_level else {}
                 if numbers:
-                    numbers |= self._training(level, there) | self._privacy(there)
+                    numbers |= self._training(level, of_level) | self._privacy(of_level)
                 elif metric != self.table.metric:
                     continue
                 unit = "number" if metric in self.table.noises else self.table.unit
@@ -277,7 +277,7 @@ class RowResults:
         settings = self.sources.settings
         return settings.plan_digest(self.key), settings.plans[self._trained.plan].seeds
 
-    def _numbers(self, metric: str, replicas: Sequence[Replica]) -> Columns:
+    def _numbers(self, metric: str, replicas: Sequence[TrainingResult]) -> Columns:
         """Mean and interval in the table's unit; {} if the metric wasn't measured."""
         record = self.record
         assert record is not None
@@ -311,7 +311,7 @@ class RowResults:
             "planned": digest is not None and plans == {digest} and len(values) == seeds,
         }
 
-    def _training(self, level: str, replicas: Sequence[Replica]) -> Columns:
+    def _training(self, level: str, replicas: Sequence[TrainingResult]) -> Columns:
         """Largest numbers of epochs and of examples in a batch, in the row's search and its trainings."""
         record, search = self.record, self.sources.search(self.declared)
         assert record is not None
@@ -329,7 +329,7 @@ class RowResults:
             "examples": trained[0][1],
         }
 
-    def _privacy(self, replicas: Sequence[Replica]) -> Columns:
+    def _privacy(self, replicas: Sequence[TrainingResult]) -> Columns:
         """Claimed epsilon and its bounds, of the least private seed."""
         record = self.record
         assert record is not None
@@ -344,7 +344,7 @@ class RowResults:
         }
 
 
-def has_converged(replica: Replica, above: float | None) -> bool:
+def has_converged(replica: TrainingResult, above: float | None) -> bool:
     """Return True if a training converged.
 
     If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.

@@ -99,12 +99,12 @@ def value(
         return Judged("reproduced" if inside else _side(difference), difference, 0.0)
     ours = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * stdev(values) / sqrt(n)
     half = hypot(ours, NORMAL * (printed.error or 0.0))
-    whole = half if printed.error is not None else hypot(half, spread(values))
+    half_width = half if printed.error is not None else hypot(half, spread(values))
     if converged is not None and 0 < converged < n:
-        return Judged("lower" if _fewer(converged, n, seeds) else "uncertain", difference, whole)
+        return Judged("lower" if _fewer(converged, n, seeds) else "uncertain", difference, half_width)
     if where(difference, half, -margin, margin) == "within":
-        return Judged("reproduced", difference, whole)
-    return Judged(_side(difference) if abs(difference) > whole else "uncertain", difference, whole)
+        return Judged("reproduced", difference, half_width)
+    return Judged(_side(difference) if abs(difference) > half_width else "uncertain", difference, half_width)
 
 
 def _side(difference: float) -> Literal["higher", "lower"]:

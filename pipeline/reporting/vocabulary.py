@@ -1,6 +1,6 @@
 """Words of `words.yaml`: attacks, bounds and statements on guarantees.
 
-Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.methods.statements`), so
+Tables, pages, CSV files and MLflow use them. Records have only keys (`pipeline.methods.spending`), so
 better words also reach old records.
 """
 
@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dprepro.errors import UserError, shown
 from dprepro.fields import Strict
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.methods.spending import Statement
 
 
 class Words(Strict):

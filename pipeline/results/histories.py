@@ -2,7 +2,7 @@
 
 from math import isclose
 
-from dprepro.pipeline.results.schema import Evaluated, Trained
+from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 
 ACCURACY = "validation_accuracy"
 # Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two
@@ -10,7 +10,7 @@ ACCURACY = "validation_accuracy"
 ROUNDING, REDRAWN = 1e-3, 0.1
 
 
-def curve_difference(measured: Evaluated, trained: Trained) -> str | None:
+def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
     """Message on a difference between a replica's measured validation accuracy and its curve's last value.
 
     Both are for the same weights and examples. None: the two values agree, or there is no curve.

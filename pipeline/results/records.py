@@ -14,7 +14,7 @@ from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Account, Model, Row
 from dprepro.pipeline.params.documents import parse_lines, read_bytes, read_record
 from dprepro.pipeline.params.own import OWN
@@ -23,20 +23,20 @@ from dprepro.pipeline.results.schema import (
     FINAL_MODEL,
     Attack,
     Audit,
-    Evaluated,
-    Evaluation,
+    EvaluationRecord,
     Ledger,
     Ledgers,
     Provenance,
     Record,
     RecordFile,
     Replaced,
-    Replica,
-    Run,
+    RowEvaluations,
+    RowTrainings,
     SearchRecord,
-    Trained,
+    TrainingRecord,
+    TrainingResult,
     TrainingSpent,
-    Unrecorded,
+    UnrecordedTrainings,
 )
 
 TRAININGS = Path("reports/trainings")
@@ -48,14 +48,14 @@ HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")
 F = TypeVar("F", Ledgers, Audit, SearchRecord)
-L = TypeVar("L", bound=Trained | Unrecorded | Evaluated)
-TRAINING_LINE: TypeAdapter[Trained | Unrecorded] = TypeAdapter(
+L = TypeVar("L", bound=TrainingRecord | UnrecordedTrainings | EvaluationRecord)
+TRAINING_LINE: TypeAdapter[TrainingRecord | UnrecordedTrainings] = TypeAdapter(
     Annotated[
-        Annotated[Trained, Tag("training")] | Annotated[Unrecorded, Tag("unrecorded")],
+        Annotated[TrainingRecord, Tag("training")] | Annotated[UnrecordedTrainings, Tag("unrecorded")],
         Discriminator(lambda line: "unrecorded" if "trainings" in line else "training"),
     ]
 )
-EVALUATED_LINE = TypeAdapter(Evaluated)
+EVALUATED_LINE = TypeAdapter(EvaluationRecord)
 
 
 def run_path(row: str, root: Path = Path()) -> Path:
@@ -120,11 +120,13 @@ def search_path(name: str, root: Path = Path()) -> Path:
 
 
 def write(
-    kept: Run | Evaluation | Ledgers | Audit | SearchRecord, root: Path = Path(), final_models: bool = False
+    kept: RowTrainings | RowEvaluations | Ledgers | Audit | SearchRecord,
+    root: Path = Path(),
+    final_models: bool = False,
 ) -> Path:
     """Write a record and return its path. ``final_models``: whether an audit is of a row's final models."""
-    if isinstance(kept, Run | Evaluation):
-        target = (run_path if isinstance(kept, Run) else evaluation_path)(kept.row, root)
+    if isinstance(kept, RowTrainings | RowEvaluations):
+        target = (run_path if isinstance(kept, RowTrainings) else evaluation_path)(kept.row, root)
         write_text(target, "".join(f"{_line(each)}\n" for each in _lines(kept)))
         return target
     if isinstance(kept, SearchRecord):
@@ -137,20 +139,20 @@ def write(
     return target
 
 
-def _lines(kept: Run | Evaluation) -> Iterator[RecordFile]:
+def _lines(kept: RowTrainings | RowEvaluations) -> Iterator[RecordFile]:
     yield from kept.replicas
-    for gone in kept.replaced if isinstance(kept, Run) else ():
-        if isinstance(gone, Trained):
+    for gone in kept.replaced if isinstance(kept, RowTrainings) else ():
+        if isinstance(gone, TrainingRecord):
             yield gone.model_copy(update={"replaced": True})
         else:
-            yield Unrecorded(row=kept.row, trainings=gone.trainings, spent=gone.spent)
+            yield UnrecordedTrainings(row=kept.row, trainings=gone.trainings, spent=gone.spent)
 
 
 def _line(line: RecordFile) -> str:
     return line.model_dump_json(exclude_defaults=True)
 
 
-def read_run(row: str, root: Path = Path()) -> Run | None:
+def read_run(row: str, root: Path = Path()) -> RowTrainings | None:
     """Trainings of a row; None: nothing was trained.
 
     Raises:
@@ -161,13 +163,13 @@ def read_run(row: str, root: Path = Path()) -> Run | None:
     return parse_run(path, read_bytes(path)) if path.exists() else None
 
 
-def parse_run(path: Path, content: bytes) -> Run | None:
+def parse_run(path: Path, content: bytes) -> RowTrainings | None:
     """Trainings in the ``content`` of the file ``path``; None: none is a result. Errors: `read_run`."""
     lines = _of_row(path, parse_lines(path, content, TRAINING_LINE))
-    here = {line.key: line for line in lines if isinstance(line, Trained) and not line.replaced}
-    gone: list[Trained | Replaced] = []
+    here = {line.key: line for line in lines if isinstance(line, TrainingRecord) and not line.replaced}
+    gone: list[TrainingRecord | Replaced] = []
     for line in lines:
-        if isinstance(line, Unrecorded):
+        if isinstance(line, UnrecordedTrainings):
             gone.append(Replaced(trainings=line.trainings, spent=line.spent))
         elif line.replaced:
             gone.append(line)
@@ -176,10 +178,10 @@ def parse_run(path: Path, content: bytes) -> Run | None:
                 f"{path}: two trainings of {line.level}, seed {line.seed}; allowed: one that is not "
                 '"replaced": true'
             )
-    return Run(row=path.stem, replicas=tuple(here.values()), replaced=tuple(gone)) if here else None
+    return RowTrainings(row=path.stem, replicas=tuple(here.values()), replaced=tuple(gone)) if here else None
 
 
-def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
+def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations | None:
     """Measured accuracies of a row; None: there is no file.
 
     Raises:
@@ -193,7 +195,7 @@ def read_evaluation(row: str, root: Path = Path()) -> Evaluation | None:
     for line in lines:
         if line != measured[line.key]:
             raise UserError(f"{path}: {line.level}, seed {line.seed}: the same one twice; allowed: one line")
-    return Evaluation(row=row, replicas=tuple(measured.values()))
+    return RowEvaluations(row=row, replicas=tuple(measured.values()))
 
 
 def _of_row(path: Path, lines: Sequence[L]) -> Sequence[L]:
@@ -303,7 +305,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
             uses = (*ledger.not_covered, statement("model_audit"))
             ledger = ledger.model_copy(update={"not_covered": uses})
         replicas.append(
-            Replica(
+            TrainingResult(
                 **{name: getattr(replica, name) for name in FROM_TRAINING},
                 **{name: getattr(accuracies, name) for name in ("metrics", "scores", "measured_by")},
                 origin=origins.index(replica.origin),
@@ -327,7 +329,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     )
 
 
-def _accounts_for_another(ledger: Ledger, replica: Trained) -> bool:
+def _accounts_for_another(ledger: Ledger, replica: TrainingRecord) -> bool:
     """Return True if a ledger has other steps, noise or sampling than the replica, or an impossible bound."""
     if replica.spending is None:
         return ledger.steps != replica.steps or ledger.epsilon_upper is not None
@@ -346,7 +348,7 @@ def _accounts_for_another(ledger: Ledger, replica: Trained) -> bool:
     )
 
 
-def _attacks_another(attack: Attack, row: Row, replica: Trained, ledger: Ledger) -> bool:
+def _attacks_another(attack: Attack, row: Row, replica: TrainingRecord, ledger: Ledger) -> bool:
     """Return True if an attack is on another training than that of ``replica``.
 
     An attack on code is compared with the ledger if it is on a whole training with Gaussian noise. Laplace
@@ -369,7 +371,7 @@ def _attacks_another(attack: Attack, row: Row, replica: Trained, ledger: Ledger)
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
     """Record of an account, which has settings and ledgers but no training."""
     replicas = tuple(
-        Replica(
+        TrainingResult(
             level=entry.level, seed=seed, settings=entry.settings, metrics=entry.metrics, ledger=entry.ledger
         )
         for entry in ledgers.entries

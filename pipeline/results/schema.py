@@ -37,7 +37,7 @@ from dprepro.fields import (
     omitted,
 )
 from dprepro.pipeline.files import digest_json
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.methods.spending import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
 # A replica has converged if its last validation accuracy is above this multiple of chance.
@@ -68,7 +68,7 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
-ReplicaKey = tuple[str, int]  # level and seed, which identify a row's replica
+TrainingKey = tuple[str, int]  # level and seed, which identify a row's replica
 
 
 class Released(Strict):
@@ -100,7 +100,7 @@ class Ledger(Strict):
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
     noise: Noise = "float32"  # kind of noise that ran; has no meaning for an account
-    isolation: Isolation | None = None  # as in `Trained`
+    isolation: Isolation | None = None  # as in `TrainingRecord`
     # upper bound for the mechanism as run; None: there is none, see `reasons`
     epsilon_upper: NotNegative | None
     accountant: Plain | None  # accountant behind `epsilon_upper`
@@ -193,14 +193,14 @@ class Provenance(Strict):
     adopted: Plain | None = None  # the pack with the replicas; None: trained here
 
 
-class OfReplica(Strict):
+class OfTraining(Strict):
     """Record of one replica of a row, or of one level of an account."""
 
     level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
     seed: Seed
 
     @property
-    def key(self) -> ReplicaKey:
+    def key(self) -> TrainingKey:
         """Level and seed, which identify the replica in its row."""
         return self.level, self.seed
 
@@ -259,7 +259,7 @@ class SearchRecord(Strict):
     chosen: dict[Level, dict[str, Any]]
     provenance: Provenance
     replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
-    replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `Run`
+    replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `RowTrainings`
     # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
 
@@ -298,7 +298,7 @@ class RecordFile(Strict):
 Point = tuple[Whole, NotNegative, Measured]  # step, epoch, value
 
 
-class Trained(RecordFile, OfReplica):
+class TrainingRecord(RecordFile, OfTraining):
     """Line of `reports/trainings/ROW.jsonl`: one training. Only ``replaced`` may change later."""
 
     schema_version: Literal[4] = 4
@@ -333,7 +333,7 @@ class Trained(RecordFile, OfReplica):
     replaced: bool = False
 
     @model_validator(mode="after")
-    def _ends_after_it_started(self) -> "Trained":
+    def _ends_after_it_started(self) -> "TrainingRecord":
         if self.started > self.ended:
             raise ValueError(f"started: {self.started:g}; allowed: at most 'ended', {self.ended:g}")
         return self
@@ -355,14 +355,14 @@ class Trained(RecordFile, OfReplica):
         return TrainingSpent(spending=self.spending.epsilon, steps=self.steps, delta=0.0)
 
 
-class Unrecorded(RecordFile, Replaced):
+class UnrecordedTrainings(RecordFile, Replaced):
     """Line of `reports/trainings/ROW.jsonl`: trainings that left no line of their own."""
 
     schema_version: Literal[4] = 4
     row: Key
 
 
-R = TypeVar("R", bound=OfReplica)
+R = TypeVar("R", bound=OfTraining)
 
 
 def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
@@ -371,12 +371,12 @@ def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
     return replicas
 
 
-class Run(Strict):
+class RowTrainings(Strict):
     """Content of `reports/trainings/ROW.jsonl`: the trainings of a row."""
 
     row: Key
-    replicas: Annotated[tuple[Trained, ...], Field(min_length=1), AfterValidator(_unique)]
-    replaced: tuple[Trained | Replaced, ...] = ()  # no results any more
+    replicas: Annotated[tuple[TrainingRecord, ...], Field(min_length=1), AfterValidator(_unique)]
+    replaced: tuple[TrainingRecord | Replaced, ...] = ()  # no results any more
 
     @property
     def model(self) -> dict[str, Any]:
@@ -405,9 +405,11 @@ class Run(Strict):
     def replaced_spent(self) -> Iterator[TrainingSpent | None]:
         """Spending of each replaced training; None if nothing bounds it."""
         for gone in self.replaced:
-            yield from [gone.spent] if isinstance(gone, Trained) else repeat(gone.spent, gone.trainings)
+            yield from (
+                [gone.spent] if isinstance(gone, TrainingRecord) else repeat(gone.spent, gone.trainings)
+            )
 
-    def seconds_of(self, replica: Trained) -> float:
+    def seconds_of(self, replica: TrainingRecord) -> float:
         """Processor seconds of a replica; if unknown, an equal share of its shared training's duration."""
         if replica.cpu_seconds is not None:
             return replica.cpu_seconds
@@ -460,7 +462,7 @@ class Errors(Strict):
         return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
 
 
-class Evaluated(RecordFile, OfReplica):
+class EvaluationRecord(RecordFile, OfTraining):
     """Line of `reports/evaluations/ROW.jsonl`: measured accuracies of one replica's weights."""
 
     schema_version: Literal[4] = 4
@@ -476,21 +478,21 @@ class Evaluated(RecordFile, OfReplica):
     )
 
     @model_validator(mode="after")
-    def _possible(self) -> "Evaluated":
+    def _possible(self) -> "EvaluationRecord":
         for name, value in self.metrics.items():
             if value > 1 and ("accuracy" in name or name == "converged"):
                 raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")
         return self
 
 
-class Evaluation(Strict):
+class RowEvaluations(Strict):
     """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each replica."""
 
     row: Key
-    replicas: Annotated[tuple[Evaluated, ...], AfterValidator(_unique)]
+    replicas: Annotated[tuple[EvaluationRecord, ...], AfterValidator(_unique)]
 
 
-class Entry(Strict):
+class LedgerEntry(Strict):
     """Ledger of replicas of one level with equal privacy, or of one level of an account."""
 
     level: Level
@@ -526,7 +528,7 @@ class Ledgers(RecordFile):
     row: Key
     config: Plain  # digest of the account's settings, or of the name of the row's search
     versions: Versions  # of Python and the accounting libraries
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     composition: Composition | None = None  # if the row has several private trainings
 
     @model_validator(mode="after")
@@ -536,12 +538,12 @@ class Ledgers(RecordFile):
         return self
 
     @cached_property
-    def by_replica(self) -> dict[ReplicaKey, Ledger]:
+    def by_replica(self) -> dict[TrainingKey, Ledger]:
         """Ledger of each replica."""
         return {(entry.level, seed): entry.ledger for entry in self.entries for seed in entry.seeds}
 
 
-class Replica(OfReplica):
+class TrainingResult(OfTraining):
     """Joined record of one replica."""
 
     settings: dict[str, Any]  # of the method at this level
@@ -580,7 +582,7 @@ class Record(Strict):
     method: str
     budget: str
     search: str | None
-    replicas: tuple[Replica, ...]
+    replicas: tuple[TrainingResult, ...]
     history: str | None  # digest of reports/trainings/ROW.jsonl; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None

@@ -1,5 +1,6 @@
 """Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from dprepro.clipping.functional import Tensors
-    from dprepro.pipeline.results.schema import Run, Trained
+    from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
 
 RUNS = Path("runs")
 ENDING = ".safetensors"
@@ -27,12 +28,14 @@ def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
     return root / RUNS / row / f"{level},seed={seed}{ENDING}"
 
 
-def lacking(run: "Run | None", root: Path = Path(), compared: bool = False) -> tuple["Trained", ...]:
+def lacking(
+    run: "RowTrainings | None", root: Path = Path(), compared: bool = False
+) -> tuple["TrainingRecord", ...]:
     """Recorded trainings whose weights are not here. ``compared``: or have another digest than recorded."""
     return tuple(each for each in run.replicas if not _here(run.row, each, root, compared)) if run else ()
 
 
-def _here(row: str, trained: "Trained", root: Path, compared: bool) -> bool:
+def _here(row: str, trained: "TrainingRecord", root: Path, compared: bool) -> bool:
     path = weights_path(row, *trained.key, root)
     if not path.is_file() or not compared or trained.weights is None:
         return path.is_file()
@@ -43,12 +46,12 @@ def _here(row: str, trained: "Trained", root: Path, compared: bool) -> bool:
     return True
 
 
-def repeated(replicas: Iterable["Trained"], root: Path = Path()) -> str | None:
+def repeated(replicas: Iterable["TrainingRecord"], root: Path = Path()) -> str | None:
     """Message on the first replica with the weights of another one; None: there is none.
 
     Recorded digests are compared, and the tensors of the files that are here, whatever their metadata.
     """
-    seen: dict[str, Trained] = {}
+    seen: dict[str, TrainingRecord] = {}
     for replica in replicas:
         path = weights_path(replica.row, *replica.key, root)
         digests = [replica.weights, tensors_digest(path) if path.exists() else None]
@@ -61,17 +64,27 @@ def repeated(replicas: Iterable["Trained"], root: Path = Path()) -> str | None:
 
 
 def tensors_digest(path: Path) -> str:
-    """Digest of the tensors in a file of weights, without the file's metadata."""
-    from safetensors.numpy import load_file
+    """Digest of the tensors in a file of weights, without the file's metadata. Needs no torch.
 
-    parts = [
-        f"{name} {tensor.dtype} {tensor.shape} ".encode() + tensor.tobytes()
-        for name, tensor in sorted(load_file(path).items())
-    ]
+    Raises:
+        UserError: the file isn't in the format safetensors.
+    """
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    try:
+        tensors = sorted(json.loads(content[8:start]).items())
+        parts = [
+            f"{name} {about['dtype']} {about['shape']} ".encode()
+            + content[slice(*(start + offset for offset in about["data_offsets"]))]
+            for name, about in tensors
+            if name != "__metadata__"
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise UserError(f"{path}: no weights: not in the format safetensors") from problem
     return digest(b"".join(parts))
 
 
-def seconds(run: "Run | None", levels: Iterable[str]) -> float | None:
+def seconds(run: "RowTrainings | None", levels: Iterable[str]) -> float | None:
     """Duration of a training of each of these levels by the row's record; None if it lacks one of them."""
     known = {each.level: each for each in run.replicas} if run else {}
     wanted = list(levels)
@@ -81,13 +94,15 @@ def seconds(run: "Run | None", levels: Iterable[str]) -> float | None:
     return sum(known[level].seconds / together[known[level].started] for level in wanted)
 
 
-def duration(run: "Run | None", levels: Iterable[str]) -> str:
+def duration(run: "RowTrainings | None", levels: Iterable[str]) -> str:
     """Words for `seconds`: 'about 0:12:00 by its record', or 'duration not known'."""
     known = seconds(run, levels)
     return "duration not known" if known is None else f"about {timedelta(seconds=ceil(known))} by its record"
 
 
-def require(run: "Run", wanted: Iterable["Trained"] | None = None, root: Path = Path()) -> None:
+def require(
+    run: "RowTrainings", wanted: Iterable["TrainingRecord"] | None = None, root: Path = Path()
+) -> None:
     """Check that the weights of a row's trainings are here. ``wanted``: recorded trainings; None: all.
 
     Raises:

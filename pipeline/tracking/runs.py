@@ -13,7 +13,7 @@ import pandas as pd
 from dprepro.pipeline.reporting import table, wording
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Record, Replica
+from dprepro.pipeline.results.schema import Record, TrainingResult
 
 LONGEST = 500  # characters of a parameter
 # metrics of a training's history with a curve in MLflow
@@ -100,10 +100,10 @@ def _result(
     )
 
 
-def _params(record: Record, replicas: list[Replica]) -> dict[str, str]:
+def _params(record: Record, replicas: list[TrainingResult]) -> dict[str, str]:
     """Settings that all ``replicas`` share, with the relation and the delta of their epsilon."""
     params: dict[str, Any] = {"method": record.method, "data": record.data, **flat(record.model, "model.")}
-    entries: list[Callable[[Replica], dict[str, Any]]] = [
+    entries: list[Callable[[TrainingResult], dict[str, Any]]] = [
         lambda each: flat(each.settings),
         lambda each: each.ledger.model_dump(include={"neighbouring", "delta"}),
     ]

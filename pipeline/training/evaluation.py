@@ -17,18 +17,18 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.registry import build_method
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
     CONVERGED,
     Errors,
-    Evaluated,
-    Evaluation,
-    ReplicaKey,
+    EvaluationRecord,
+    RowEvaluations,
     Scores,
-    Trained,
+    TrainingKey,
+    TrainingRecord,
 )
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
@@ -59,7 +59,7 @@ def evaluate(
     require(run, root=root)
     previous = records.read_evaluation(key, root)
     measured = {replica.key: replica for replica in previous.replicas} if previous else {}
-    pending: dict[ReplicaKey, Trained] = {}
+    pending: dict[TrainingKey, TrainingRecord] = {}
     for trained in run.replicas:
         earlier = measured.get(trained.key)
         unscored = own and earlier is not None and earlier.scores is None
@@ -85,7 +85,7 @@ def evaluate(
     arguments = (row.model, row.method, row.reproducible, data, execution, own)
     for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
         trained = pending[member.key]
-        measured[member.key] = Evaluated(
+        measured[member.key] = EvaluationRecord(
             row=key,
             level=trained.level,
             seed=trained.seed,
@@ -96,11 +96,11 @@ def evaluate(
             test_errors=found.test_errors,
         )
         show(member.name)
-    evaluation = Evaluation(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
+    evaluation = RowEvaluations(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
     return records.write(evaluation, root)
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Metrics and scores of one training."""
 
     metrics: dict[str, float]
@@ -116,11 +116,11 @@ def measure(
     data: Prepared,
     execution: Execution,
     scored: bool,
-) -> Iterator[tuple[SeedRun, Measured]]:
+) -> Iterator[tuple[SeedRun, Measurement]]:
     """Finished trainings of one model, with the metrics of their ``weights``.
 
-    If ``scored``, `Measured.scores` are those of the test split; otherwise `Measured.test_errors` are, if the
-    method predicts one class for each example.
+    If ``scored``, `Measurement.scores` are those of the test split; otherwise `Measurement.test_errors` are,
+    if the method predicts one class for each example.
 
     Raises:
         UserError: weights are another network's.
@@ -145,7 +145,7 @@ def measure(
                 found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
         elif data.target is None and trained.test_draws == 1:
             wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
-        yield run, Measured(metrics, found, wrong)
+        yield run, Measurement(metrics, found, wrong)
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:

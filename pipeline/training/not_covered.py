@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.methods.statements import Statement, statement
-from dprepro.pipeline.models.public_weights import PublicWeights
+from dprepro.pipeline.methods.spending import Statement, statement
+from dprepro.pipeline.models.model import PublicWeights
 from dprepro.pipeline.params import OWN, Settings
 
 RELEVANCES = frozenset({"informed_relevance", "public_relevance"})

@@ -25,12 +25,19 @@ from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Point, Provenance, Replaced, ReplicaKey, Run, Trained
+from dprepro.pipeline.results.schema import (
+    Point,
+    Provenance,
+    Replaced,
+    RowTrainings,
+    TrainingKey,
+    TrainingRecord,
+)
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
@@ -39,7 +46,7 @@ from dprepro.pipeline.training.side_by_side import train_runs
 
 
 @dataclass(frozen=True)
-class TrainedRow:
+class TrainResult:
     """Result of `train`: the path of the run, and numbers of replicas."""
 
     path: Path  # reports/trainings/ROW.jsonl
@@ -52,7 +59,7 @@ def replicas(row: Row) -> list[SeedRun]:
     return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
-def missing(row: Row, run: Run | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
+def missing(row: Row, run: RowTrainings | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
     """Declared replicas without a valid training or without its weights: those that `train` would train."""
     lost = {replica.key for replica in lacking(run, root, compared=True)}
     kept = {replica.key for replica in _valid(run, row, data)} - lost
@@ -68,7 +75,7 @@ def train(
     checkpoint_every: float,
     root: Path = Path(),
     workers: int = 1,
-) -> TrainedRow:
+) -> TrainResult:
     """Train a row's missing replicas and write their records and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
@@ -109,10 +116,10 @@ def train(
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
-    return TrainedRow(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
+    return TrainResult(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
-def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[ReplicaKey, tuple[float, ...]]:
+def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[TrainingKey, tuple[float, ...]]:
     """Fingerprints of each replica's frozen tensors."""
     networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
     for replica in replicas:
@@ -159,7 +166,7 @@ def _write(
     finished: FinishedTraining | None,
     source: Provenance,
     data: Prepared,
-    frozen: Mapping[ReplicaKey, tuple[float, ...]],
+    frozen: Mapping[TrainingKey, tuple[float, ...]],
     root: Path,
 ) -> None:
     """Write a training's weights, then its record beside those of valid ones.
@@ -172,7 +179,7 @@ def _write(
     # a valid training whose weights are lost counts beside its rebuilt one, except on public data
     private = OWN in source.edition.values()
     earlier = previous.replaced if previous else ()
-    gone: list[Trained | Replaced] = [each for each in earlier if isinstance(each, Trained)]
+    gone: list[TrainingRecord | Replaced] = [each for each in earlier if isinstance(each, TrainingRecord)]
     uncounted = [each for each in earlier if isinstance(each, Replaced)]
     gone += records.with_replaced(uncounted, [None] * stopped(key, root))
     if previous:
@@ -187,13 +194,13 @@ def _write(
         digest = write_weights(path, {tensor: value.cpu() for tensor, value in model.items()})
         trained[name] = _trained(finished, data, row, key, source, frozen[name], digest)
     order = [replica.key for replica in replicas(row) if replica.key in trained]
-    run = Run(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
+    run = RowTrainings(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
     records.write(run, root)
     stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
-def _valid(run: Run | None, row: Row, data: Prepared) -> tuple[Trained, ...]:
+def _valid(run: RowTrainings | None, row: Row, data: Prepared) -> tuple[TrainingRecord, ...]:
     """Valid replicas of a run."""
     return (
         tuple(each for each in run.replicas if not reason_invalid(each, row, data, frozen_changed))
@@ -210,13 +217,13 @@ def _trained(
     origin: Provenance,
     frozen: tuple[float, ...],
     weights: str,
-) -> Trained:
+) -> TrainingRecord:
     run, method = finished.run, finished.method
     guarantee = method.guarantee()
     curves: dict[str, list[Point]] = {}
     for _, _, step, epoch, metric, value in finished.history:
         curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
-    return Trained(
+    return TrainingRecord(
         row=key,
         model=row.model.model_dump(mode="json"),
         method=row.method,

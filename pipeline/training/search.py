@@ -24,8 +24,8 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     Candidate,
     Provenance,
-    ReplicaKey,
     SearchRecord,
+    TrainingKey,
     TrainingSpent,
     best,
 )
@@ -79,7 +79,7 @@ def search(
         checkpoint_every=60,
         final_only=True,  # the last accuracy judges a candidate, and measuring can cost more than training
     )
-    trained: dict[ReplicaKey, tuple[float, float, TrainingSpent | None]] = {}  # accuracy, seconds, spending
+    trained: dict[TrainingKey, tuple[float, float, TrainingSpent | None]] = {}  # accuracy, seconds, spending
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
     with checkpoint_lock(root / CHECKPOINTS / f"search-{name}"):  # one for all definitions
         earlier = records.read_search(name, root)

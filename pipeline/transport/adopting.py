@@ -31,12 +31,19 @@ from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.ledgers.searched import check_search
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
-from dprepro.pipeline.results.schema import Evaluated, Evaluation, Replaced, ReplicaKey, Run, Trained
+from dprepro.pipeline.results.schema import (
+    EvaluationRecord,
+    Replaced,
+    RowEvaluations,
+    RowTrainings,
+    TrainingKey,
+    TrainingRecord,
+)
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
@@ -79,9 +86,9 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
                 if record.name in settings.searches:
                     check_search(record, settings, staged)
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
-    whole = [row for row in packed if not lacks(settings, row)]
-    signed = dvclock.sign(settings, [stage for row in whole for stage in dvclock.stages_of(row)])
-    notes = {row: _notes(settings, row, signed, row in whole, weights[row]) for row in packed}
+    complete = [row for row in packed if not lacks(settings, row)]
+    signed = dvclock.sign(settings, [stage for row in complete for stage in dvclock.stages_of(row)])
+    notes = {row: _notes(settings, row, signed, row in complete, weights[row]) for row in packed}
     return [replace(each, notes=(*each.notes, *notes[each.row])) for each, _ in merged]
 
 
@@ -139,30 +146,30 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
     """
     declared, data, here = settings.row(row), data_here(row, settings), records.read_run(row)
-    there, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
+    incoming, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
     measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
     with _subject(f"{row}: not adopted"):
-        if there is None:
+        if incoming is None:
             raise UserError("all of its trainings are replaced ones")
         wrong = {
-            why for each in there.replicas if (why := reason_invalid(each, declared, data, frozen_changed))
+            why for each in incoming.replicas if (why := reason_invalid(each, declared, data, frozen_changed))
         }
-        unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in there.replicas}
+        unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in incoming.replicas}
         wrong |= {why for why in unmeasured if why == "measuring version"}
         if wrong:
             raise UserError(f"made from other {', '.join(sorted(wrong))}")
-        if any(each.origin.examples != settings.split(declared.data).train for each in there.replicas):
+        if any(each.origin.examples != settings.split(declared.data).train for each in incoming.replicas):
             raise UserError("trained on another number of examples")
-        for replica, what in contradictions(there, settings):
+        for replica, what in contradictions(incoming, settings):
             name = f"{replica.level}, seed {replica.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
-        _check_replicas(row, there, measured, settings, staged)
+        _check_replicas(row, incoming, measured, settings, staged)
     keep = (
         {each.key: each for each in here.replicas if not reason_invalid(each, declared, data, frozen_changed)}
         if here
         else {}
     )
-    new = [each for each in there.replicas if each.key not in keep]
+    new = [each for each in incoming.replicas if each.key not in keep]
     made = keep | {
         each.key: each.model_copy(update={"origin": each.origin.model_copy(update={"adopted": origin})})
         for each in new
@@ -170,11 +177,15 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
     replicas = tuple(made[key] for key in order if key in made)
     target = staged / "merged"
-    records.write(Run(row=row, replicas=replicas, replaced=_replaced(here, there, replicas)), target)
+    records.write(
+        RowTrainings(row=row, replicas=replicas, replaced=_replaced(here, incoming, replicas)), target
+    )
     before = records.read_evaluation(row)
     known = {each.key: each for each in before.replicas if each.key in keep} if before else {}
     known |= {each.key: measured[each.key] for each in new}
-    records.write(Evaluation(row=row, replicas=tuple(known[key] for key in order if key in known)), target)
+    records.write(
+        RowEvaluations(row=row, replicas=tuple(known[key] for key in order if key in known)), target
+    )
     # a row's ledger also composes the searches whose records name the row
     for path in records.SEARCHES.glob("*.json"):
         write_bytes(target / path, path.read_bytes())
@@ -185,35 +196,37 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         (staged / path).rename(target / path)
     # the trainings last, because they have the digests of the weights
     texts = (records.evaluation_path, records.ledger_path, records.run_path)
-    kept = tuple(_kept_line(each, keep[each.key]) for each in there.replicas if each.key in keep)
+    kept = tuple(_kept_line(each, keep[each.key]) for each in incoming.replicas if each.key in keep)
     parts = [*weights, *(path(row) for path in texts)]
-    return Adopted(row, len(new), len(there.replicas), kept), parts
+    return Adopted(row, len(new), len(incoming.replicas), kept), parts
 
 
-def _kept_line(there: Trained, here: Trained) -> str:
+def _kept_line(incoming: TrainingRecord, here: TrainingRecord) -> str:
     """Line about a replica of the pack that is not imported, because this checkout has a valid one."""
-    name = f"{there.level}, seed {there.seed}"
-    if there.identity == here.identity:
+    name = f"{incoming.level}, seed {incoming.seed}"
+    if incoming.identity == here.identity:
         return f"{name}: here already"
-    ended = datetime.fromtimestamp(there.ended, UTC).date()
+    ended = datetime.fromtimestamp(incoming.ended, UTC).date()
     return (
         f"{name}: kept the one of here, which stands; the pack's is another training, ended {ended} on "
-        f"{there.origin.device}, whose spending counts as that of a replaced one"
+        f"{incoming.origin.device}, whose spending counts as that of a replaced one"
     )
 
 
-def _replaced(here: Run | None, there: Run, standing: Iterable[Trained]) -> tuple[Trained | Replaced, ...]:
+def _replaced(
+    here: RowTrainings | None, incoming: RowTrainings, standing: Iterable[TrainingRecord]
+) -> tuple[TrainingRecord | Replaced, ...]:
     """Replaced trainings of the merged record: those of both records, and replicas that the merge leaves out.
 
     Trainings without a line of their own are summed. But if all lines of the pack are known here, the pack
     was adopted before or was made from this record; then these count only as far as they are more than here.
     """
-    runs = [here, there] if here else [there]
+    runs = [here, incoming] if here else [incoming]
     lines = {
         each.identity: each
         for run in runs
         for each in (*run.replicas, *run.replaced)
-        if isinstance(each, Trained)
+        if isinstance(each, TrainingRecord)
     }
     for each in standing:
         lines.pop(each.identity, None)
@@ -221,24 +234,28 @@ def _replaced(here: Run | None, there: Run, standing: Iterable[Trained]) -> tupl
         Counter({each.spent: each.trainings for each in run.replaced if isinstance(each, Replaced)})
         if run
         else Counter()
-        for run in (here, there)
+        for run in (here, incoming)
     )
     known = {each.identity for each in here.replicas} if here else set()
-    known |= {each.identity for each in here.replaced if isinstance(each, Trained)} if here else set()
-    again = all(each.identity in known for each in there.replicas)
+    known |= {each.identity for each in here.replaced if isinstance(each, TrainingRecord)} if here else set()
+    again = all(each.identity in known for each in incoming.replicas)
     counts = mine | theirs if again else mine + theirs
     return (*lines.values(), *(Replaced(trainings=number, spent=spent) for spent, number in counts.items()))
 
 
 def _check_replicas(
-    row: str, there: Run, measured: dict[ReplicaKey, Evaluated], settings: Settings, staged: Path
+    row: str,
+    incoming: RowTrainings,
+    measured: dict[TrainingKey, EvaluationRecord],
+    settings: Settings,
+    staged: Path,
 ) -> None:
     """Compare each replica's accuracies, training curve and weights with its record.
 
     Raises:
         UserError: the files contradict each other, or the weights are not those of the row's network.
     """
-    for replica in there.replicas:
+    for replica in incoming.replicas:
         with _subject(f"{replica.level}, seed {replica.seed}"):
             found = measured.get(replica.key)
             if found is None or found.weights != replica.weights:
@@ -250,11 +267,11 @@ def _check_replicas(
                 if digest_file(path) != replica.weights:
                     raise UserError("its weights are not the ones that were trained")
                 check_network(path, replica, settings)
-    if twins := repeated(there.replicas, staged):
+    if twins := repeated(incoming.replicas, staged):
         raise UserError(twins)
 
 
-def _check_statements(replica: Trained, settings: Settings) -> None:
+def _check_statements(replica: TrainingRecord, settings: Settings) -> None:
     """Compare a replica's statements on private data with those that its settings and data require.
 
     Raises:
@@ -290,14 +307,16 @@ def _place(staged: Path, parts: list[Path]) -> None:
         undo.pop_all()
 
 
-def _notes(settings: Settings, row: str, signed: frozenset[str], whole: bool, weights: bool) -> Iterator[str]:
-    """Remarks on an adopted row. ``whole``: no replica is missing. ``weights``: the pack has weights."""
+def _notes(
+    settings: Settings, row: str, signed: frozenset[str], complete: bool, weights: bool
+) -> Iterator[str]:
+    """Remarks on an adopted row. ``complete``: no replica is missing. ``weights``: the pack has weights."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not dvclock.available():
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
-    elif not whole:
+    elif not complete:
         yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
     elif not signed.issuperset(dvclock.stages_of(row)):
         yield (

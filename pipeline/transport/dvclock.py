@@ -50,10 +50,10 @@ def sign(settings: Settings, stages: Sequence[str]) -> frozenset[str]:
     if not available():
         return frozenset()
     entries.write(settings)
-    whole = [stage for stage in stages if _is_whole(stage, settings)]
-    if whole:
-        dvc("commit", "--force", *whole)
-    return frozenset(whole)
+    complete = [stage for stage in stages if _is_whole(stage, settings)]
+    if complete:
+        dvc("commit", "--force", *complete)
+    return frozenset(complete)
 
 
 def _is_whole(stage: str, settings: Settings) -> bool:

@@ -13,12 +13,12 @@ from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.ledgers.declared import input_shape
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.methods.registry import build_net
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Model, Settings
-from dprepro.pipeline.results.schema import Trained
+from dprepro.pipeline.results.schema import TrainingRecord
 
 
-def check_network(path: Path, replica: Trained, settings: Settings) -> None:
+def check_network(path: Path, replica: TrainingRecord, settings: Settings) -> None:
     """Make sure that a file holds finite tensors of the network that a replica trained.
 
     The file's digest, and the replica's settings with params.yaml, have been compared before.

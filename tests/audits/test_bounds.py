@@ -11,7 +11,7 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.auditing import epsilon_bounds
 from dprepro.auditing.epsilon_bounds import ErrorCounts, one_run
 from dprepro.pipeline.audits import mechanism
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 
 DELTA, ALPHA = 1e-5, 0.05
 

@@ -17,7 +17,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
 from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
-from tests.there import there
+from tests.not_none import not_none
 
 EXAMPLES = 400
 
@@ -36,7 +36,7 @@ def declared(root: Path, **settings: object) -> Settings:
 def audited(root: Path, cpu: Execution, settings: Settings) -> tuple[Attack, list[str]]:
     said: list[str] = []
     audit_model("row", settings, made(root, settings), cpu, said.append, root)
-    (attack,) = there(records.read_audit("row", root, final_models=True)).attacks
+    (attack,) = not_none(records.read_audit("row", root, final_models=True)).attacks
     return attack, said
 
 
@@ -90,7 +90,7 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
     """With a new clipping bound an old attack isn't of the row's training, but its results stay published."""
 
     def of_level(epsilon: int) -> tuple[int, list[str]]:
-        record = there(records.read("row", load().rows["row"]))
+        record = not_none(records.read("row", load().rows["row"]))
         replica = next(each for each in record.replicas if each.level == f"epsilon={epsilon}")
         return len(replica.attacks), [use.key for use in replica.ledger.not_covered]
 
@@ -110,7 +110,7 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
         assert "model_audit" in uses
         laboratory.run("audit row --model --level epsilon=8")
         assert of_level(8)[0] == 1
-        (attack,) = there(records.read_audit("row", final_models=True)).attacks
+        (attack,) = not_none(records.read_audit("row", final_models=True)).attacks
         assert attack.level == "epsilon=8"
         laboratory.run("audit row --model --level epsilon=4")
         assert of_level(4)[0] == of_level(8)[0] == 1
@@ -127,7 +127,7 @@ def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: P
     def whole() -> set[int]:
         return {
             sum(attack.whole for attack in replica.attacks)
-            for replica in there(records.read(key, row, tmp_path)).replicas
+            for replica in not_none(records.read(key, row, tmp_path)).replicas
         }
 
     assert whole() == {0, 1}  # without noise there is none

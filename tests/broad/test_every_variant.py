@@ -12,7 +12,7 @@ from dprepro.pipeline.data import fetch, prepare, prepared
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.base import Execution
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import architectures
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.pretrained import relevance, starts

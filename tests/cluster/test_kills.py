@@ -18,7 +18,7 @@ from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from tests.cluster import project
 from tests.cluster.project import processes, trainers, until
-from tests.there import there
+from tests.not_none import not_none
 
 ROW = "row-00"
 
@@ -87,6 +87,6 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert len(expected) == 2
     monkeypatch.chdir(folder)
     assert had == {ROW}
-    assert there(records.read_run(ROW)).replicas[0].started < when
+    assert not_none(records.read_run(ROW)).replicas[0].started < when
     assert tasks.todo(params.load(), [ROW]) == []
     assert dvclock.dvc("status", *dvclock.stages_of(ROW)).strip() == "Data and pipelines are up to date."

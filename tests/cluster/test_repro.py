@@ -13,7 +13,7 @@ from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.cluster import coordinator, tasks
 from dprepro.pipeline.cluster.coordinator import ENDED, RETRIES, environments, work
-from dprepro.pipeline.cluster.tasks import Task
+from dprepro.pipeline.cluster.tasks import RowWork
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from dprepro.stages.repro import repro
@@ -32,8 +32,8 @@ def signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def task(name: str, **more: Any) -> Task:
-    return Task(name, (("train", name),), **more)
+def task(name: str, **more: Any) -> RowWork:
+    return RowWork(name, (("train", name),), **more)
 
 
 def test_a_task_that_fails_stops_no_other_and_the_longest_comes_first(
@@ -41,7 +41,7 @@ def test_a_task_that_fails_stops_no_other_and_the_longest_comes_first(
 ) -> None:
     tried = []
 
-    def does(task: Task, *_: Any) -> float:
+    def does(task: RowWork, *_: Any) -> float:
         tried.append(task.name)
         if task.name == "wrong":
             raise UserError("no such model")
@@ -65,7 +65,7 @@ def test_a_task_that_dies_is_tried_again_while_it_gets_on(
 ) -> None:
     tries: list[str] = []
 
-    def died(task: Task, *_: Any) -> tuple[int, list[str]]:
+    def died(task: RowWork, *_: Any) -> tuple[int, list[str]]:
         tries.append(task.name)
         if gets_on:
             checkpoint = CHECKPOINTS / task.name / "0.pt"
@@ -96,7 +96,7 @@ def test_the_own_error_of_a_command_is_not_tried_again_whatever_a_launcher_adds(
     ]
     tries = []
 
-    def fails(task: Task, *_: Any) -> tuple[int, list[str]]:
+    def fails(task: RowWork, *_: Any) -> tuple[int, list[str]]:
         tries.append(task.name)
         return 1, lines
 
@@ -108,7 +108,7 @@ def test_the_own_error_of_a_command_is_not_tried_again_whatever_a_launcher_adds(
 def test_commands_run_one_after_the_other_until_one_fails(signed: list[str]) -> None:
     commands = (("--version",), ("nothing",), ("--help",))
     with pytest.raises(UserError):
-        work(Task("row", commands), (), {}, Event())
+        work(RowWork("row", commands), (), {}, Event())
     log = (tasks.LOGS / "row.log").read_text()
     assert "dprepro " in log
     assert "No such command" in log

@@ -12,8 +12,8 @@ from dprepro.pipeline import params, verification
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.results import records
 from tests.docs.blocks import Block, begin, blocks
-from tests.keeping import stripes
-from tests.there import there
+from tests.made_records import stripes
+from tests.not_none import not_none
 
 PAGE = [*blocks("docs/own-data.md")]
 
@@ -37,9 +37,9 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
-    (measured,) = there(records.read_evaluation("my-row", project)).replicas
+    (measured,) = not_none(records.read_evaluation("my-row", project)).replicas
     assert measured.metrics["test_accuracy"] > 0.3  # a tenth is chance; by chance some classes are not learnt
-    assert there(there(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) < 3
+    assert not_none(not_none(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) < 3
 
 
 def test_its_report_is_in_its_own_words(typed: Callable[..., str], project: Path) -> None:

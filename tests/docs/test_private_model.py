@@ -10,7 +10,7 @@ from pathlib import Path
 from dprepro.pipeline.results import records
 from tests.docs.blocks import ROOT, begin, blocks
 from tests.laboratory import take_renyi_dp
-from tests.there import there
+from tests.not_none import not_none
 
 PAGE = [*blocks("docs/private-model.md")]
 TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
     with open(tmp_path / "predictions.csv") as file:
         (predicted,) = csv.DictReader(file)
     assert (predicted["file"], predicted["class"]) == ("new.png", "0")
-    ledgers = there(records.read_ledgers("my-model", tmp_path))
+    ledgers = not_none(records.read_ledgers("my-model", tmp_path))
     folder = tmp_path / "exported"
     told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
     assert told_of_it["epsilon"] == ledgers.entries[0].ledger.epsilon_upper < 8

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from dprepro.pipeline.results import records
 from tests.docs.blocks import begin, blocks
-from tests.there import there
+from tests.not_none import not_none
 
 PAGE = [*blocks("docs/tables.md")]
 
@@ -28,10 +28,10 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
         else:
             for line in block.commands:
                 typed(line, tmp_path, tmp_path)
-    (measured,) = there(records.read_evaluation("risk", tmp_path)).replicas
+    (measured,) = not_none(records.read_evaluation("risk", tmp_path)).replicas
     assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
-    (entry,) = there(records.read_ledgers("risk", tmp_path)).entries
-    assert 0.9 < there(entry.ledger.epsilon_upper) <= 1
+    (entry,) = not_none(records.read_ledgers("risk", tmp_path)).entries
+    assert 0.9 < not_none(entry.ledger.epsilon_upper) <= 1
     with open(tmp_path / "predicted.csv") as file:
         predicted = [*csv.DictReader(file)]
     assert len(predicted) == 50_000

@@ -30,8 +30,8 @@ from dprepro.pipeline.reporting.privacy import not_covered
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
 from tests.conftest import forgetting
-from tests.keeping import stripes
 from tests.laboratory import NOTHING, declare, laboratory, new_row, refused, run, train
+from tests.made_records import stripes
 
 IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
 OTHERWISE = "here computes otherwise"

@@ -12,7 +12,7 @@ from torch import nn
 from dprepro.pipeline.identity.frozen import frozen_fingerprint, same_fingerprint
 from dprepro.pipeline.results import records
 from tests.laboratory import NOTHING, laboratory, new_data, new_row, refused, run, train
-from tests.there import there
+from tests.not_none import not_none
 
 MODEL = """\
 '''A fixed layer from a file below a trained one.'''
@@ -65,7 +65,7 @@ def test_a_replaced_file_is_noticed_and_predictions_need_none(frozen: Path) -> N
         run(f"export {name} out/{name}")
     assert "nothing to train" in run("plan pickled")
     before = run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")
-    replicas = there(records.read_run("pickled")).replicas
+    replicas = not_none(records.read_run("pickled")).replicas
     assert all(replica.frozen for replica in replicas)
     write_weights(1)
     for name in READS:
@@ -85,10 +85,10 @@ def test_a_replaced_file_is_noticed_and_predictions_need_none(frozen: Path) -> N
 def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(frozen: Path) -> None:
     shutil.copy("pickled.pth", "kept.pth")
     run("train pickled")
-    first = there(records.read_run("pickled")).replicas[0]
+    first = not_none(records.read_run("pickled")).replicas[0]
     write_weights(1)
     assert "2 replicas trained, 0 stand" in run("train pickled")
-    second = there(records.read_run("pickled")).replicas[0]
+    second = not_none(records.read_run("pickled")).replicas[0]
     assert not same_fingerprint(first.frozen, second.frozen)
     assert first.weights != second.weights
 

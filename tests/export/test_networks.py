@@ -59,9 +59,9 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
         task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, public, not public))
     method = build_method(row.method, task, settings, row.model.normalization)
     with torch.no_grad():
-        away = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}
-        state = method.init() | {"parameters": away}
-        state |= {"average": away} if "average" in state else {}
+        moved = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}
+        state = method.init() | {"parameters": moved}
+        state |= {"average": moved} if "average" in state else {}
         trained = Network(task.net, method, method.network(method.model(state), 0))
     architecture = Architecture(
         model=row.model,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dprepro.pipeline.files import digest, digest_file
-from tests.keeping import lasting
+from tests.made_records import lasting
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 DRAWN_ANEW = ("mlflow.user", "publication")  # tags of MLflow's runs

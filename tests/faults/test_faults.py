@@ -31,7 +31,7 @@ from dprepro.stages.init import init
 from tests.faults import project
 from tests.faults.kills import Kill, Unbroken
 from tests.faults.project import CHECKPOINT, MINE, PACK, ROW, settings
-from tests.there import there
+from tests.not_none import not_none
 
 CPU = torch.device("cpu")
 
@@ -64,7 +64,7 @@ INPUTS, LABELS = (prepared.PREPARED / "mnist" / name for name in ("train.inputs.
 
 
 def read_first_weights() -> object:
-    (replica,) = there(records.read_run(ROW)).replicas
+    (replica,) = not_none(records.read_run(ROW)).replicas
     return read_weights(WEIGHTS, replica.weights, CPU)
 
 

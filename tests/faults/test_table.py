@@ -30,7 +30,7 @@ from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run, Trained, TrainingSpent
+from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
@@ -39,7 +39,7 @@ from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
-from tests.there import there
+from tests.not_none import not_none
 
 RUN, MEASURED, LEDGER = (
     path(ROW) for path in (records.run_path, records.evaluation_path, records.ledger_path)
@@ -118,6 +118,11 @@ def test_one_network_is_not_two_seeds(workspace: Path) -> None:
         edit(record, "replicas", lambda first: [*first, first[0] | copied])
     row_ledgers(ROW, settings())
     assert "epsilon=3, seed 1: has the weights of epsilon=3, seed 0" in wrong()[ROW]
+    other.write_bytes(b"none")
+    for record in (RUN, MEASURED):
+        edit(record, "replicas/1/weights", digest_file(other))
+    row_ledgers(ROW, settings())
+    assert "seed=1.safetensors: no weights: not in the format" in wrong()[ROW]
 
 
 def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
@@ -234,7 +239,7 @@ def test_a_forged_search_is_noticed(workspace: Path, place: str, value: Any, sai
     declared = declared.model_copy(update={"accounts": {}})
     searches = [line for line in verification.verify(declared) if line.subject == f"{path}"]
     assert [(line.wrong, line.unchecked) for line in searches] == [(None, None)]
-    accuracies = [each.validation_accuracy for each in there(records.read_search("quick")).candidates]
+    accuracies = [each.validation_accuracy for each in not_none(records.read_search("quick")).candidates]
     winner = accuracies.index(max(accuracies))
     for name, number in (("WINNER", winner), ("LOSER", 1 - winner)):
         place = place.replace(name, f"candidates/{number}")
@@ -265,10 +270,10 @@ def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
         project.search()
 
 
-def made_on(run: Run, **changes: Any) -> Run:
+def made_on(run: RowTrainings, **changes: Any) -> RowTrainings:
     """A run whose trainings have another origin."""
 
-    def changed(each: Trained) -> Trained:
+    def changed(each: TrainingRecord) -> TrainingRecord:
         return each.model_copy(update={"origin": each.origin.model_copy(update=changes)})
 
     return run.model_copy(update={"replicas": tuple(map(changed, run.replicas))})
@@ -293,7 +298,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     declared = declared.model_copy(
         update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
     )
-    run = there(records.read_run(ROW))
+    run = not_none(records.read_run(ROW))
     run = made_on(run, plan=declared.plan_digest(ROW), revision=40 * "a")
     # a laboratory's commits are not recorded
     unchecked = "order of plan 'davody2020-t5' and training: no commit of this params.yaml is recorded"
@@ -500,7 +505,7 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     project.train()
     change(secret, "seeds: 1", "seeds: 2")
     stopped(project.train)
-    (replaced,) = there(records.read_run(ROW)).replaced
+    (replaced,) = not_none(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (2, None)
     # also one with other settings, where nothing is to train once the settings of before are back
     text = secret.read_text()
@@ -508,10 +513,10 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     stopped(project.train)
     secret.write_text(text.replace("seeds: 2", "seeds: 1"))
     project.train()
-    (replaced,) = there(records.read_run(ROW)).replaced
+    (replaced,) = not_none(records.read_run(ROW)).replaced
     assert (replaced.trainings, replaced.spent) == (3, None)
     row_ledgers(ROW, settings())
-    composition = there(there(records.read_ledgers(ROW)).composition)
+    composition = not_none(not_none(records.read_ledgers(ROW)).composition)
     assert (composition.trainings, composition.left_out) == (1, 3)
     assert (
         "No bound is proven for 3 trainings, so none is proven for all trainings together"
@@ -523,7 +528,7 @@ def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(secret: P
     records.search_path("quick").unlink()
     stopped(project.search)
     project.search()
-    (replaced,) = there(records.read_search("quick")).replaced
+    (replaced,) = not_none(records.read_search("quick")).replaced
     assert (replaced.trainings, replaced.spent) == (1, None)
 
 
@@ -534,7 +539,7 @@ def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
     project.train()
     project.search()
     row_ledgers(ROW, settings())
-    (entry,) = there(records.read_ledgers(ROW)).entries
+    (entry,) = not_none(records.read_ledgers(ROW)).entries
     assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
-    assert {*there(records.read_search("quick")).spent()} == {None}
+    assert {*not_none(records.read_search("quick")).spent()} == {None}
     assert "searches/quick" not in "".join(wrong())

@@ -14,7 +14,7 @@ from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Replaced, Trained
+from dprepro.pipeline.results.schema import Replaced, TrainingRecord
 from dprepro.pipeline.results.weights import RUNS, weights_path
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.transport import dvclock
@@ -22,7 +22,7 @@ from dprepro.pipeline.transport.adopting import Adopted, adopt
 from dprepro.pipeline.transport.archive import pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, edit, settings
-from tests.there import there
+from tests.not_none import not_none
 
 Bring = Callable[..., list[Adopted]]
 
@@ -39,7 +39,7 @@ def train(seeds: int) -> None:
 
 
 @pytest.fixture
-def away(workspace: Path) -> Path:
+def sender(workspace: Path) -> Path:
     """The machine that trained; the current folder."""
     return workspace
 
@@ -55,11 +55,11 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bring(away: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Bring:
+def bring(sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Bring:
     """Pack away, then adopt at home, as one."""
 
     def run(weights: bool = True, here: Settings | None = None) -> list[Adopted]:
-        monkeypatch.chdir(away)
+        monkeypatch.chdir(sender)
         pack(settings(), [ROW], home / PACK, weights)
         monkeypatch.chdir(home)
         return adopt(here or settings(), PACK)
@@ -87,40 +87,40 @@ RUN, MEASURED, LEDGERS, WEIGHTS = ALL = [
 ]
 
 
-def test_same_input_gives_the_same_bytes(away: Path) -> None:
-    pack(settings(), [ROW], away / "one.tar.gz")
-    (away / RUN).touch()
-    pack(settings(), [ROW, ROW], away / "two.tar.gz")
-    assert digest_file(away / "one.tar.gz") == digest_file(away / "two.tar.gz")
+def test_same_input_gives_the_same_bytes(sender: Path) -> None:
+    pack(settings(), [ROW], sender / "one.tar.gz")
+    (sender / RUN).touch()
+    pack(settings(), [ROW, ROW], sender / "two.tar.gz")
+    assert digest_file(sender / "one.tar.gz") == digest_file(sender / "two.tar.gz")
 
 
-def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, away: Path) -> None:
+def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, sender: Path) -> None:
     (adopted,) = bring()
     assert (adopted.row, adopted.replicas) == (ROW, 1)
     assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == sorted(ALL)
-    record = there(records.read(ROW, settings().rows[ROW]))
+    record = not_none(records.read(ROW, settings().rows[ROW]))
     assert record.provenance.adopted == f"{PACK} ({digest_file(home / PACK)})"
     # the ledger is computed here, from what ran there
     for path in (MEASURED, WEIGHTS, LEDGERS):
-        assert (home / path).read_bytes() == (away / path).read_bytes()
+        assert (home / path).read_bytes() == (sender / path).read_bytes()
 
 
-def test_a_row_whose_search_has_no_record_here_comes_home(bring: Bring, home: Path, away: Path) -> None:
+def test_a_row_whose_search_has_no_record_here_comes_home(bring: Bring, home: Path, sender: Path) -> None:
     search = records.search_path("quick")
-    rate = there(records.read_search("quick")).chosen["epsilon=3"]["learning_rate"]
+    rate = not_none(records.read_search("quick")).chosen["epsilon=3"]["learning_rate"]
     text = project.PARAMS.replace("method: dpsgd", "method: dpsgd\n    search: quick")
-    for folder in (away, home):
+    for folder in (sender, home):
         (folder / "params.yaml").write_text(text.replace("rate: 0.5, delta", f"rate: {rate}, delta"))
     project.train()
     project.evaluate()
     (home / search).unlink()
     assert bring()[0].replicas == 1
-    assert (home / search).read_bytes() == (away / search).read_bytes()
+    assert (home / search).read_bytes() == (sender / search).read_bytes()
 
 
 def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
-    bring: Bring, home: Path, away: Path
+    bring: Bring, home: Path, sender: Path
 ) -> None:
     """The row's ledger counts its trainings."""
     search = records.search_path("quick")
@@ -132,7 +132,7 @@ def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
     (home / search).unlink()
     bring()
     assert (home / search).read_bytes() == ours
-    assert (home / LEDGERS).read_bytes() == (away / LEDGERS).read_bytes()
+    assert (home / LEDGERS).read_bytes() == (sender / LEDGERS).read_bytes()
 
 
 def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home: Path) -> None:
@@ -154,31 +154,31 @@ def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
 
 
-def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, away: Path, home: Path) -> None:
+def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, sender: Path, home: Path) -> None:
     """They are in the record after the settings were changed, and changed back."""
     bring()
     stopped = {"schema_version": 4, "row": ROW, "trainings": 2, "spent": None}
-    edit(away / RUN, "replicas", lambda lines: [*lines, stopped])
+    edit(sender / RUN, "replicas", lambda lines: [*lines, stopped])
     for _ in range(2):
         bring()
-        assert there(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
+        assert not_none(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
 
 
 def test_replicas_of_two_machines_are_one_row(
-    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    bring: Bring, sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seeds 0 and 1 were trained here, 0, 1 and 2 there: those from here stand, and 2 is taken."""
     monkeypatch.chdir(home)
     train(2)
     kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
-    here = there(records.read_evaluation(ROW))
+    here = not_none(records.read_evaluation(ROW))
     declare(3)
-    monkeypatch.chdir(away)
+    monkeypatch.chdir(sender)
     train(3)
     edit(Path(MEASURED), "replicas/0/metrics/test_accuracy", 0.0)
     (adopted,) = bring()
     assert adopted.replicas == 1
-    record = there(records.read(ROW, settings().rows[ROW]))
+    record = not_none(records.read(ROW, settings().rows[ROW]))
     assert [replica.seed for replica in record.replicas] == [0, 1, 2]
     assert [record.origins[replica.origin].adopted is None for replica in record.replicas] == [
         True,
@@ -192,9 +192,9 @@ def test_replicas_of_two_machines_are_one_row(
     assert weights_path(ROW, "epsilon=3", 2).exists()
     assert {seed for _, seed, *_ in records.read_history(ROW)} == {0, 1, 2}
     # what either machine has replaced stays spent, and what both have is the same past
-    run = there(records.read_run(ROW))
+    run = not_none(records.read_run(ROW))
     # the two there of the same seeds
-    assert [replaced.seed for replaced in run.replaced if isinstance(replaced, Trained)] == [0, 1]
+    assert [replaced.seed for replaced in run.replaced if isinstance(replaced, TrainingRecord)] == [0, 1]
     assert [*run.replaced_spent()] == [None, None]
     assert [note.partition(":")[0] for note in adopted.notes[:2]] == [
         "epsilon=3, seed 0",
@@ -203,11 +203,11 @@ def test_replicas_of_two_machines_are_one_row(
     assert "kept the one of here, which stands; the pack's is another training" in adopted.notes[0]
     (again,) = adopt(settings(), PACK)
     assert (again.replicas, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
-    assert there(records.read_run(ROW)) == run
+    assert not_none(records.read_run(ROW)) == run
 
 
 def test_a_row_is_signed_once_all_its_replicas_are_here(
-    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    bring: Bring, sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DVC would take it for done before that, and train no more of it."""
     signed: list[list[str]] = []
@@ -221,7 +221,7 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
     monkeypatch.chdir(home)
     declare(2)
     for seeds in (1, 2):
-        monkeypatch.chdir(away)
+        monkeypatch.chdir(sender)
         train(seeds)
         (adopted,) = bring()
         assert adopted.replicas == 1
@@ -229,19 +229,19 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
     assert signed == [[], [*dvclock.stages_of(ROW)]]
 
 
-def test_what_was_made_from_something_else_is_refused(bring: Bring, away: Path, home: Path) -> None:
+def test_what_was_made_from_something_else_is_refused(bring: Bring, sender: Path, home: Path) -> None:
     declared = parse_yaml(project.PARAMS.replace("batch: 32", "batch: 16"), Path("params.yaml"))
     empty = params.parse({**declared, "rows": {}, "searches": {}})
     for here, said in ((params.parse(declared), "made from other settings$"), (empty, f"no row '{ROW}'")):
         with pytest.raises(UserError, match=said):
             bring(here=here)
-    run, measured = (away / RUN).read_bytes(), (away / MEASURED).read_bytes()
-    edit(away / MEASURED, "replicas/0/measured_by", 0)
-    edit(away / RUN, "replicas/0/origin/made_by/method", 0)
+    run, measured = (sender / RUN).read_bytes(), (sender / MEASURED).read_bytes()
+    edit(sender / MEASURED, "replicas/0/measured_by", 0)
+    edit(sender / RUN, "replicas/0/origin/made_by/method", 0)
     with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
         bring()
-    (away / RUN).write_bytes(run)
-    (away / MEASURED).write_bytes(measured)
+    (sender / RUN).write_bytes(run)
+    (sender / MEASURED).write_bytes(measured)
     manifest = home / PREPARED / "mnist/manifest.json"
     edit(manifest, "digests/train.inputs", f"sha256:{0:064}")
     with pytest.raises(UserError, match=r"made from other data$"):
@@ -257,10 +257,10 @@ def test_without_weights(bring: Bring, home: Path) -> None:
 
 @pytest.mark.parametrize("path", [RUN, MEASURED, WEIGHTS])
 def test_failure_on_the_way_leaves_what_was_there(
-    bring: Bring, away: Path, home: Path, monkeypatch: pytest.MonkeyPatch, path: str
+    bring: Bring, sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     for name in ("reports", "runs"):
-        shutil.copytree(away / name, home / name, dirs_exist_ok=True)
+        shutil.copytree(sender / name, home / name, dirs_exist_ok=True)
     # what an earlier version made would be replaced
     edit(home / RUN, "replicas/0/origin/made_by/method", 0)
     before = {path: (home / path).read_bytes() for path in placed(home)}
@@ -280,15 +280,15 @@ def test_failure_on_the_way_leaves_what_was_there(
 
 
 @pytest.mark.parametrize("path", [RUN, MEASURED, WEIGHTS])
-def test_a_missing_result_is_named(away: Path, path: str) -> None:
-    (away / path).unlink()
+def test_a_missing_result_is_named(sender: Path, path: str) -> None:
+    (sender / path).unlink()
     with pytest.raises(UserError, match=path):
         pack(settings(), [ROW], PACK)
 
 
-def test_a_pack_takes_the_place_of_none_of_its_files(away: Path) -> None:
-    before = (away / RUN).read_bytes()
-    for target in (Path(RUN), away / "reports" / ".." / WEIGHTS):
+def test_a_pack_takes_the_place_of_none_of_its_files(sender: Path) -> None:
+    before = (sender / RUN).read_bytes()
+    for target in (Path(RUN), sender / "reports" / ".." / WEIGHTS):
         with pytest.raises(UserError, match="is one of the files to pack; allowed: another file"):
             pack(settings(), [ROW], target)
-    assert (away / RUN).read_bytes() == before
+    assert (sender / RUN).read_bytes() == before

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dprepro.pipeline import params
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from tests.golden.steps import kinds
 from tests.golden.values import path_of, problem, record, write
 

@@ -37,7 +37,7 @@ from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.pretrained.loading import features_shape
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import CPU, random_data, shape_of, with_start
-from tests.narrow import narrow
+from tests.small_networks import small_networks
 
 STEPS = 3
 LARGE, IN_PLACE = {"resnet18", "vgg", "vgg16", "wrn16_4"}, "lenet5"
@@ -161,7 +161,7 @@ def small(level: MethodSettings) -> MethodSettings:
     return type(level).model_validate(level.model_dump() | cut)
 
 
-@narrow()
+@small_networks()
 def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
     """The method over one replica of the kind in float64, and what it learns."""
     level = small(kind.level)

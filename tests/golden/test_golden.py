@@ -14,7 +14,7 @@ from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from tests.golden.steps import Kind, kinds, kinds_of
 from tests.golden.values import path_of, problem, read
 

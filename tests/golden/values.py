@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dprepro.fields import Strict
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Settings
 from tests.golden.steps import Kind, Moved, Steps, kinds_of, take
 
@@ -24,6 +26,7 @@ TOLERANCE = 1e-6  # of a value's size
 FLOOR = 1e-6  # of the size of a tensor's group
 AGREEMENT = 0.1  # share of both by which steps from weights off by a rounding may differ
 DIGITS = 9
+DEFAULTS = "defaults"  # entry of a file beside the kinds of replicas
 
 
 def path_of(method: str) -> Path:
@@ -35,11 +38,26 @@ def read(method: str) -> dict[str, Any]:
     """A method's golden values, by the name of the kind; none where there is no file."""
     path = path_of(method)
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    values.pop(DEFAULTS, None)
     return values
 
 
+def read_defaults(method: str) -> dict[str, Any]:
+    """Defaults of the method's settings when its golden values were written, by name of the setting."""
+    stored: dict[str, Any] = json.loads(path_of(method).read_text(encoding="utf-8"))[DEFAULTS]
+    return stored
+
+
+def defaults(settings: type[Strict]) -> dict[str, Any]:
+    """Defaults of settings as JSON values, by name."""
+    fields = settings.model_fields.items()
+    found = {name: field.default for name, field in fields if not field.is_required()}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in sorted(found.items())}
+
+
 def write(method: str, values: dict[str, Any]) -> None:
-    """Write a method's golden values, a list a line."""
+    """Write a method's golden values and the defaults of its settings, a list a line."""
+    values = {DEFAULTS: defaults(method_settings()[method]), **values}
     first, *lists = json.dumps(values, indent=1).split("[")
     split = [text.partition("]") for text in lists]
     text = first + "".join(f"[{' '.join(inside.split())}]{rest}" for inside, _, rest in split)

@@ -12,7 +12,7 @@ from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.extensions import Extension
 from dprepro.pipeline.identity import entries, versions
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models import model
 from tests.checkout import copy_code
 from tests.docs.blocks import WRITTEN, edit, lay

@@ -14,9 +14,9 @@ from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Model
 from dprepro.pipeline.results import records
 from dprepro.stages.app import app
-from tests.keeping import made_up_origin, made_up_training
+from tests.made_records import made_up_origin, made_up_training
+from tests.not_none import not_none
 from tests.reporting.made_up import dpsgd
-from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +53,7 @@ def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
     planned = {each.row: each for each in plan(declared, gpu=True)}
 
     def seconds(key: str) -> float:
-        run = there(records.read_run(key))
+        run = not_none(records.read_run(key))
         spans = {(replica.started, replica.ended) for replica in run.replicas}
         return sum(ended - started for started, ended in spans) / len(run.replicas)
 

@@ -9,10 +9,10 @@ from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.ledger import make_ledger
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, load, parse
 from dprepro.pipeline.results import records, schema
-from tests.there import there
+from tests.not_none import not_none
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def declared(**changes: Any) -> Settings:
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
     accounts.account("gdp", declared(), folder)
-    return there(records.read("gdp", declared().accounts["gdp"], folder))
+    return not_none(records.read("gdp", declared().accounts["gdp"], folder))
 
 
 def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
@@ -162,7 +162,7 @@ TAN: dict[str, Any] = {
 }
 
 
-def renyi_account(tmp_path: Path, **changes: Any) -> schema.Replica:
+def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
     declaration = {
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
@@ -198,5 +198,5 @@ def test_committed_ledgers_of_accounts_have_todays_settings() -> None:
     settings = load(ROOT / "params.yaml")
     for key, account in settings.accounts.items():
         today = {account.level(resolved): resolved.model_dump(mode="json") for resolved in account.resolved}
-        committed = there(records.read_ledgers(key, ROOT)).entries
+        committed = not_none(records.read_ledgers(key, ROOT)).entries
         assert {entry.level: entry.settings for entry in committed} == today

@@ -10,16 +10,16 @@ from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.compared import check_row
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Entry, Run
+from dprepro.pipeline.results.schema import LedgerEntry, RowTrainings
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.transport.dvclock import Lock
-from tests.there import there
+from tests.not_none import not_none
 
 ROOT = Path(__file__).parents[2]
 OWN = load(ROOT / "params.yaml")
 
 
-def kind(run: Run) -> tuple[str, ...]:
+def kind(run: RowTrainings) -> tuple[str, ...]:
     """What the ledger of a row's last replica is computed from."""
     last = run.replicas[-1]
     drawn = (
@@ -35,7 +35,7 @@ def rows() -> list[str]:
     return sorted({kind(run): run.row for run in runs}.values())
 
 
-def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
+def same(kept: tuple[LedgerEntry, ...], due: list[LedgerEntry]) -> None:
     known = {(entry.level, seed): entry.ledger for entry in kept for seed in entry.seeds}
     for replica in due:
         ledger = known[replica.level, replica.seeds[0]]
@@ -50,7 +50,7 @@ def same(kept: tuple[Entry, ...], due: list[Entry]) -> None:
 @pytest.mark.parametrize("key", rows())
 def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    run, kept = there(records.read_run(key)), there(records.read_ledgers(key))
+    run, kept = not_none(records.read_run(key)), not_none(records.read_ledgers(key))
     check_row(kept, run, OWN.rows[key].search, OWN, quick=True)
 
 
@@ -59,7 +59,7 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     for a sample of them, as the tests beside this one compute ledgers; `dprepro verify` computes all."""
     sample, check_spending = rows(), verification.check_spending
 
-    def check_sample(run: Run, settings: Settings) -> None:
+    def check_sample(run: RowTrainings, settings: Settings) -> None:
         if run.method != "dpsgd" or run.row in sample:
             check_spending(run, settings)
 

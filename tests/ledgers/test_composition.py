@@ -20,10 +20,10 @@ from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.pipeline.ledgers.composition import Spending, row_composition, trainings_of
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.params import parse
-from dprepro.pipeline.results.schema import Replaced, Run, TrainingSpent
+from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingSpent
 from dprepro.pipeline.training.search import candidate_spent
 from dprepro.rounding import up
-from tests.keeping import keep_search, made_up_run, made_up_training
+from tests.made_records import keep_search, made_up_run, made_up_training
 
 EXAMPLES = 5000
 TENSORS = 10  # of LeNet-5, as layers
@@ -70,7 +70,7 @@ def searched(
     keep_search(tmp_path, "made-up", "other", *recorded, **changes)
 
 
-def run_of(mechanism: SampledGaussian, steps: int) -> Run:
+def run_of(mechanism: SampledGaussian, steps: int) -> RowTrainings:
     return made_up_run("made-up", "small", made_up_training(mechanism, steps), {})
 
 

@@ -11,14 +11,14 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.data_budget import budget_of, data_budgets
 from dprepro.pipeline.ledgers.rows import entries
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.params.suggested import delta_for
 from dprepro.pipeline.reporting.wording import data_budget, delta_remark
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Provenance, Replaced, Run, TrainingSpent
-from tests.keeping import keep_search, made_up_run, made_up_training
+from dprepro.pipeline.results.schema import Provenance, Replaced, RowTrainings, TrainingSpent
+from tests.made_records import keep_search, made_up_run, made_up_training
 
 EXAMPLES, BATCH, STEPS = 1000, 100, 50
 OWN_FILES = {
@@ -59,7 +59,7 @@ def mechanism(noise: float) -> SampledGaussian:
     return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=EXAMPLES, batch=BATCH)
 
 
-def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> Run:
+def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> RowTrainings:
     """A committed run of one replica."""
     edition = {"mnist": "original"} if data == "digits" else {data: OWN, "mnist": "original"}
     run = made_up_run(row, data, made_up_training(mechanism(noise), STEPS), edition, **changes)
@@ -124,7 +124,7 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
 
 
-def made_on(run: Run, origin: Provenance) -> Run:
+def made_on(run: RowTrainings, origin: Provenance) -> RowTrainings:
     """A run whose only training has another origin."""
     return run.model_copy(update={"replicas": (run.replicas[0].model_copy(update={"origin": origin}),)})
 

@@ -8,9 +8,9 @@ import pytest
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers import ledger
-from dprepro.pipeline.methods.statements import Statement, statement
-from dprepro.pipeline.results.schema import Ledger, Trained
-from tests.keeping import made_up_origin, made_up_training
+from dprepro.pipeline.methods.spending import Statement, statement
+from dprepro.pipeline.results.schema import Ledger, TrainingRecord
+from tests.made_records import made_up_origin, made_up_training
 
 OWN, SEEDED, FLAW = statement("curves"), statement("seeded"), statement("joint_statistics")
 POISSON, FIXED = (
@@ -25,7 +25,7 @@ RELEASES = Releases(
 )
 
 
-def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any) -> Trained:
+def trained(spending: SampledGaussian | Releases | None = FIXED, **changes: Any) -> TrainingRecord:
     return made_up_training(spending, 10, **{"not_covered": (OWN,), **changes})
 
 
@@ -89,5 +89,5 @@ def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> No
         ).protects
         is None
     )
-    as_kept = Trained.model_validate_json(replica.model_dump_json())
+    as_kept = TrainingRecord.model_validate_json(replica.model_dump_json())
     assert ledger.ledger_of(as_kept, "s", [1, 10]) == bought

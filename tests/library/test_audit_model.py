@@ -85,7 +85,7 @@ def noise_of(epsilon: float, steps: int = 1) -> float:
 def test_training_without_noise_shows_more_than_five() -> None:
     audit = audited(private(0.0, 1200), kind="gradient", epsilon_claimed=3.0)
     assert audit.attack.epsilon_lower > 5
-    assert audit.broken
+    assert audit.verdict == "wrong"
     assert audit.sees == "every step"
     assert len(audit.without) + len(audit.within) == 1000
 
@@ -95,10 +95,12 @@ def test_a_final_model_that_learnt_by_heart_shows_it(kind: str) -> None:
     audit = audited(learning_by_heart, 600, kind=kind, canaries=300, epsilon_claimed=2.0)
     assert audit.sees == "the final model"
     assert audit.attack.if_gaussian > (5 if kind == "mislabelled" else 3)
-    assert audit.broken
-    assert not audited(
-        lambda inputs, labels: network(), 600, kind=kind, canaries=300, epsilon_claimed=2.0
-    ).broken
+    assert audit.verdict == "wrong"
+    blank = audited(lambda inputs, labels: network(), 600, kind=kind, canaries=300, epsilon_claimed=2.0)
+    assert blank.verdict == "nothing found"
+    assert str(audit).startswith("wrong: the attack shows epsilon")
+    assert repr(blank).startswith("nothing found: a perfect attacker could have shown epsilon >= ")
+    assert "<strong>wrong</strong>" in audit._repr_html_()
 
 
 def test_right_noise_is_not_shown_to_be_above_the_proven_epsilon() -> None:
@@ -156,8 +158,8 @@ def test_half_the_noise_is_seen_by_one_canary_in_many_runs() -> None:
     options: dict[str, Any] = {"kind": "gradient", "canaries": 1, "epsilon_claimed": 1.0}
     half = audited(private(noise_of(1.0) / 4, 16), 16, runs=300, **options)
     assert {"errors", "gaussian"} <= half.by.keys()
-    assert half.broken
-    assert not audited(private(noise_of(1.0), 16), 16, runs=300, **options).broken
+    assert half.verdict == "wrong"
+    assert audited(private(noise_of(1.0), 16), 16, runs=300, **options).verdict == "nothing found"
 
 
 def test_a_canary_that_no_batch_of_a_run_has_stops_no_audit() -> None:

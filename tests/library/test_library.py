@@ -410,6 +410,56 @@ def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> N
     dprepro.noisy_sum(network().float(), inputs, labels, 1.0, 1.0)
 
 
+class Averaging(nn.Module):
+    """Mean of a table's rows, which are of norm at most 0.5, and a linear layer."""
+
+    def __init__(self, trained: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 8, max_norm=0.5)
+        self.table.weight.requires_grad_(trained)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.last(self.table(tokens).mean(1))
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_no_sum_changes_a_weight(trained: bool) -> None:
+    """The made-up inputs of the trial shrank rows of the user's own table."""
+    net, tokens = Averaging(trained), torch.randint(20, (8, 4))
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    plain = Averaging(True).requires_grad_(True)
+    plain.load_state_dict(before)
+    plain.table.weight.data *= (0.5 / plain.table.weight.norm(dim=1, keepdim=True)).clamp(max=1)
+    plain.table = nn.Embedding.from_pretrained(plain.table.weight.data)
+    for call in (dprepro.noisy_sum, dprepro.clipped_sum):
+        noise: dict[str, Any] = {"noise_multiplier": 1.0} if call is dprepro.noisy_sum else {}
+        if trained:
+            with pytest.raises(dprepro.UserError, match=r"^layer 'table': max_norm changes .*max_norm=None"):
+                call(net, tokens, torch.zeros(8, dtype=torch.long), 1.0, **noise)
+        else:
+            call(net, tokens, torch.zeros(8, dtype=torch.long), 1.0, **noise)
+        assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    if not trained:
+        ours, theirs = (
+            dprepro.clipped_sum(each, tokens, torch.zeros(8, dtype=torch.long), 1.0) for each in (net, plain)
+        )
+        torch.testing.assert_close(dict(ours.sums), dict(theirs.sums))
+
+
+def test_a_hook_that_changes_the_network_it_was_made_for_is_refused() -> None:
+    """A copy of the network, as in the trial, still changes the network that the hook closes over."""
+    net = nn.Sequential(nn.Linear(6, 3))
+
+    @torch.no_grad()
+    def clamp(layer: nn.Module, inputs: object) -> None:
+        net[0].weight.clamp_(-0.1, 0.1)
+
+    net.register_forward_pre_hook(clamp)
+    with pytest.raises(dprepro.UserError, match=r"changes its trained parameter '0\.weight' when it runs"):
+        dprepro.clipped_sum(net, torch.rand(4, 6), torch.zeros(4, dtype=torch.long), 1.0)
+
+
 def test_sums_in_inference_mode_are_refused() -> None:
     inputs, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
     with torch.inference_mode(), pytest.raises(dprepro.UserError, match=r"torch\.inference_mode"):

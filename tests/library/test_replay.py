@@ -156,6 +156,14 @@ def seeded(name: str, value: Tensor) -> Tensor:
     return NOISE * torch.randn(value.shape, generator=torch.Generator().manual_seed(value.numel()))
 
 
+def seeding(make: Make, seed: int = 42) -> Callable[..., Any]:
+    """A training that first seeds all generators."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    return make()
+
+
 def by_the_largest(sums: Sums) -> Sums:
     """Noise whose scale follows the sum."""
     norm = torch.stack([value.norm() for value in sums.values()]).norm()
@@ -230,7 +238,9 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "a quarter of the noise on a quarter": (with_less_noise("0.weight", ROWS), "uneven", "0.weight"),
     "one number for a tensor": (adding(lambda name, value: NOISE * torch.randn(())), "shared", "0.weight"),
     "the same noise for all tensors": (by_hand(noise=the_same), "shared", "2.weight"),
-    "seeded noise": (adding(seeded), "noise", "0.weight"),
+    "seeded noise": (adding(seeded), "seeded", "0.weight"),
+    "a seed in the training": (lambda: seeding(by_hand()), "seeded", "0.weight"),
+    "a seed in the training, Opacus": (lambda: seeding(with_opacus()), "seeded", "0.weight"),
     "uniform noise": (
         adding(lambda name, value: NOISE * 12**0.5 * (torch.rand_like(value) - 0.5)),
         "distribution", "0.weight",
@@ -241,6 +251,9 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
     "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
+    "clipping of the sum": (
+        by_hand(clip=unclipped, total=lambda parts: clipped(summed(parts))), "sum", "all",
+    ),
     "clipping of pairs": (by_hand(clip=unclipped, total=in_pairs), "sum", "0.weight"),
     "half of the exact sum added": (
         adding(lambda name, value: NOISE * torch.randn_like(value) + value / 2), "clipping", "0.weight",
@@ -373,6 +386,33 @@ def test_a_step_of_somebody_elses_code_gets_all_its_names_and_no_other(make: Mak
     assert {each.name for each in dprepro.replay(make, *data(), **CLAIMS).violations} == names
 
 
+def under_autocast() -> Callable[[Tensor, Tensor], Any]:
+    step = BY_HAND()
+
+    def autocast(inputs: Tensor, labels: Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return {name: value.float() for name, value in step(inputs, labels).items()}
+
+    return autocast
+
+
+def test_a_step_in_half_precision_is_refused_with_its_layer() -> None:
+    """Its sums move by more than the bound, by rounding that depends on the batch."""
+    with pytest.raises(dprepro.UserError, match=r"the step, layer '0': computes in torch.bfloat16, whose"):
+        dprepro.replay(under_autocast, *data(), **CLAIMS)
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_a_replay_is_shown_with_its_verdict_first(mistaken: bool) -> None:
+    found = dprepro.replay(by_hand(clip=unclipped) if mistaken else BY_HAND, *data(), **CLAIMS)
+    first, *others = str(found).splitlines()
+    assert repr(found) == str(found)
+    assert first.partition(":")[0] == found.verdict == ("wrong" if mistaken else "nothing found")
+    assert ("clipping: 0.weight" in first) == mistaken
+    assert f"<strong>{found.verdict}</strong>" in found._repr_html_()
+    assert len(others) == len(found.violations)
+
+
 def test_a_slow_step_is_compared_on_fewer_examples() -> None:
     def slow() -> Callable[..., Any]:
         inner = by_hand()()
@@ -450,6 +490,15 @@ def of_this_engine() -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
 
     def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return mean(noisy(dprepro.clipped_sum(net, inputs, labels, clip=CLIP).sums))
+
+    return step
+
+
+def with_secret_noise() -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+    net = network()
+
+    def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        return mean(dprepro.noisy_sum(net, inputs, labels, clip=CLIP, noise_multiplier=NOISE))
 
     return step
 
@@ -536,6 +585,7 @@ RIGHT: dict[str, tuple[Make, tuple[int, ...]]] = {
     "by hand, numpy, dropout": (in_numpy_with_dropout, ()),
     "by hand, jax": (in_jax, ()),
     "this engine": (of_this_engine, ()),
+    "this engine, seeded weights and secret noise": (lambda: seeding(with_secret_noise), ()),
     "Opacus": (with_opacus(), ()),
     "Opacus, images": (with_opacus(net=images), (1, 8, 8)),
     "Opacus, deep": (with_opacus(net=deep), ()),
@@ -730,5 +780,5 @@ def test_the_page_runs() -> None:
     assert {("noise", "0.bias"), ("noise", "2.bias")} <= names
     assert scope["found"].sensitivity_of_all > 1
     assert scope["learnt"].attack.if_gaussian > 3
-    assert scope["learnt"].broken
-    assert not scope["seen"].broken
+    assert scope["learnt"].verdict == "wrong"
+    assert scope["seen"].verdict == "nothing found"

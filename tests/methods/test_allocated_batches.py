@@ -13,7 +13,7 @@ from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.private_steps import PrivateSteps
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, build
 

@@ -16,7 +16,7 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import LENET, batch_clipping, build

@@ -19,7 +19,7 @@ from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.samples import BatchSum
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build

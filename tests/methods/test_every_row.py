@@ -18,14 +18,14 @@ from dprepro.pipeline.methods.samples import Sample, padded
 from dprepro.pipeline.params import Row
 from tests.methods.conftest import build
 from tests.methods.examples import CPU, SAMPLE, Shape, made_up, shape_of
-from tests.narrow import narrow
+from tests.small_networks import small_networks
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
 
 
 @pytest.fixture(autouse=True)
 def _narrow() -> Iterator[None]:
-    with narrow():
+    with small_networks():
         yield
 
 

@@ -26,7 +26,7 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.lrp import relevances
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up, shape_of
-from tests.narrow import narrow
+from tests.small_networks import small_networks
 
 BROAD = params.load(Path(__file__).parents[1] / "broad/params.yaml")
 META = Execution(torch.device("meta"), physical=4096)
@@ -92,7 +92,7 @@ def all_on_meta(tree: Any) -> bool:
 
 
 @pytest.mark.parametrize("key", BROAD.rows)
-@narrow()
+@small_networks()
 def test_a_rows_steps_need_no_value(key: str, tmp_path: Path) -> None:
     row = BROAD.rows[key]
     data = made_up(row.model, shape_of(row, BROAD), tmp_path)

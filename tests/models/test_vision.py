@@ -16,7 +16,7 @@ from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
-from tests.narrow import narrow
+from tests.small_networks import small_networks
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 SHAPES = {
@@ -232,7 +232,7 @@ def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("kind", ["none", "layer", "public_bn"])
-@narrow()
+@small_networks()
 def test_the_fast_way_takes_every_model(name: str, kind: str) -> None:
     """Where nothing is clipped, the sum of per-example gradients is the ordinary one."""
     net = make(name, kind)

@@ -9,15 +9,11 @@ from pydantic import ValidationError
 from dprepro.accountants.records import AccountSettings
 from dprepro.fields import Strict
 from dprepro.pipeline import params
-from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
-from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from dprepro.pipeline.methods.rooms import method_settings
-from dprepro.pipeline.methods.tan.settings import TanSettings
+from dprepro.pipeline.methods.settings import method_settings
+from tests.golden.values import defaults, read_defaults
 
 OWN = params.load(Path(__file__).parents[2] / "params.yaml")
-SCHEDULE = {"schedule": "constant", "warmup": 0.0, "milestones": (0.5, 0.75), "gamma": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -31,41 +27,6 @@ SCHEDULE = {"schedule": "constant", "warmup": 0.0, "milestones": (0.5, 0.75), "g
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
              "order": "norm_relu", "hidden": (), "network": None, "rank": None},
         ),
-        (
-            DpsgdSettings,
-            {**SCHEDULE, "weight_decay": 0.0, "class_weights": (),
-             "optimizer": "sgd", "momentum": 0.0, "clip": 1.0, "delta": 1e-5,
-             "accountant": "rdp", "statistics_weight": 1.0, "sampling": "poisson", "participations": 1,
-             "nominal_examples": None},
-        ),
-        (
-            NoisyWeightsSettings,
-            {**SCHEDULE, "augment": "none", "averaging": 0.1, "statistics": "running",
-             "draws": 10, "scales": ()},
-        ),
-        (
-            BatchClippingSettings,
-            {**SCHEDULE, "rate_decay": 1.0, "clip": 0.095, "clip_decay": 1.0, "sigma": 0.0,
-             "mini_set": None, "sampling": "fixed", "note_norms": False, "augment": "none", "side": None,
-             "statistics": "public", "averaging": 0.1, "delta": 1e-5, "participations": 1},
-        ),
-        (
-            TanSettings,
-            {**SCHEDULE, "class_weights": (), "clip": 1.0, "delta": 1e-5, "copies": 1, "augment": "none",
-             "optimizer": "sgd", "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "ema": 0.9999,
-             "note_norms": False, "sampling": "poisson", "participations": 1},
-        ),
-        (
-            IlmSettings,
-            {**SCHEDULE, "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
-             "limit": None, "optimizer": "adam"},
-        ),
-        (
-            AdlmSettings,
-            {**SCHEDULE, "sensitivity": None, "noise_batch": None, "loss_share": 0.5,
-             "limit": None, "optimizer": "adam", "relevance_share": 0.25,
-             "note_relevance": False},
-        ),
         (params.Relevance, {"of": "train", "examples": None}),
         (
             AccountSettings,
@@ -78,6 +39,12 @@ def test_defaults_keep_their_meaning(model: type[Strict], defaults: dict[str, An
     """Digests leave defaults out: changing one here would pass old records off as made with the new one."""
     actual = {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
     assert actual == defaults
+
+
+@pytest.mark.parametrize("method", method_settings())
+def test_defaults_of_a_method_are_those_of_its_golden_values(method: str) -> None:
+    """A new setting is written there by `python -m tests.golden METHOD`; others keep their defaults."""
+    assert defaults(method_settings()[method]) == read_defaults(method)
 
 
 def test_a_new_setting_at_its_default_is_in_no_record() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from dprepro.pipeline import params
 from dprepro.pipeline.params.schema import SEARCHED_SEED
+from tests.not_none import not_none
 from tests.params.good import GOOD
 from tests.refusal import refusal_of
-from tests.there import there
 
 PLAN = {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "step sizes, on validation data"}
 
@@ -137,7 +137,7 @@ def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None
 def test_a_plan_digest_moves_with_the_plan_and_the_settings_of_its_row(
     plan: dict[str, Any], row: dict[str, Any], same: bool
 ) -> None:
-    before = there(params.parse(planned()).plan_digest("one"))
+    before = not_none(params.parse(planned()).plan_digest("one"))
     assert (params.parse(planned(plan, row)).plan_digest("one") == before) is same
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from dprepro.accountants.opacus import opacus_rdp
 from dprepro.pipeline.planning.budget import Plan, plan
 from dprepro.stages.app import app
+from tests.not_none import not_none
 from tests.refusal import refusal_of
-from tests.there import there
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_papers_batch_is_the_smallest_off_the_wall(planned: Plan) -> None:
 
 
 def test_the_simulation_keeps_tan_and_spends_hundreds(planned: Plan) -> None:
-    whole, small = planned.recommended, there(planned.simulation)
+    whole, small = planned.recommended, not_none(planned.simulation)
     assert (small.batch, small.steps, 16 * small.processed) == (256, 2500, whole.processed)
     assert small.eta == pytest.approx(whole.eta)
     assert small.epsilon_pld is not None

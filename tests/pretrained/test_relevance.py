@@ -24,9 +24,9 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path, write_weights
 from dprepro.stages.app import app
 from tests.conftest import make_data
+from tests.not_none import not_none
 from tests.pretrained.conftest import MODEL, check_same_data, parsed, train, write
 from tests.refusal import refusal_of
-from tests.there import there
 
 CPU = torch.device("cpu")
 
@@ -51,7 +51,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    relevance = there(read_relevance(data, CPU))
+    relevance = not_none(read_relevance(data, CPU))
     assert relevance.mean.dtype == torch.float64
     torch.testing.assert_close(relevance.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert relevance.mean.std() > 0.01
@@ -90,7 +90,7 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     about = data.manifest["relevance"]
     told = (about["informed"], about["note"], about["of"], about["examples"])
     assert told == (False, UNINFORMED, "public", 5)
-    relevance = there(read_relevance(data, CPU))
+    relevance = not_none(read_relevance(data, CPU))
     assert (relevance.examples, relevance.public, relevance.informed) == (5, True, False)
     net = trained_net(joined.trained_row("of-letters", parsed(), world))
     images = digits.splits["public"].inputs[:5]
@@ -103,7 +103,7 @@ def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
     train("tuning", mapped)
     make_relevance("late", parsed(), mapped)
     assert prepared.load("late", mapped).manifest["relevance"]["informed"]
-    late, other = (there(read_relevance(prepared.load(name, mapped), CPU)) for name in ("late", "map"))
+    late, other = (not_none(read_relevance(prepared.load(name, mapped), CPU)) for name in ("late", "map"))
     assert not torch.allclose(late.mean, other.mean)
 
 
@@ -119,7 +119,7 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     train("sharing", world)
     line = not_made("shared", world)
     assert "seed=0.safetensors: 1.mean: not kept with the weights; allowed: rows with" in line
-    path, run = weights_path("of-digits", "sigma=0", 0, world), there(records.read_run("of-digits", world))
+    path, run = weights_path("of-digits", "sigma=0", 0, world), not_none(records.read_run("of-digits", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
     broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})

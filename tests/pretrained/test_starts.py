@@ -27,15 +27,15 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import read_weights, weights_path
 from dprepro.pipeline.training import loop
 from dprepro.pipeline.training import rows as training
+from tests.not_none import not_none
 from tests.pretrained.conftest import CPU, PARAMS, PRIVATE, check_same_data, letters, parsed, train, write
 from tests.refusal import refusal_of
-from tests.there import there
 
 
 def trained(row: str, root: Path, settings: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its replicas."""
     train(row, root, settings)
-    run = there(records.read_run(row, root))
+    run = not_none(records.read_run(row, root))
     every = [
         read_weights(
             weights_path(row, replica.level, replica.seed, root), replica.weights, torch.device("cpu")
@@ -60,7 +60,7 @@ def test_a_start_is_the_data_and_the_first_replicas_weights(
     source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
     check_same_data(source, tuned, "start", tuned.start)
     assert source.start is None
-    weights = read_arrays(there(tuned.start))
+    weights = read_arrays(not_none(tuned.start))
     assert weights.keys() == before.keys()
     assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
     assert all(torch.equal(value, before[name][0]) for name, value in weights.items())

@@ -133,7 +133,13 @@ REFUSED: dict[str, str] = {
     "state: numpy_random_numbers": "draws random numbers",
     "random numbers": "draws random numbers",
     "a hook on a parameter": "parameter 'weight': has a hook",
-    "weight norm that can't be copied": "deepcopy",
+    "weight norm that can't be copied": "layer '0': weight is computed from other parameters, as by",
+    "pruned": "layer '0': weight is computed from other parameters, as by",
+    "scripted": "network: scripted; allowed: the network before torch.jit",
+    "a table of bounded norm": "layer '0': max_norm changes the rows that private data look up",
+    "weights that a call clamps": "changes its trained parameter 'weight' when it runs, without noise",
+    "half precision inside": "computes in torch.bfloat16, whose rounding moves a sum",
+    "a frozen body in half precision": "computes in torch.bfloat16, whose rounding moves a sum",
     "another shape": "doesn't take one random input of shape (1, 6): mat1 and mat2 shapes cannot be mult",
 }
 

@@ -13,7 +13,7 @@ from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.accountants.records import NeighboringRelation
 from dprepro.pipeline.ledgers.declared import _same_releases
 from dprepro.pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.reporting.wording import number
 
 FEATURES = 784

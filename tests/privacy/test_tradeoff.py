@@ -9,7 +9,7 @@ from dprepro.accountants.clt import clt_mu, h
 from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
 from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.records import SampledGaussian
-from tests.there import there
+from tests.not_none import not_none
 
 
 def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def test_numbers_of_the_paper(sigma: float, printed: float, examples: int, mu: f
 
 def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> None:
     mechanism, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
-    mu = there(clt_mu(mechanism, steps))
+    mu = not_none(clt_mu(mechanism, steps))
     exact = composed_losses(mechanism, steps, 1e-5).epsilon(delta)
     assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
 
@@ -72,7 +72,7 @@ def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> Non
 def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
     """The curve of the mechanism lies below the limit's where that promises too much."""
     mechanism, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
-    mu = there(clt_mu(mechanism, steps))
+    mu = not_none(clt_mu(mechanism, steps))
     losses = composed_losses(mechanism, steps, 5e-4)
     alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
     small = (alphas > 0) & (alphas <= 0.01)

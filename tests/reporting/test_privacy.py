@@ -4,11 +4,11 @@ import pytest
 
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.pipeline.ledgers.ledger import release_ledger
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.reporting.privacy import Privacy, floats_tell, not_covered, privacy, specific
 from dprepro.pipeline.reporting.vocabulary import words
 from dprepro.pipeline.reporting.wording import bound, claim
-from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger, Replica
+from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger, TrainingResult
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack
 from tests.reporting.made_up.dpsgd import bounds as ledger
@@ -17,7 +17,7 @@ from tests.reporting.made_up.dpsgd import bounds as ledger
 def judged(*ledgers: Ledger, attacks: tuple[Attack, ...] = (), seeded: bool = False) -> Privacy:
     """Privacy of a level with these ledgers."""
     replicas = [
-        Replica(level="epsilon=1", seed=seed, settings={}, metrics={}, ledger=each, attacks=attacks)
+        TrainingResult(level="epsilon=1", seed=seed, settings={}, metrics={}, ledger=each, attacks=attacks)
         for seed, each in enumerate(ledgers)
     ]
     return privacy(replicas, seeded)

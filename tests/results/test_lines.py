@@ -9,24 +9,24 @@ import pytest
 
 from dprepro.errors import UserError
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Replaced, Run, Trained
-from tests.keeping import made_up_training
-from tests.there import there
+from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingRecord
+from tests.made_records import made_up_training
+from tests.not_none import not_none
 
 ROW, ROOT = "small", Path(__file__).parents[2]
 
 
-def training(seed: int, **changes: Any) -> Trained:
+def training(seed: int, **changes: Any) -> TrainingRecord:
     return made_up_training(None, 1, row=ROW, seed=seed, **changes)
 
 
-def write(root: Path, *trainings: Trained, **more: Any) -> None:
-    records.write(Run(row=ROW, replicas=trainings, **more), root)
+def write(root: Path, *trainings: TrainingRecord, **more: Any) -> None:
+    records.write(RowTrainings(row=ROW, replicas=trainings, **more), root)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     curves = {"train_loss": ((1, 0.5, 2.25), (2, 1.0, 1e-9))}
-    run = Run(
+    run = RowTrainings(
         row=ROW,
         replicas=(training(0, curves=curves), training(1, frozen=(0.1,), noise="grid")),
         replaced=(training(0, ended=9.0, replaced=True), Replaced(trainings=3, spent=None)),
@@ -40,12 +40,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_a_later_training_leaves_the_lines_of_earlier_ones_as_they_are(tmp_path: Path) -> None:
     write(tmp_path, training(0))
     before = records.run_path(ROW, tmp_path).read_text()
-    write(tmp_path, *there(records.read_run(ROW, tmp_path)).replicas, training(1))
+    write(tmp_path, *not_none(records.read_run(ROW, tmp_path)).replicas, training(1))
     assert records.run_path(ROW, tmp_path).read_text().startswith(before)
 
 
 @pytest.mark.parametrize("common", [(), (training(0),)])
-def test_git_merges_the_trainings_of_two_machines(tmp_path: Path, common: tuple[Trained, ...]) -> None:
+def test_git_merges_the_trainings_of_two_machines(tmp_path: Path, common: tuple[TrainingRecord, ...]) -> None:
     git("init", "--quiet", "--initial-branch=here", folder=tmp_path)
     shutil.copy(ROOT / ".gitattributes", tmp_path)
     if common:
@@ -58,7 +58,7 @@ def test_git_merges_the_trainings_of_two_machines(tmp_path: Path, common: tuple[
     write(tmp_path, *common, training(1), training(2))  # seed 2 at both: the same one
     commit(tmp_path)
     git("merge", "--quiet", "--no-edit", "there", folder=tmp_path)
-    seeds = {each.seed for each in there(records.read_run(ROW, tmp_path)).replicas}
+    seeds = {each.seed for each in not_none(records.read_run(ROW, tmp_path)).replicas}
     assert seeds == {1, 2, 3} | {each.seed for each in common}
 
 
@@ -72,7 +72,7 @@ def test_two_trainings_of_one_seed_are_told_until_one_is_a_replaced_one(tmp_path
     with pytest.raises(UserError, match=r"two trainings of sigma=1, seed 0; allowed: one that is not"):
         records.read_run(ROW, tmp_path)
     path.write_text(first.replace("}\n", ',"replaced":true}\n') + path.read_text()[len(first) :])
-    run = there(records.read_run(ROW, tmp_path))
+    run = not_none(records.read_run(ROW, tmp_path))
     assert (run.replicas, len(run.replaced)) == ((other,), 1)
 
 

@@ -13,7 +13,7 @@ from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
 from dprepro.rounding import MACHINE_TOLERANCE
-from tests.there import there
+from tests.not_none import not_none
 
 CPU = torch.device("cpu")
 MODEL = {
@@ -66,7 +66,7 @@ def settings() -> Settings:
 
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_a_published_number_stands(key: str, settings: Settings) -> None:
-    record = there(records.read(key, settings.lines[key], ROOT))
+    record = not_none(records.read(key, settings.lines[key], ROOT))
     replicas = {(replica.level, replica.seed): replica for replica in record.replicas}
     for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
         replica = replicas[level, seed]

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,10 @@ def test_this_repository_is_a_laboratory_too(laboratory: Path) -> None:
         assert (laboratory / name).read_text() == (ROOT / name).read_text(), name
     here, there = (YAML(typ="safe").load(folder / "dvc.yaml") for folder in (ROOT, laboratory))
     # DVC sees this checkout's code, but not the installed code
-    assert "pipeline" in here["stages"]["identity"].pop("deps")
+    deps = here["stages"]["identity"].pop("deps")
+    with chdir(ROOT):
+        read = {"papers", "params.yaml", "pipeline", "reports/searches", *map(str, params.load().summaries)}
+    assert set(deps) == read
     assert there["stages"]["identity"].pop("always_changed")
     assert here == there
 

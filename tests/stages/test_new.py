@@ -13,13 +13,13 @@ from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.ledgers.declared import declared_guarantee
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params.adding import Adding
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.suggested import batch_for, delta_for
 from tests import laboratory
+from tests.not_none import not_none
 from tests.refusal import refusal_of
-from tests.there import there
 
 ROOT = Path(__file__).parents[2]
 PARAMS = """\
@@ -171,7 +171,7 @@ def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
     settings = params.load()
     declared_row = settings.rows["second"]
     configured, examples = declared_row.resolved[0], settings.data["mine"].train
-    spent = there(
+    spent = not_none(
         declared_guarantee("dpsgd", configured, declared_row.model, "mine", examples, settings, project)
     )
     bounds, _ = bounds_of(spent.spending, configured.total_steps(examples), configured.delta)

@@ -7,8 +7,7 @@ import pytest
 from dprepro.accountants.bounds import spent_epsilon
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.methods.spending import Guarantee
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import Guarantee, statement
 from dprepro.pipeline.training.loop import Progress
 from dprepro.stages import progress
 

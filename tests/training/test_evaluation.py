@@ -26,8 +26,8 @@ from dprepro.pipeline.training import evaluation, loop, side_by_side
 from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.not_covered import data_uses
 from tests.conftest import dpsgd
+from tests.not_none import not_none
 from tests.refusal import refusal_of
-from tests.there import there
 from tests.training.running import quiet
 
 # -- measuring ---------------------------------------------------------------------------------------
@@ -78,13 +78,13 @@ def test_what_was_measured_is_not_measured_again(
 
 def test_predictions_outlast_the_weights(measured: Path, tiny: Prepared) -> None:
     """The accuracy is the share of right ones, and another accuracy beside them is wrong."""
-    (first, _) = there(records.read_evaluation("row", measured)).replicas
-    errors = errors_of(there(first.test_errors))
+    (first, _) = not_none(records.read_evaluation("row", measured)).replicas
+    errors = errors_of(not_none(first.test_errors))
     assert len(errors) == len(tiny.splits["test"])
     assert (errors == 0).mean() == first.metrics["test_accuracy"]
-    verification._check_errors("row", first, there(first.test_errors))
+    verification._check_errors("row", first, not_none(first.test_errors))
     other = first.model_copy(update={"metrics": {"test_accuracy": first.metrics["test_accuracy"] / 2}})
-    line = refusal_of(lambda: verification._check_errors("row", other, there(first.test_errors)))
+    line = refusal_of(lambda: verification._check_errors("row", other, not_none(first.test_errors)))
     assert "seed 0: test_accuracy: is " in line
     assert "and its predictions reach " in line
     line = refusal_of(lambda: verification._check_errors("row", first, "AAAA"))
@@ -94,7 +94,7 @@ def test_predictions_outlast_the_weights(measured: Path, tiny: Prepared) -> None
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluation = there(records.read_evaluation("row", measured))
+    evaluation = not_none(records.read_evaluation("row", measured))
     assert {replica.measured_by for replica in evaluation.replicas} == {MEASURING}
     first, second = evaluation.replicas
     for changed in (

@@ -9,11 +9,11 @@ import pytest
 from dprepro.pipeline.files import digest_files
 from dprepro.pipeline.rerun import Accuracy, Difference
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Trained
+from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.stages.answers import compared
 from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
-from tests.there import there
+from tests.not_none import not_none
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_rerun_compares_and_leaves_records_and_weights_alone(recorded: Path) -
     assert "trained again; difference " in said
     assert "the row's ledger does not count it" in said
     scratch = recorded / ".dprepro/reruns/r"
-    again, first = there(records.read_run("r", scratch)), there(records.read_run("r"))
+    again, first = not_none(records.read_run("r", scratch)), not_none(records.read_run("r"))
     assert [replica.key for replica in again.replicas] == [("epsilon=4", 0), ("epsilon=4", 1)]
     weights = {replica.key: replica.weights for replica in first.replicas}
     assert all(replica.weights != weights[replica.key] for replica in again.replicas)
@@ -58,7 +58,7 @@ def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
     assert "--level epsilon=5: not in its record; allowed: epsilon=8, epsilon=4" in refused(
         "rerun r --level epsilon=5"
     )
-    measured = there(records.read_evaluation("r"))
+    measured = not_none(records.read_evaluation("r"))
     gap = tuple(replica for replica in measured.replicas if replica.key != ("epsilon=4", 0))
     records.write(measured.model_copy(update={"replicas": gap}))
     assert "epsilon=4, seed 0: not in its record" in refused("rerun r --level epsilon=4")
@@ -114,22 +114,22 @@ def test_a_rerun_makes_the_data_that_it_needs(recorded: Path) -> None:
 
 
 def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Path) -> None:
-    before = there(records.read_run("r"))
+    before = not_none(records.read_run("r"))
     shutil.rmtree("runs/r")
     assert "weights of 4 of 4 trainings are not here" in refused("evaluate r")
-    assert there(records.read_run("r")) == before
+    assert not_none(records.read_run("r")) == before
     said = run("train r")
     assert "r: 4 of 4 trainings, about 0:00:0" in said
     assert "4 replicas trained, 0 stand" in said
-    after = there(records.read_run("r"))
+    after = not_none(records.read_run("r"))
     assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
-    identities = {each.identity for each in after.replaced if isinstance(each, Trained)}
+    identities = {each.identity for each in after.replaced if isinstance(each, TrainingRecord)}
     assert identities == {each.identity for each in before.replicas}
     assert len(list(Path("runs/r").iterdir())) == 4
     assert "0 replicas trained, 4 stand" in run("train r")
     run("evaluate r")
     assert all(
-        each.test_errors is None for each in there(records.read_evaluation("r")).replicas
+        each.test_errors is None for each in not_none(records.read_evaluation("r")).replicas
     )  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
     assert "1 replicas trained, 3 stand" in run("train r")

@@ -38,24 +38,24 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.registry import build_net
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import Run, Trained, TrainingSpent
+from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
 from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, restore
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
-from dprepro.pipeline.training.rows import TrainedRow, check_inputs
+from dprepro.pipeline.training.rows import TrainResult, check_inputs
 from dprepro.pipeline.training.side_by_side import train_runs
 from dprepro.stages.search import search as search_command
 from dprepro.stages.train import train
 from tests.conftest import dpsgd
 from tests.faults.kills import in_child
+from tests.not_none import not_none
 from tests.refusal import refusal_of
-from tests.there import there
 from tests.training.running import context, quiet, weights
 
 
@@ -136,7 +136,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
         list(train_runs(wanted, stopped))
     assert problem.value.status == 128 + by
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    kept = there(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
+    kept = not_none(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
     assert kept.done == 5
     resumed = weights(train_runs(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
@@ -229,7 +229,7 @@ def changed(declared: Settings, **changes: Any) -> Settings:
     return params.parse(everything)
 
 
-def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> TrainedRow:
+def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> TrainResult:
     """Train, measure and account for what `quick` lacks."""
     trained = training.train("quick", settings, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", settings, data, how, root)
@@ -238,14 +238,14 @@ def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> Trai
 
 
 def names(root: Path) -> list[tuple[str, int]]:
-    run = there(records.read_run("quick", root))
+    run = not_none(records.read_run("quick", root))
     return [(replica.level, replica.seed) for replica in run.replicas]
 
 
 def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
-    record = there(records.read("quick", loaded(root)[0].row("quick"), root))
-    run = there(records.read_run("quick", root))
+    record = not_none(records.read("quick", loaded(root)[0].row("quick"), root))
+    run = not_none(records.read_run("quick", root))
     lines = records.read_history("quick", root)
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
@@ -277,7 +277,7 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     assert (trained.trained, trained.standing) == (2, 4)
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
-    run = there(records.read_run("quick", done))
+    run = not_none(records.read_run("quick", done))
     made = [replica.origin for replica in run.replicas if (replica.level, replica.seed) in new]
     assert made == [run.origins[1]] * 2
     assert len(kept(done, new)["record"]) == 2
@@ -295,8 +295,8 @@ def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
-    run = there(records.read_run("quick", done))
-    assert [gone.seed for gone in run.replaced if isinstance(gone, Trained)] == [1, 1]
+    run = not_none(records.read_run("quick", done))
+    assert [gone.seed for gone in run.replaced if isinstance(gone, TrainingRecord)] == [1, 1]
     assert [*run.replaced_spent()] == [None, None]
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
         "epsilon=3,seed=0.safetensors",
@@ -310,7 +310,7 @@ def test_other_settings_data_and_versions_train_anew(
     before, data = loaded(done)
     settings = before.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
     other = changed(before, settings=settings, seeds=1)
-    run = there(records.read_run("quick", done))
+    run = not_none(records.read_run("quick", done))
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
@@ -326,7 +326,7 @@ def test_other_settings_data_and_versions_train_anew(
         assert why(before) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0
-    trained = there(records.read_run("quick", done))
+    trained = not_none(records.read_run("quick", done))
     assert [made.made_by for made in trained.origins] == [raised]
 
 
@@ -351,7 +351,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
     written = weights_path("quick", *done[0], project).read_bytes()
     steps_done = [
-        there(restore(path, torch.device("cpu"))).done for path in (project / CHECKPOINTS).rglob("*.pt")
+        not_none(restore(path, torch.device("cpu"))).done for path in (project / CHECKPOINTS).rglob("*.pt")
     ]
     assert sorted(steps_done) == [5, 10]
     # and a machine with the packages for training alone, and no network, can do it
@@ -380,7 +380,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
     settings, data = loaded(project)
     grow(project, changed(settings, reproducible=False, seeds=1), data, cpu)
-    record = there(records.read("quick", settings.row("quick"), project))
+    record = not_none(records.read("quick", settings.row("quick"), project))
     private = record.replicas[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
@@ -391,9 +391,9 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
     assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
     # a ledger of other noise is another training's
-    run = there(records.read_run("quick", project))
+    run = not_none(records.read_run("quick", project))
     older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
-    records.write(Run.model_validate(older), project)
+    records.write(RowTrainings.model_validate(older), project)
     with pytest.raises(UserError, match="accounts for another training"):
         records.read("quick", settings.row("quick"), project)
 
@@ -403,7 +403,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     training.train("noisy", declared, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("noisy", declared, data, cpu, project)
     row_ledgers("noisy", declared, project)
-    record = there(records.read("noisy", declared.row("noisy"), project))
+    record = not_none(records.read("noisy", declared.row("noisy"), project))
     # the record is in the order of the levels, not of the seeds
     assert [replica.level for replica in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
         "sigma=300"
@@ -439,7 +439,7 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     training.train("quick", settings, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("quick", settings, data, cpu, project)
     row_ledgers("quick", settings, project)
-    for replica in there(records.read("quick", settings.rows["quick"], project)).replicas:
+    for replica in not_none(records.read("quick", settings.rows["quick"], project)).replicas:
         assert replica.metrics.keys() == {"test_accuracy", "converged"}
         assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
     curves = records.run_path("quick", project).read_text()
@@ -490,12 +490,12 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     row = settings.rows["quick"]
     model = Later.model_validate(row.model.model_dump())
     later = {"rows": {**settings.rows, "quick": row.model_copy(update={"model": model})}}
-    record = there(records.read_search("quick", project))
+    record = not_none(records.read_search("quick", project))
     formerly = search.definitions("quick", settings, record.provenance)[1]
     for update, definition in ((later, record.definition), ({}, formerly)):
         records.write(record.model_copy(update={"definition": definition}), project)
         search.search("quick", settings.model_copy(update=update), data, cpu, quiet, project)
-        assert there(records.read_search("quick", project)).replaced == ()
+        assert not_none(records.read_search("quick", project)).replaced == ()
     # another search of the same name: the first one's trainings were seen, and were seeded
     twice = settings.searches["quick"].model_copy(update={"seeds": 2})
     other = settings.model_copy(update={"searches": {"quick": twice}})

@@ -28,7 +28,7 @@ from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample
-from dprepro.pipeline.methods.statements import Statement
+from dprepro.pipeline.methods.spending import Statement
 
 TINY = 1e-12
 KINDS: dict[type[nn.Module], str] = {

@@ -7,8 +7,7 @@ from pydantic import Field
 from dprepro.accountants.records import SampledGaussian, relation_of, sensitivity
 from dprepro.fields import Count, Delta, NotNegative, Positive, Sampling
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
-from dprepro.pipeline.methods.spending import Sizes
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Sizes, Statement, statement
 
 RUNNING = statement("running_averages")
 

@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
-from dprepro.pipeline.methods.spending import Sizes
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Sizes, Statement, statement
 
 JOINT = statement("joint_statistics")
 

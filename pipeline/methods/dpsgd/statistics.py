@@ -111,7 +111,7 @@ class JointStatistics(NoStatistics):
     def __init__(self, task: Task, settings: DpsgdSettings):
         """Take the network and the public images; some batch norm must be trained."""
         super().__init__(task, settings)
-        self.first = next(iter(_batch_norms(self.net).values()))
+        self.first_norm = next(iter(_batch_norms(self.net).values()))
         self.linear = _linear_layers(self.net, self.example)
         self.blocks, self.rest = ([], self.net) if task.execution.reference else leading_blocks(self.net)
         self.block_names = set().union(*(block.names for block in self.blocks))
@@ -200,12 +200,14 @@ class JointStatistics(NoStatistics):
         there the public images have the same values in every batch.
         """
         captured: list[Tensor] = []
-        hook = self.first.register_forward_pre_hook(lambda layer, arguments: captured.append(arguments[0]))
+        hook = self.first_norm.register_forward_pre_hook(
+            lambda layer, arguments: captured.append(arguments[0])
+        )
         with hook, measuring(self.net, self.public.new_ones(len(self.public))):
             functional_call(self.net, tensors, (self.public,))
 
         def joint_logits(example: Tensor) -> Tensor:
-            join = self.first.register_forward_pre_hook(
+            join = self.first_norm.register_forward_pre_hook(
                 lambda layer, arguments: (torch.cat([arguments[0], captured[0]]),)
             )
             with join, measuring(self.net, example.new_ones(1 + len(self.public))):

@@ -10,8 +10,15 @@ from pydantic import BeforeValidator, Field
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.fields import Count, Epsilon, Positive, Share
 from dprepro.pipeline.methods.settings import Attack, Circumstances, EpochSettings
-from dprepro.pipeline.methods.spending import CURVES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import (
+    CURVES,
+    Guarantee,
+    NetworkSizes,
+    RelevanceSizes,
+    Sizes,
+    Statement,
+    statement,
+)
 
 SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
 # Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from dprepro.fields import Count, NotNegative, Positive
 from dprepro.pipeline.methods.settings import Circumstances, EpochSettings
-from dprepro.pipeline.methods.statements import Statement, statement
+from dprepro.pipeline.methods.spending import Statement, statement
 
 
 class NoisyWeightsSettings(EpochSettings):

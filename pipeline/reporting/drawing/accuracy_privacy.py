@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
-from dprepro.pipeline.methods.rooms import method_settings
+from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import PAPERS, Settings
 from dprepro.pipeline.reporting import papers
 from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, svg

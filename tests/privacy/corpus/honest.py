@@ -369,9 +369,9 @@ HONEST: dict[str, Case] = {
         ),
         first=lambda: linear(WIDTH, WORDS),
     ),
-    "tables of bounded norm": texts(
+    "frozen tables of bounded norm": texts(
         lambda self, t: self.last(self.bound(t).mean(1)),
-        bound=lambda: nn.Embedding(WORDS, WIDTH, max_norm=1.0),
+        bound=lambda: nn.Embedding(WORDS, WIDTH, max_norm=1.0).requires_grad_(False),
     ),
     "the table for logits": texts(
         lambda self, t: self.table(t).mean(1).tanh() @ self.table.weight[:CLASSES].T

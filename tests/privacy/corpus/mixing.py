@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
+from torch.nn.utils import prune
 
-from tests.privacy.corpus import CLASSES, WIDTH, Around, Case, Text
+from tests.privacy.corpus import CLASSES, WIDTH, WORDS, Around, Case, Text
 
 CALLS: list[int] = []
 
@@ -354,6 +355,35 @@ def with_parameter_hook() -> nn.Module:
     return net
 
 
+def clamping() -> nn.Module:
+    """A layer that keeps its weights small whenever it runs."""
+    net = nn.Linear(WIDTH, CLASSES)
+
+    def clamp(layer: nn.Linear, _: object) -> None:
+        with torch.no_grad():
+            layer.weight.clamp_(-0.1, 0.1)
+
+    net.register_forward_pre_hook(clamp)
+    return net
+
+
+def pruned() -> nn.Module:
+    net = nn.Sequential(nn.Linear(WIDTH, CLASSES))
+    prune.l1_unstructured(net[0], "weight", 0.3)
+    return net
+
+
+def in_half(hidden: Tensor) -> Tensor:
+    """A product that autocast computes in bfloat16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return (hidden @ torch.ones(WIDTH, WIDTH)).float()
+
+
+def half_body() -> nn.Module:
+    body = nn.Linear(WIDTH, WIDTH).bfloat16().requires_grad_(False)
+    return nn.Sequential(Around(hidden=lambda x: body(x.bfloat16()).float()), nn.Linear(CLASSES, CLASSES))
+
+
 # Networks that make something else than one row of each example, or that can't be tried
 IMPOSSIBLE: dict[str, Case] = {
     "every second": Case(lambda: Around(hidden=lambda x: x[::2])),
@@ -369,6 +399,14 @@ IMPOSSIBLE: dict[str, Case] = {
     "weight norm that can't be copied": Case(
         lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(WIDTH, CLASSES)))
     ),
+    "a table of bounded norm": Case(
+        lambda: nn.Sequential(nn.EmbeddingBag(WORDS, WIDTH, max_norm=1.0), nn.Linear(WIDTH, CLASSES)), "text"
+    ),
+    "weights that a call clamps": Case(clamping),
+    "pruned": Case(pruned),
+    "scripted": Case(lambda: torch.jit.script(nn.Linear(WIDTH, CLASSES))),
+    "half precision inside": Case(lambda: Around(hidden=in_half)),
+    "a frozen body in half precision": Case(half_body),
     "another shape": Case(lambda: nn.Linear(WIDTH + 1, CLASSES)),
     "batch norm without weights": Case(
         lambda: nn.Sequential(

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dprepro.accountants.records import AccountantEpsilon
-from dprepro.pipeline.methods.statements import statement
+from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.vocabulary import words
-from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, Replica
-from tests.keeping import keep, keep_history
+from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, TrainingResult
+from tests.made_records import keep, keep_history
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
@@ -109,7 +109,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
     line = declared.lines[key]
     trained = isinstance(line, Row)
     replicas = [
-        Replica(
+        TrainingResult(
             level=line.level(configured),
             seed=seed,
             settings=configured.model_dump(mode="json"),

@@ -17,7 +17,7 @@ NARROW = (
 
 
 @contextmanager
-def narrow() -> Iterator[None]:
+def small_networks() -> Iterator[None]:
     """Networks that are built inside have few channels; what depends on their number is tested elsewhere."""
     with ExitStack() as patched:
         for module, stages in NARROW:

@@ -1,11 +1,11 @@
-"""What a test goes on with, which must be there."""
+"""A value that a test needs."""
 
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def there(value: T | None) -> T:
+def not_none(value: T | None) -> T:
     """``value``, which is not None."""
     assert value is not None
     return value

@@ -16,17 +16,17 @@ from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import (
     Candidate,
-    Entry,
-    Evaluated,
-    Evaluation,
+    EvaluationRecord,
     Ledger,
+    LedgerEntry,
     Ledgers,
     Provenance,
     Record,
     Replaced,
-    Run,
+    RowEvaluations,
+    RowTrainings,
     SearchRecord,
-    Trained,
+    TrainingRecord,
     best,
 )
 
@@ -78,20 +78,22 @@ def made_up_origin(**changes: Any) -> Provenance:
     return Provenance.model_validate(origin | changes)
 
 
-def made_up_training(spending: Any, steps: int, **changes: Any) -> Trained:
+def made_up_training(spending: Any, steps: int, **changes: Any) -> TrainingRecord:
     """A replica that ran so many steps of a mechanism."""
     values: dict[str, Any] = {
         "level": "sigma=1", "seed": 0, "settings": {}, "steps": steps, "spending": spending, "delta": 1e-5,
         "claimed_by": "clt", "broken": (), "not_covered": (), "weights": None, "seconds": 1, "started": 0,
         "ended": 1, "origin": made_up_origin(), "row": "row", "model": {}, "method": "dpsgd", "data": "mnist",
     }  # fmt: skip
-    return Trained.model_validate(values | changes)
+    return TrainingRecord.model_validate(values | changes)
 
 
-def made_up_run(row: str, data: str, trained: Trained, edition: dict[str, str], **changes: Any) -> Run:
+def made_up_run(
+    row: str, data: str, trained: TrainingRecord, edition: dict[str, str], **changes: Any
+) -> RowTrainings:
     """A row of one replica."""
     about = {"row": row, "data": data, "origin": made_up_origin(edition=edition)}
-    return Run(row=row, replicas=(trained.model_copy(update=about),), **changes)
+    return RowTrainings(row=row, replicas=(trained.model_copy(update=about),), **changes)
 
 
 def keep_search(
@@ -125,7 +127,7 @@ def keep_search(
 
 def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
     """Write a row's trainings, made up if it has none, with these curves; return the digest of the file."""
-    curves: dict[schema.ReplicaKey, dict[str, Any]] = {}
+    curves: dict[schema.TrainingKey, dict[str, Any]] = {}
     for level, seed, step, epoch, metric, value in lines:
         metrics = curves.setdefault((level, seed), {})
         metrics[metric] = (*metrics.get(metric, ()), (step, epoch, value))
@@ -134,7 +136,7 @@ def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
     for key, metrics in curves.items():
         made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
         trained[key] = made.model_copy(update={"curves": metrics})
-    return digest_file(records.write(Run(row=row, replicas=tuple(trained.values())), root))
+    return digest_file(records.write(RowTrainings(row=row, replicas=tuple(trained.values())), root))
 
 
 def keep(record: Record, root: Path) -> None:
@@ -146,7 +148,7 @@ def keep(record: Record, root: Path) -> None:
     made = record.provenance
     account = record.method == schema.ACCOUNTING
     entries = tuple(
-        Entry(
+        LedgerEntry(
             level=replica.level,
             seeds=(replica.seed,),
             ledger=replica.ledger,
@@ -164,7 +166,7 @@ def keep(record: Record, root: Path) -> None:
     made_by = versions.training(record.method, record.model["name"])
     origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
     trained = tuple(
-        Trained(
+        TrainingRecord(
             **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
             **record.model_dump(include={"row", "model", "method", "data"}),
             origin=origins[replica.origin],
@@ -182,9 +184,9 @@ def keep(record: Record, root: Path) -> None:
         )
         for replica in record.replicas
     )
-    records.write(Run(row=record.row, replicas=trained), root)
+    records.write(RowTrainings(row=record.row, replicas=trained), root)
     measured = tuple(
-        Evaluated(
+        EvaluationRecord(
             **replica.model_dump(include={"level", "seed", "metrics"}),
             row=record.row,
             weights=None,
@@ -192,4 +194,4 @@ def keep(record: Record, root: Path) -> None:
         )
         for replica in record.replicas
     )
-    records.write(Evaluation(row=record.row, replicas=measured), root)
+    records.write(RowEvaluations(row=record.row, replicas=measured), root)
