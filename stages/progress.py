@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from dprepro.accountants.records import SampledGaussian
 from dprepro.rounding import rounded_up
 
 if TYPE_CHECKING:
@@ -34,7 +36,20 @@ def describe(state: "State") -> str:
 def _spent(state: "State") -> str:
     """Epsilon that the training has spent, rounded up, in words."""
     spent = None if state.reproducible else state.guarantee.epsilon_after(state.step)
-    return "not private" if spent is None else f"epsilon by a quick bound at most {rounded_up(spent, 3)}"
+    if spent is None:
+        return "not private"
+    spending, delta = state.guarantee.spending, state.guarantee.delta
+    if state.step < state.steps or not isinstance(spending, SampledGaussian) or delta is None:
+        return f"epsilon by a quick bound at most {rounded_up(spent, 3)}"
+    return f"epsilon at most {rounded_up(_whole(spending, state.steps, delta), 3)}"
+
+
+@cache
+def _whole(spending: SampledGaussian, steps: int, delta: float) -> float:
+    """Upper bound on epsilon of a whole training, as in its ledger; seeds share it."""
+    from dprepro.accountants.bounds import smallest_bound
+
+    return smallest_bound(spending, steps, delta)
 
 
 @contextmanager

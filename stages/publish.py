@@ -13,6 +13,7 @@ def build() -> dict[str, str]:
     from dprepro.pipeline import params
     from dprepro.pipeline.files import digest_json, write_text
     from dprepro.pipeline.reporting.sources import read_sources
+    from dprepro.pipeline.reporting.wording import counted
     from dprepro.pipeline.tracking.publishing import STORE
     from dprepro.pipeline.tracking.publishing import publish as write
     from dprepro.pipeline.tracking.runs import runs
@@ -28,5 +29,5 @@ def build() -> dict[str, str]:
     content = [[run.name, run.tags, run.metrics, [seed.metrics for seed in run.seeds]] for run in results]
     write_text(Path("published.json"), digest_json(content) + "\n")
     seeds = sum(len(run.seeds) for run in results)
-    print(f"{STORE}: {len(results)} results and {seeds} seeds")
+    print(f"{STORE}: {counted(len(results), 'result')} and {counted(seeds, 'seed')}")
     return experiments

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.export.privacy_statement import PrivacyStatement, markdown
+from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.intervals import mean
 from dprepro.pipeline.results.schema import Errors, Record, TrainingResult
@@ -81,7 +82,7 @@ No licence was chosen for the model: the metadata above say `unknown`.
 ## Training
 
 - method: `{record.method}`, version {made.made_by.get("method", 0)}, {replica.ledger.steps:,} steps
-- model: {wording.settings_words(record.model)}
+- model: {wording.settings_words(Model.model_validate(record.model).described)}
 - settings: {wording.settings_words(replica.settings)}
 - with {", ".join(f"{name} {version}" for name, version in made.versions.items())} on {made.device}
 

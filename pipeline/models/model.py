@@ -138,6 +138,17 @@ class Model(Strict):
         return self.model_dump(mode="json", exclude_defaults=True, exclude=left_out)
 
     @property
+    def described(self) -> dict[str, Any]:
+        """All settings; sizes of hidden layers as the network has them, and left out if it takes none."""
+        settings = self.model_dump(mode="json")
+        sizes = architectures()[self.name].get("HIDDEN_SIZES")
+        if sizes is None:
+            del settings["hidden"]
+        elif not self.hidden:
+            settings["hidden"] = [*ast.literal_eval(sizes)]
+        return settings
+
+    @property
     def ignored(self) -> str | None:
         """First setting of the normalisation that is not at its default and has no effect; None without one.
 

@@ -117,6 +117,7 @@ def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_pat
     (measured, *_) = records.read_evaluation(row).replicas
     assert measured.scores is not None
     card = Path(f"out/{row}/README.md").read_text()
+    assert "hidden []" not in card
     assert measured.scores.words in card
     assert not any(said in card for said in ("recall", "confusion", "Recall", "Confusion"))
     if row == IMAGES:

@@ -268,3 +268,9 @@ def test_frozen_batch_norm_keeps_its_statistics() -> None:
     )
     expected = (net[0](inputs) - 0.25) / (4.0 + first.epsilon) ** 0.5
     torch.testing.assert_close(seen[0], expected)
+
+
+def test_a_described_model_has_the_sizes_of_its_network() -> None:
+    assert Model(name="mlp").described["hidden"] == [64, 32]
+    assert Model(name="mlp", hidden=(8,)).described["hidden"] == [8]
+    assert "hidden" not in Model(name="lenet5").described

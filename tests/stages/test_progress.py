@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from dprepro.accountants.bounds import spent_epsilon
+from dprepro.accountants.bounds import smallest_bound, spent_epsilon
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.methods.spending import Guarantee, statement
 from dprepro.pipeline.training.loop import Progress
+from dprepro.rounding import rounded_up
 from dprepro.stages import progress
 
 
@@ -54,12 +55,20 @@ def test_noise_in_every_step_is_spent_step_by_step() -> None:
     state = replace(STATE, guarantee=Guarantee(spending, 1e-5, "rdp"))
     shown = [
         float(progress.describe(replace(state, step=step)).split("at most ")[1].split()[0])
-        for step in (1, 430)
+        for step in (1, 429)
     ]
-    for told, step in zip(shown, (1, 430), strict=True):
+    for told, step in zip(shown, (1, 429), strict=True):
         exact = spent_epsilon(spending, step, 1e-5)
         assert exact <= told <= 1.01 * exact
     assert shown[0] < shown[1]
+
+
+def test_the_last_epsilon_is_the_ledgers() -> None:
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=1.1, examples=55_000, batch=1024)
+    last = replace(STATE, guarantee=Guarantee(spending, 1e-5, "rdp"), step=430)
+    proven = smallest_bound(spending, 430, 1e-5)
+    assert proven < 0.99 * spent_epsilon(spending, 430, 1e-5)
+    assert f"  epsilon at most {rounded_up(proven, 3)}  " in progress.describe(last)
 
 
 def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -> None:
