@@ -11,6 +11,7 @@
 * `noisy_sum`: release of a DP-SGD step of your network, without a floating-point leak.
 * `clipped_sum`: sum of a network's clipped per-example gradients, fast and exact.
 * `PoissonSampler`, `BallsAndBinsSampler`: batches by Poisson sampling, or by random allocation.
+* `loader`: torch's `DataLoader` with their batches, empty ones too.
 * `audit`: lower bound on epsilon from an attacker's scores.
 * `audit_training`: attack on your own training loop, and tests for classic mistakes.
 * `audit_model`: lower bounds on epsilon by canaries in a training of your own network.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dprepro.auditing.models import ModelAudit, audit_model, worst_start
     from dprepro.auditing.replay import Pair, Replay, Violation, replay
     from dprepro.auditing.training import Claims, Mistake, TrainingAudit, audit_training
-    from dprepro.samplers import BallsAndBinsSampler, PoissonSampler
+    from dprepro.samplers import BallsAndBinsSampler, PoissonSampler, loader
     from dprepro.sums import ClippedSum, clipped_sum, noisy_sum
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "clipped_sum",
     "compose",
     "epsilon",
+    "loader",
     "noise_multiplier",
     "noisy_sum",
     "replay",
@@ -68,7 +70,7 @@ _MODULES = {
     "sums": ("ClippedSum", "clipped_sum", "noisy_sum"),
     "auditing.models": ("ModelAudit", "audit_model", "worst_start"),
     "auditing.replay": ("Pair", "Replay", "Violation", "replay"),
-    "samplers": ("BallsAndBinsSampler", "PoissonSampler"),
+    "samplers": ("BallsAndBinsSampler", "PoissonSampler", "loader"),
     "auditing.training": ("Claims", "Mistake", "TrainingAudit", "audit_training"),
 }
 

@@ -32,9 +32,11 @@ from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import ndtr
 
-# Spacing of an epoch's grid in standard deviations of its privacy loss; and the largest spacing
-FINENESS, LARGEST_SPACING = 0.05, 0.01
+# Spacing of an epoch's grid in standard deviations of its privacy loss; and the largest and least spacing,
+# with which log(2) has two million points
+FINENESS, LARGEST_SPACING, LEAST_SPACING = 0.05, 0.01, 3e-7
 MOST_POINTS = 100_000  # of one log-normal's grid
+MOST_PRODUCTS = 4e8  # of points in one sum, a second or two; a grid with more is coarsened
 REACH = 11.0  # standard deviations that the grid of a log-normal covers beyond both means
 RARE = 1e-24  # probability of each end of a grid that is cut off
 LEAST_NOISE = 0.06  # smallest noise multiplier; with less, exponentials of losses overflow
@@ -77,7 +79,10 @@ def spacing_of(noise_multiplier: float, batches: int) -> float:
     exponent = noise_multiplier**-2
     variance = min(exponent, log1p(expm1(min(exponent, 50.0)) / batches))
     spacing = min(FINENESS * sqrt(variance), LARGEST_SPACING)
-    return max(spacing, (exponent + 2 * REACH / noise_multiplier) / MOST_POINTS)
+    width = exponent + 2 * REACH / noise_multiplier
+    # summands further apart than -log(spacing) are summed all at once
+    apart = min(width, -log(spacing))
+    return max(spacing, LEAST_SPACING, width / MOST_POINTS, sqrt(width * apart / MOST_PRODUCTS))
 
 
 @attrs.frozen
@@ -153,7 +158,9 @@ def epoch_ratio(noise_multiplier: float, batches: int, steps: int, spacing: floa
         for law, zero in ((first, second.zero), (second, first.zero)):
             start = law.masses.first - masses.first
             masses.values[start : start + len(law.masses.values)] += zero * law.masses.values
-        return _trimmed(Ratio(masses, first.zero * second.zero, first.beyond + second.beyond), spacing)
+        total = Ratio(masses, first.zero * second.zero, first.beyond + second.beyond)
+        # sums with 0 lie log(2) below the others: kept, they would make the grid as wide as that
+        return _trimmed(total, spacing, RARE + first.zero + second.zero)
 
     total = _repeated(_log_normal(noise_multiplier, batches, spacing), steps, add)
     missing = 1 - steps / batches  # probability that the example is in a later batch of the epoch
@@ -262,7 +269,8 @@ def _add_smaller(
     far = 1 + floor(-log(expm1(spacing if split else spacing / 2)) / spacing)
     far = max(far, least)
     nearest = larger.first - (smaller.first + len(smaller.values) - 1)
-    for apart in range(max(least, nearest), far):
+    furthest = larger.first + len(larger.values) - 1 - smaller.first
+    for apart in range(max(least, nearest), min(far, furthest + 1)):
         _add_diagonal(total, larger, smaller, apart, spacing, place)
     # all smaller summands together: a split is linear in them
     index = larger.first + np.arange(len(larger.values)) - far - smaller.first
@@ -316,11 +324,17 @@ def _raised(law: Ratio, constant: float, spacing: float) -> Ratio:
     return Ratio(Masses(first, split), 0.0, law.beyond)
 
 
-def _trimmed(law: Ratio, spacing: float) -> Ratio:
-    """Distribution with rare values moved to kept points, 0 and `Ratio.beyond`; the expectation stays."""
+def _trimmed(law: Ratio, spacing: float, rare: float) -> Ratio:
+    """Distribution without its rare values, ``rare`` of the lowest; the expectation stays.
+
+    They are moved to kept points, 0 and `Ratio.beyond`.
+
+    Returns:
+        The distribution.
+    """
     masses, logs = law.masses, law.masses.logs(spacing)
     moments = masses.values * np.exp(logs)
-    low = int(np.searchsorted(np.cumsum(masses.values), RARE))
+    low = int(np.searchsorted(np.cumsum(masses.values), rare))
     high = len(logs) - 1 - int(np.searchsorted(np.cumsum(moments[::-1]), RARE))
     values = masses.values[low : high + 1].copy()
     values[0] += (masses.values[:low] * np.exp(logs[:low] - logs[low])).sum()

@@ -12,6 +12,7 @@ SLOW_IMPORT = True  # Opacus imports torch
 PRV_LARGEST = 1e2
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
+PRV_MOST_POINTS = 2**21  # of its grid; a point takes a microsecond and up to 200 bytes
 
 
 def epsilons(
@@ -87,12 +88,21 @@ def opacus_prv(
         ValueError: the accountant fails, for example at a large epsilon.
     """
     from opacus.accountants import PRVAccountant
+    from opacus.accountants.analysis.prv import PoissonSubsampledGaussianPRV
 
     accountant = PRVAccountant()
     accountant.history = _history(rate, noise_multiplier, steps, first_release)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            points = accountant._get_domain(
+                prvs=[PoissonSubsampledGaussianPRV(share, noise) for noise, share, _ in accountant.history],
+                num_self_compositions=[times for *_, times in accountant.history],
+                eps_error=error,
+                delta_error=delta / 1000,
+            ).size
+            if points > PRV_MOST_POINTS:
+                raise ValueError(f"a grid of {points:.1e} points; computed: up to {PRV_MOST_POINTS:.1e}")
             return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta / 1000)), error
     except (ValueError, RuntimeError, MemoryError, IndexError) as problem:
         raise ValueError(f"PRV failed: {problem}") from problem

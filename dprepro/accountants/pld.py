@@ -116,7 +116,8 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
     if spending.sampling == "allocation":
         return spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
-    return max(1e-5 * epsilon, min(1e-4, 2e-4 * epsilon), coarsest)
+    # the interval at `LEAST_EPSILON` is the finest one: finer grids take long, and tell nothing that matters
+    return max(1e-5 * epsilon, min(1e-4, 2e-4 * max(epsilon, LEAST_EPSILON)), coarsest)
 
 
 def _largest_loss(spending: SampledGaussian) -> float:

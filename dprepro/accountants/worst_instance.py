@@ -26,7 +26,7 @@ from scipy.stats import binom
 
 from dprepro.accountants.allocation import LEAST_NOISE, rounded_epoch, spacing_of
 from dprepro.accountants.gaussian import least_epsilon, successes
-from dprepro.accountants.pld import MOST_AT_ONCE, ROUNDING
+from dprepro.accountants.pld import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING
 from dprepro.accountants.records import SampledGaussian
 
 # of one step's release; a cell's probabilities are exact, so more cells only sharpen the bound
@@ -72,7 +72,8 @@ def worst_epsilon(
     if limit < inf:
         delta *= 1 + ERROR_SHARE  # covers empty mini-sets
     epsilon = _epsilon_of_sum(spending, steps, delta)
-    if pair := _pair(spending, steps):
+    # a bound below `LEAST_EPSILON` is no grid's, and with so much noise an epoch's grid takes long
+    if (spending.sampling != "allocation" or bound >= LEAST_EPSILON) and (pair := _pair(spending, steps)):
         removed, added = pair.within - pair.without, pair.without - pair.within
         epsilon = max(
             epsilon,
@@ -208,7 +209,7 @@ def _profile(
     if delta <= ROUNDING * times or times > MOST_AT_ONCE:
         return None
     reach = sqrt(times / 2 * log(1 / error_probability))
-    grain = GRAIN * bound / reach
+    grain = GRAIN * max(bound, LEAST_EPSILON) / reach
     low, high = _span(losses, probabilities, times, error_probability)
     grain = max(grain, (high - low) / MOST_POINTS)
     shortfall = grain * reach

@@ -152,8 +152,6 @@ class Paper(PrintedTables):
     year: int | None = None
     venue: str | None = None
     link: str | None = None
-    # meanings of the paper's own terms, and of endings of its rows' names
-    words: dict[str, str] = Field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     headlines: tuple[Headline, ...] = ()  # on the first page
     claims: tuple[Claim, ...] = ()

@@ -93,7 +93,6 @@ class Table(Strict):
     columns: list[str]  # levels in the paper's order
     own: bool = False  # our own experiment: nothing in it counts as the paper's
     budget: dict[Literal["epochs", "steps"], float] = Field(default_factory=dict)  # the paper's training
-    said: str | None = None  # numbers in the paper's text that are no cells of the table
     remark: str | None = None  # what a reader must know about our numbers
     examples: Annotated[int, Field(ge=1)] | None = None  # the paper's N; None: not given
     # False: the trained network is changed before the test, so an accuracy at chance is no failed training

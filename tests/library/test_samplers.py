@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import dprepro
 from dprepro.accountants.records import batches_of_epoch
@@ -60,6 +60,92 @@ def test_each_example_is_in_a_poisson_sample_with_the_rate_and_independently() -
     assert (together - np.diag(together.diagonal())).max() < 35
     again = np.stack([np.isin(np.arange(200), rows) for rows in sampler])
     assert not np.array_equal(chosen, again)
+
+
+class Images(Dataset[Any]):
+    """One example at a position, as of torchvision."""
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, place: int) -> Any:
+        if not isinstance(place, int):
+            raise TypeError(f"position {place!r}")
+        return {"image": torch.full((2, 2), float(place)), "label": place, "name": f"image {place}"}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_loader_takes_any_data_set_and_keeps_empty_samples(workers: int) -> None:
+    batches = list(dprepro.loader(Images(), dprepro.PoissonSampler(30, 1, 40), num_workers=workers))
+    assert len(batches) == 40
+    assert {0, 1} <= {len(batch["label"]) for batch in batches}
+    for batch in batches:
+        size = len(batch["label"])
+        assert batch["image"].shape == (size, 2, 2)
+        assert batch["label"].dtype == torch.int64
+        assert batch["name"] == [f"image {place}" for place in batch["label"].tolist()]
+
+
+def test_an_empty_sample_has_the_shapes_of_the_users_own_batches() -> None:
+    def collate(examples: list[Any]) -> Any:
+        return torch.stack([x["image"] for x in examples]), [{"place": torch.ones(len(examples), 3)}]
+
+    loader = dprepro.loader(Images(), dprepro.PoissonSampler(30, 1, 40), collate)
+    images, ((empty),) = next(batch for batch in loader if not len(batch[0]))
+    assert (images.shape, empty["place"].shape) == ((0, 2, 2), (0, 3))
+
+
+def test_a_loader_of_other_data_is_refused() -> None:
+    with pytest.raises(dprepro.UserError, match="data: 30 examples; the sampler has 31"):
+        dprepro.loader(Images(), dprepro.PoissonSampler(31, 1, 1))
+
+
+def test_an_allocated_epoch_continues_in_a_new_process_where_it_stopped() -> None:
+    sampler = dprepro.BallsAndBinsSampler(500, 10)
+    begun = iter(sampler)
+    first, state = [next(begun) for _ in range(4)], sampler.state_dict()
+    resumed = dprepro.BallsAndBinsSampler(500, 10)
+    resumed.load_state_dict(state)
+    last = list(resumed)
+    assert last == list(begun)
+    assert sorted(place for batch in first + last for place in batch) == list(range(500))
+    assert len(list(resumed)) == 10  # the next epoch is whole, and another one
+    assert list(resumed)[4:] != last
+
+
+def test_a_poisson_pass_continues_with_the_missing_number_of_new_samples() -> None:
+    sampler = dprepro.PoissonSampler(500, 100, 10)
+    begun = iter(sampler)
+    for _ in range(7):
+        next(begun)
+    state, resumed = sampler.state_dict(), dprepro.PoissonSampler(500, 100, 10)
+    resumed.load_state_dict(state)
+    last = list(resumed)
+    assert len(last) == 3
+    assert last != list(begun)
+    with pytest.raises(dprepro.UserError, match="allowed: 'drawn', 0 to 10, and 'key'"):
+        resumed.load_state_dict({**state, "drawn": 11})
+
+
+@pytest.mark.parametrize("make", [dprepro.BallsAndBinsSampler, dprepro.PoissonSampler])
+def test_the_processes_of_a_training_share_the_examples(make: Any) -> None:
+    """Each example is drawn by one process, with the rate of a training in one process."""
+    counts = np.zeros((3, 100))
+    for rank in range(3):
+        sampler = make(100, 10, 1, rank=rank, ranks=3) if make is dprepro.BallsAndBinsSampler else None
+        sampler = sampler or make(100, 10, 1000, rank=rank, ranks=3)
+        sampler.set_epoch(1)
+        for sample in sampler:
+            counts[rank, sample] += 1
+    owners = np.arange(100) % 3
+    assert (counts[owners, np.arange(100)] > 0).all()
+    assert counts.sum() == counts[owners, np.arange(100)].sum()
+    if make is dprepro.BallsAndBinsSampler:
+        assert (counts.sum(0) == 1).all()
+    else:
+        assert counts.sum() == pytest.approx(10_000, abs=7 * 9000**0.5)
+    with pytest.raises(dprepro.UserError, match="rank: 3; allowed: 0 to 2"):
+        make(100, 10, 1, rank=3, ranks=3)
 
 
 def test_a_poisson_sample_is_in_order_and_may_be_empty() -> None:

@@ -1,6 +1,8 @@
 """Bounds at the edge: the lower one, the truth by mpmath to sixty digits and the upper one are in order."""
 
+import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 from mpmath import mpf
 
 import dprepro
+from dprepro.accountants.allocation import composed_epochs, spacing_of
 from dprepro.accountants.bounds import bounds_of
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
@@ -151,6 +154,57 @@ def test_any_question_is_answered_in_seconds(asked: dict[str, float]) -> None:
     assert 0 <= (spent.epsilon_lower or 0) <= spent.epsilon_upper
     assert taken < 60
     assert most_memory() - before < 2e9
+
+
+EXTREMES: list[dict[str, Any]] = [
+    {"examples": MILLION, "batch": 1, "steps": 1, "noise_multiplier": 1e-3},
+    {"examples": 10**12, "batch": MILLION, "steps": 1000},
+    {"examples": MILLION, "batch": 1, "steps": MILLION},
+    {"examples": MILLION, "batch": 1, "steps": 1000, "noise_multiplier": 0.06, "sampling": "fixed"},
+    *(
+        {"sampling": "allocation", "epochs": epochs, "noise_multiplier": noise}
+        for noise in (0.06, 100, 1e3, 1e4, 3e4, 1e9)
+        for epochs in (2, 200)
+    ),
+    *(
+        {"sampling": "allocation", "examples": MILLION, "batch": 1, "epochs": 100, "noise_multiplier": noise}
+        for noise in (1, 100, 1e4)
+    ),
+]
+
+
+@pytest.mark.parametrize("asked", EXTREMES)
+def test_no_question_eats_a_machine(asked: dict[str, Any]) -> None:
+    """In a process of its own, whose time is limited; memory is counted beyond torch's."""
+    asked = {"examples": 60_000, "batch": 256, "noise_multiplier": 1.0, "delta": 1e-5, **asked}
+    code = (
+        "import json, resource, sys; import dprepro; import dprepro.accountants.opacus; "
+        "most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; imports = most(); "
+        "spent = dprepro.epsilon(**json.loads(sys.argv[1])); "
+        "seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime; "
+        "print(json.dumps([spent.epsilon_lower, spent.epsilon_upper, seconds, most() - imports]))"
+    )
+    limit = (60, 60)  # seconds: a process that goes on is killed
+    asked_process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, json.dumps(asked)],
+        capture_output=True, text=True, check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+    )  # fmt: skip
+    lower, upper, seconds, memory = json.loads(asked_process.stdout)
+    assert 0 <= lower <= upper
+    assert seconds < 30
+    assert memory * (1 if sys.platform == "darwin" else 1024) < 1e9
+
+
+@pytest.mark.parametrize(("noise", "batches"), [(100.0, 234), (1000.0, 20), (2.0, 3000)])
+def test_a_coarsened_grid_of_an_epoch_stays_a_bound(noise: float, batches: int) -> None:
+    """Above the bound on a grid of twice the points, less its own error, and above the lower bound."""
+    finest = spacing_of(noise, batches) / 2
+    bounds = [
+        composed_epochs(noise, batches, 1, 2 * batches, spacing).get_epsilon_for_delta(1e-7)
+        for spacing in (finest, 2 * finest, 8 * finest)
+    ]
+    assert bounds[0] <= bounds[1] * (1 + 1e-9) <= bounds[2] * (1 + 2e-9)
 
 
 def test_a_plan_of_one_step_is_made_in_seconds() -> None:

@@ -93,3 +93,11 @@ def test_a_file_of_an_earlier_report_is_deleted(tmp_path: Path) -> None:
     old.write_text("")
     report.write(dpsgd.settings(), tmp_path)
     assert not old.exists()
+
+
+def test_first_page_lists_headlines_of_declared_rows_alone() -> None:
+    here, demo = (report.gather(load(root / "params.yaml"), root) for root in (ROOT, ROOT / "demo"))
+    listed = {view.key: len(view.headlines) for view in here.papers}
+    assert listed == {key: len(paper.headlines) for key, paper in here.sources.papers.items()}
+    assert not any(view.headlines for view in demo.papers)
+    assert any(paper.headlines for paper in demo.sources.papers.values())

@@ -259,7 +259,7 @@ class Grid:
     def rebuild(self) -> str | None:
         """Command that trains a cell again."""
         ran = [cell for cell in self.cells if cell.ran and cell.line["by_seed"] and cell.line["epochs"]]
-        cell = next((cell for cell in ran if cell.status), None)
+        cell = min((cell for cell in ran if cell.status), key=lambda cell: not cell.claims, default=None)
         return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
 
 
@@ -304,8 +304,9 @@ class PaperView:
 
     @property
     def headlines(self) -> list["HeadlineResult"]:
-        """What the first page says of the paper."""
-        return [_headline(headline, self) for headline in self.paper.headlines]
+        """What the first page says of the paper: headlines for which this project declares rows."""
+        found = (_headline(headline, self) for headline in self.paper.headlines)
+        return [headline for headline in found if headline]
 
     def part_words(self, part: Part) -> str:
         """Part of a claim: what is compared, ours, the paper's and what is claimed."""
@@ -329,12 +330,15 @@ class PaperView:
         proven = f", at ε ≤ {found.at_most}" if found and found.claims and found.at_most != "none" else ""
         return text + proven + (f" ({part.reason})" if part.reason else "")
 
-    def result(self, place: tuple[str, str]) -> Cell | None:
-        """The result that decides (TABLE/LINE, level), in the table's own metric; None: not run."""
+    def line(self, place: tuple[str, str]) -> Columns | None:
+        """Line of the table that decides (TABLE/LINE, level), in the table's own metric."""
         table, _, rest = place[0].partition("/")
         metric = self.report.sources.table(self.key, table).metric
-        cell_of = (self.key, table, rest.partition(":")[0], metric, place[1])
-        line = self.report.results.primary(cell_of)
+        return self.report.results.primary((self.key, table, rest.partition(":")[0], metric, place[1]))
+
+    def result(self, place: tuple[str, str]) -> Cell | None:
+        """The result that decides (TABLE/LINE, level); None: not run."""
+        line = self.line(place)
         ran = line is not None and isinstance(line["by_seed"], dict)
         return cell(line, self.report.sources) if line is not None and ran else None
 
@@ -351,26 +355,33 @@ class HeadlineResult(NamedTuple):
     href: str
 
 
-def _headline(headline: Headline, view: PaperView) -> HeadlineResult:
+def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     page = f"papers/{view.key}.html"
     if headline.of is not None:
-        table, _, line = headline.of.partition("/")
-        metric = view.report.sources.table(view.key, table).metric
-        found = view.report.results.primary((view.key, table, line, metric, headline.at or ""))
-        assert found is not None
+        found = view.line((headline.of, headline.at or ""))
+        if found is None or not isinstance(found["row"], str):
+            return None
         value = cell(found, view.report.sources)
-        remark, href = _remark([value]), f"{page}#{table}"
+        remark, href = _remark([value]), f"{page}#{headline.of.partition('/')[0]}"
         return HeadlineResult(
             headline.says, value.printed, value.ours, value.status, value.privacy, remark, href
         )
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
+    if not any(all(_declared(place, view) for place in (part.left, part.right)) for part in result.parts):
+        return None
     cells = list(_claim_cells(result, view))
     ran = any(part.verdict != "not run" for part in result.parts)
     ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
     status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
     worst = max((cell.privacy for cell in cells), key=BADNESS.index, default="")
     return HeadlineResult(headline.says, "yes", ours, status, worst, _remark(cells), href)
+
+
+def _declared(place: Any, view: PaperView) -> bool:
+    """Whether a row is declared for one side of a claim; a number needs none."""
+    line = view.line(place) if isinstance(place, tuple) else {"row": ""}
+    return line is not None and isinstance(line["row"], str)
 
 
 def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
