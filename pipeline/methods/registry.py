@@ -16,6 +16,8 @@ from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model
 
+SIDES = (28, 32, 64, 224)  # usual sides of images, in pixels
+
 
 def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:
     """Training method ``name`` for a task."""
@@ -65,10 +67,28 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
         reason = (
             f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"
         )
+        if (side := _fitting_side(model, shape, classes)) is not None:
+            reason = (
+                f"can't take images of {shape[1]}x{shape[2]}; `--size {side}` of `new data --images` scales "
+                "them, and other models may take them"
+            )
         raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
     return net
+
+
+def _fitting_side(model: Model, shape: tuple[int, ...], classes: int) -> int | None:
+    """First of `SIDES` above a side of ``shape`` at which the model can be built; None without one."""
+    build = extensions("models")[model.name].load().build
+    for side in SIDES if len(shape) == 3 else ():
+        larger = (shape[0], side, side)
+        try:
+            if side > min(shape[1:]) and _problem(build(model, larger, classes), larger, classes) is None:
+                return side
+        except Exception:  # the model's code may raise any exception
+            continue
+    return None
 
 
 def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
