@@ -144,7 +144,7 @@ def problem_lines(problem: ValidationError, checked: type[BaseModel] | None = No
 
 def _short(message: str) -> str:
     """``message`` of pydantic; in it, numbers such as 0.00000000001 are written as 1e-11."""
-    return re.sub(r"0\.0{9,}\d+", lambda digits: f"{float(digits[0]):g}", message)
+    return re.sub(r"0\.0{9,}\d+|\d{16,}", lambda digits: f"{float(digits[0]):g}", message)
 
 
 def _keys(checked: Any, place: tuple[int | str, ...]) -> list[str]:

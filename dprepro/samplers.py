@@ -35,6 +35,10 @@ class _SecretSampler(Sampler[list[int]]):
         self._begin: int | None = None  # samples that the next pass leaves out; None: none, and a new key
         self._key = 0
 
+    def __len__(self) -> int:
+        """Number of samples in one pass."""
+        raise NotImplementedError
+
     def set_epoch(self, epoch: int) -> None:
         """Do nothing, for frameworks that call it: each pass draws other samples."""
 

@@ -139,10 +139,13 @@ def curve_of_profile(profile: Profile, epsilon: float) -> Curve:
 def curve_of_lines(epsilons: np.ndarray, deltas: np.ndarray) -> Curve:
     """Trade-off curve by two lines (see the module) for each of K ``epsilons`` (K,) and ``deltas`` (K,)."""
     slopes = np.exp(np.minimum(epsilons, OVERFLOW))[:, None]
+    # a height of some 1e-16 is rounding of 0, and such an error rate would give a finite mu
+    heights = 1 - deltas[:, None]
+    heights[heights < 4 * np.finfo(float).eps] = 0.0
 
     def at(alphas: np.ndarray) -> np.ndarray:
-        left = 1 - deltas[:, None] - slopes * alphas
-        right = (1 - deltas[:, None] - alphas) / slopes
+        left = heights - slopes * alphas
+        right = (heights - alphas) / slopes
         return np.maximum(np.maximum(left, right).max(0), 0.0)
 
     # the highest line at equal error rates meets its mirror image here

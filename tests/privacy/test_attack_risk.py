@@ -8,6 +8,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.attack_risk import (
+    curve_of_lines,
     curve_of_losses,
     curve_of_profile,
     gaussian_mu,
@@ -130,3 +131,9 @@ def test_rounding_of_transforms_at_very_negative_losses_stays_out() -> None:
     assert risk.tpr_at_1_percent == pytest.approx(0.1126, rel=1e-3)
     losses = composed_losses(spending, 9188, 1e-4)
     assert risk.advantage == pytest.approx(float(losses.delta(np.zeros(1))[0]), rel=1e-3)
+
+
+def test_a_delta_that_rounds_to_almost_1_gives_no_mu() -> None:
+    almost = np.nextafter(1, 0)
+    curve = curve_of_lines(np.array([0.0, 2e6]), np.array([almost, almost]))
+    assert gaussian_mu(curve, 1e-300) == np.inf
