@@ -278,8 +278,7 @@ def test_messages_on_cells_help(tmp_path: Path) -> None:
     ("column", "message"),
     [
         ({"range": [1, 1]}, "the lower end first"),
-        ({"range": [-1e308, 1e308]}, "[-1e+308, 1e+308]; allowed: a difference below 8e307"),
-        ({"range": [0, 1.7e308]}, "allowed: a difference below 8e307"),
+        ({"range": [0, 1.7e308]}, "range.1: 1.7e+308 is not allowed"),
         ({"values": ["a", "a"]}, "'a' stands there twice"),
         ({"values": ["a"], "fill": "b"}, "fill: 'b'; allowed: one of `values`"),
         ({"values": ["a"], "fill": "a", "indicator": True}, "fill: not allowed with `indicator`"),

@@ -112,5 +112,5 @@ def test_what_has_no_rule_is_one_line() -> None:
     # what a module adds up in its own code can't be seen from outside
     residual = resnet18.build(Model(name="resnet18"), (3, 32, 32), 10)
     line = refusal_of(lambda: relevances(residual, images(1, 3, 32)))
-    assert line.startswith("network, 2: no rule to propagate relevance through Block")
+    assert line.startswith("network, 2: no rule to propagate relevance through BasicBlock")
     assert refusal_of(lambda: relevances(nn.Softplus(), images())).startswith("network, as a whole: no rule")
