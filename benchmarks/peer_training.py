@@ -21,7 +21,7 @@ import numpy as np
 
 CLASSES, PIXELS, EPSILON = 10, 28, 1e-5  # `EPSILON` of layer norm
 VERSIONED = {"opacus": ("opacus", "torch"), "jax_privacy": ("jax_privacy", "jax")}
-RowTrainings = Callable[[int], float]  # seed -> test accuracy
+TrainSeed = Callable[[int], float]  # seed -> test accuracy
 
 
 def idx(path: Path, header: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def part(raw: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.float32) / 255, idx(raw / f"{name}-labels-idx1-ubyte.gz", 8).astype(np.int32)
 
 
-def opacus(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> RowTrainings:
+def opacus(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> TrainSeed:
     """Training by Opacus, with its ghost clipping, optimizer and Poisson sampler."""
     import torch
     from opacus.grad_sample import GradSampleModuleFastGradientClipping
@@ -84,7 +84,7 @@ def opacus(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, An
     return run
 
 
-def jax_privacy(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> RowTrainings:
+def jax_privacy(settings: dict[str, Any], train: tuple[Any, Any], test: tuple[Any, Any]) -> TrainSeed:
     """Training by JAX-Privacy, with its clipping, noise and Poisson sampler; the network is plain JAX."""
     import jax
     import jax.numpy as jnp

@@ -62,7 +62,8 @@ def run(
         running, signed = {pool.submit(work_on_a_slot, task): task for task in ordered}, time.monotonic()
         try:
             while running and not asked():
-                for future in wait(running, LOOK_EVERY, FIRST_COMPLETED).done:
+                ended = wait(running, LOOK_EVERY, FIRST_COMPLETED).done
+                for future in [each for each in running if each in ended]:  # a set has no order
                     task = running.pop(future)
                     if (problem := future.exception()) is not None:
                         became = failed[task.name] = f"failed, {problem} ({task.log})"

@@ -1,6 +1,5 @@
 """Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -8,6 +7,8 @@ from datetime import timedelta
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError, deserialize
 
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.files import Damaged, check_file, digest, read_checked, write_bytes
@@ -69,18 +70,11 @@ def tensors_digest(path: Path) -> str:
     Raises:
         UserError: the file isn't in the format safetensors.
     """
-    content = path.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
     try:
-        tensors = sorted(json.loads(content[8:start]).items())
-        parts = [
-            f"{name} {about['dtype']} {about['shape']} ".encode()
-            + content[slice(*(start + offset for offset in about["data_offsets"]))]
-            for name, about in tensors
-            if name != "__metadata__"
-        ]
-    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        tensors = sorted(deserialize(path.read_bytes()))
+    except SafetensorError as problem:
         raise UserError(f"{path}: no weights: not in the format safetensors") from problem
+    parts = [f"{name} {about['dtype']} {about['shape']} ".encode() + about["data"] for name, about in tensors]
     return digest(b"".join(parts))
 
 

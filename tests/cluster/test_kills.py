@@ -80,7 +80,7 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert running.returncode == 1
     assert "1 done, 1 failed" in said
     # tried once, and told with its reason at the end
-    assert re.search(r"^dprepro: misfit: failed, .*lenet5_tanh", said, re.M)
+    assert re.search(r"^dprepro: misfit: failed, .*model 'lenet5_tanh' can't take images of ", said, re.M)
     assert (folder / ".dprepro/repro/logs/misfit.log").read_text().count("started on ") == 1
     # the unbroken run's numbers, from the first checkpoint on, and signed
     assert project.numbers(folder) == expected
