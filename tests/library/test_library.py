@@ -47,10 +47,9 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
 
 
 def test_epsilon_imports_neither_torch_nor_opacus() -> None:
-    asked = "import sys, dprepro; dprepro.epsilon(examples=100, batch=10, delta=1e-3, steps=9, noise_multiplier=1)"
-    subprocess.run(
-        [sys.executable, "-c", f"{asked}; assert not {{'torch', 'opacus'}} & {{*sys.modules}}"], check=True
-    )
+    asked = "dprepro.epsilon(examples=100, batch=10, delta=1e-3, steps=9, noise_multiplier=1)"
+    code = f"import sys, dprepro; {asked}; assert not {{'torch', 'opacus'}} & {{*sys.modules}}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_approximation_is_among_the_bounds_and_a_large_delta_is_a_warning() -> None:
