@@ -3,7 +3,7 @@
 import math
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
+from dprepro.fields import Count, Epsilon, NotNegative, omitted
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes, Statement, statement
 
@@ -24,7 +24,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     noiseless: ClassVar[Statement] = statement("no_clipping_no_noise")
     retired: ClassVar[dict[str, Any]] = {
-        **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
+        **{"activation_range": 8.0, "statistics_share": 0.5, "statistics_weight": 1.0, "averaging": 0.1}
     }
     suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
 
@@ -34,8 +34,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     # Public number in place of N for sampling rate, steps and noise; then N itself stays private
     nominal_examples: Count | None = omitted(None)
     weight_decay: NotNegative = omitted(0.0)
-    # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
-    statistics_weight: Positive = 1.0
 
     @property
     def private(self) -> bool:
@@ -82,6 +80,4 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
-        return super().problem(circumstances) or self._ignored(
-            "statistics_weight", "public_bn", circumstances
-        )
+        return super().problem(circumstances)
