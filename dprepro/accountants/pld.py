@@ -183,7 +183,7 @@ class _Mixture(MixtureGaussianPrivacyLoss):
 
 @lru_cache(maxsize=64)
 def _group_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
-    """Losses of one step of `SampledGaussian.group`, as `from_mixture_gaussian_mechanism` of dp-accounting."""
+    """Losses of one step of `SampledGaussian.group`, as dp-accounting's `from_mixture_gaussian_mechanism`."""
     removed, added = (
         _create_pld_pmf_from_monotone_privacy_loss(
             _Mixture(spending.noise_multiplier, *mixture(spending), adjacency_type=adjacency),

@@ -30,6 +30,7 @@ RULE = (
 Keys = Mapping[tuple[str, str], Sequence[bytes]]
 # (N,) person of each example, by raw data set and part; None: an example is the unit of privacy
 People = Mapping[tuple[str, str], np.ndarray | None]
+NO_PEOPLE: People = {}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def content_keys(inputs: np.ndarray) -> list[bytes]:
     return [blake2b(content, digest_size=16).digest() for content in contents]
 
 
-def select(name: str, data: Data, keys: Keys, people: People) -> tuple[dict[str, Selection], int]:
+def select(name: str, data: Data, keys: Keys, people: People = NO_PEOPLE) -> tuple[dict[str, Selection], int]:
     """Choose the examples of each split by the rule of this module.
 
     Args:
@@ -116,7 +117,7 @@ def select(name: str, data: Data, keys: Keys, people: People) -> tuple[dict[str,
     }, passed_over
 
 
-def check_disjoint(selections: Mapping[str, Selection], keys: Keys, people: People) -> None:
+def check_disjoint(selections: Mapping[str, Selection], keys: Keys, people: People = NO_PEOPLE) -> None:
     """Make sure that no two splits share an example or a person, and no private example equals a public one.
 
     Raises:
@@ -152,7 +153,7 @@ def permutation(count: int, seed: int) -> np.ndarray:
 
 
 def permutation_of(count: int, seed: int, people: np.ndarray | None) -> np.ndarray:
-    """`permutation` of ``count`` examples; if they have ``people`` (N,), of these, with all their examples."""
+    """`permutation` of ``count`` examples; with ``people`` (N,), of these, each with all examples."""
     if people is None:
         return permutation(count, seed)
     _, first, person = np.unique(people.astype(str), return_index=True, return_inverse=True)

@@ -263,6 +263,8 @@ class MethodSettings(Strict):
     def problem(self, circumstances: Circumstances) -> str | None:
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         normalization, data = circumstances.normalization, circumstances.data
+        if no_bound := self._people_problem(circumstances):
+            return no_bound
         if normalization not in self.normalizations:
             return (
                 f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
@@ -290,11 +292,7 @@ class MethodSettings(Strict):
                 f"settings.batch: {self.batch} is larger than {whole}; "
                 f"allowed: 1 to {self.population(circumstances.examples)}"
             )
-        return (
-            self._people_problem(circumstances)
-            or self._allocation_problem(circumstances)
-            or self._delta_problem(circumstances)
-        )
+        return self._allocation_problem(circumstances) or self._delta_problem(circumstances)
 
     def _people_problem(self, circumstances: Circumstances) -> str | None:
         """Reason why there is no bound for a person's examples; None if there is one, or none is needed."""

@@ -48,7 +48,9 @@ def template(
         found = tables.declared_by(like, label)
         classes, columns = flow(found["classes"]), found["columns"]
     content = ["columns:"] if number else [f"classes: {classes}", "columns:"]
-    declared = {name: flow(columns[name]) if name in columns else "" for name in names if name not in (label, people)}
+    declared = {
+        name: flow(columns[name]) if name in columns else "" for name in names if name not in (label, people)
+    }
     content += [f"  {flow(name)}: {column}".rstrip() for name, column in declared.items()]
     return _HEAD + "\n".join(content) + "\n"
 

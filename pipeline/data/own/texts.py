@@ -56,8 +56,10 @@ def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame",
     if unit.column not in rows.columns:
         raise UserError(no_column(path, unit.column, rows.columns))
     column = rows[unit.column]
-    people = column.astype(object).where(column.notna(), "").map(
-        lambda name: normalize("NFKC", str(name)).strip().casefold()
+    people = (
+        column.astype(object)
+        .where(column.notna(), "")
+        .map(lambda name: normalize("NFKC", str(name)).strip().casefold())
     )
     if people.eq("").any():
         row = int(people.eq("").to_numpy().argmax())
