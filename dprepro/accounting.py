@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from math import ceil
 from typing import Any, Literal
 
@@ -9,7 +11,13 @@ from dp_accounting import NeighboringRelation
 from pydantic import ValidationError
 
 from dprepro.accountants.attack_risk import gaussian_risk, stated_risk
-from dprepro.accountants.bounds import Drawn, bounds_of, composed_epsilon, selection_epsilon
+from dprepro.accountants.bounds import (
+    Drawn,
+    bounds_of,
+    composed_epsilon,
+    selection_epsilon,
+    smallest_bound,
+)
 from dprepro.accountants.calibration import least_noise
 from dprepro.accountants.opacus import epsilons as epsilons_by_opacus
 from dprepro.accountants.rdp import TAN
@@ -31,7 +39,6 @@ class Spent:
     epsilon_upper: float | None  # the least proven upper bound; None: nothing is proven
     proven_by: str | None  # the accountant of `epsilon_upper`, such as 'pld'
     epsilon_lower: float | None  # lower bound, on the worst known pair of neighbours; it proves no privacy
-    by: dict[str, float]  # upper bound by every accountant that has one
     approximations: dict[str, float]  # epsilons that may be far too small, such as TAN's Eq. 4
     neighbouring: NeighboringRelation  # relation of neighbouring data sets
     delta: float
@@ -40,6 +47,19 @@ class Spent:
     mechanism: SampledGaussian  # of a step, for `compose`
     # upper bound for a search that releases only its best training (`best_of`); None: not asked for
     best: float | None = None
+
+    @cached_property
+    def by(self) -> dict[str, float]:
+        """Upper bound by every accountant that has one; the first use imports Opacus, which takes seconds."""
+        asked = self.mechanism, self.steps, self.delta
+        bounds, _ = bounds_of(*asked)
+        least = smallest_bound(*asked)
+        others = (accountant(*asked, least) for accountant in (epsilons_by_formulas, epsilons_by_opacus))
+        return {
+            each.accountant: up(each.epsilon)
+            for each in chain(bounds.values(), *others)
+            if each.epsilon is not None and each.note != TAN
+        }
 
 
 @dataclass(frozen=True)
@@ -113,19 +133,19 @@ def epsilon(
     bounds, _ = bounds_of(spending, total_steps, delta)
     epsilons = {each.accountant: each.epsilon for each in bounds.values() if each.epsilon is not None}
     proven_by = min(epsilons, key=lambda name: epsilons[name])
-    least, approximations = epsilons[proven_by], dict[str, float]()
-    for accountant in (epsilons_by_formulas, epsilons_by_opacus):
-        for each in accountant(spending, total_steps, delta, least):
-            if each.epsilon is not None:
-                (approximations if each.note == TAN else epsilons)[each.accountant] = each.epsilon
+    least = epsilons[proven_by]
+    approximations = {
+        each.accountant: up(each.epsilon)
+        for each in epsilons_by_formulas(spending, total_steps, delta, least)
+        if each.epsilon is not None and each.note == TAN
+    }
     _warn_of_large(delta, examples)
     best = None if best_of is None else up(selection_epsilon(spending, total_steps, delta, best_of, drawn))
     return Spent(
         epsilon_upper=up(least),
         proven_by=proven_by,
         epsilon_lower=down(worst_epsilon(spending, total_steps, delta, least)),
-        by={name: up(value) for name, value in epsilons.items()},
-        approximations={name: up(value) for name, value in approximations.items()},
+        approximations=approximations,
         neighbouring=NeighboringRelation[spending.neighbouring.name],
         delta=delta,
         steps=total_steps,

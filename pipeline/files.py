@@ -50,7 +50,9 @@ def writing(path: Path) -> Iterator[None]:
         parts = Path(problem.filename2 or problem.filename or path).parts
         matches = {part: match["name"] for part in parts if (match := _TEMPORARY.fullmatch(part))}
         location = Path(*(matches.get(part, part) for part in parts))
-        raise UserError(f"{location}: can't be written: {problem.strerror or problem}") from problem
+        # numpy's own OSError of a full disk has no number
+        why = problem.strerror or f"the disk may be full ({problem})"
+        raise UserError(f"{location}: can't be written: {why}") from problem
 
 
 @contextmanager

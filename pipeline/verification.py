@@ -35,6 +35,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
+from dprepro.pipeline.results.searches import definitions
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
 
@@ -142,8 +143,6 @@ def _search(
 
     ``ledgers`` returns the present digests of ledger stages by row; they cover the rows' searches.
     """
-    from dprepro.pipeline.training.search import definitions
-
     record = records.read_search(name)
     if record is None or name not in settings.searches:
         return f"{PARAMS} has no such search"

@@ -12,6 +12,7 @@ A search that tries all candidates of a grid, or publishes their results, does n
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from math import expm1, fsum, inf, isfinite, log, log1p
 from typing import Literal
 
@@ -139,9 +140,10 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     """Upper bound on the composed epsilon at ``delta``, and the method of the bound."""
     if not trainings:
         return 0.0, BASIC
-    epsilons = {training: smallest_bound(*training, delta) for training in trainings}
-    if max(epsilons.values()) > LARGEST_GRID or any(
-        training.sampling in ("shuffled", "allocation") for training, _ in trainings
+    if any(
+        training.sampling in ("shuffled", "allocation")
+        or (spent_epsilon(training, steps, delta) > LARGEST_GRID < smallest_bound(training, steps, delta))
+        for training, steps in trainings
     ):
         return _basic(trainings, delta), BASIC
     (first, number), *remaining = trainings.items()
@@ -149,8 +151,9 @@ def _bound(trainings: Counter[tuple[SampledGaussian, int]], delta: float) -> tup
     for training, number in remaining:
         losses = losses.compose(composed_losses(training[0].repeated(number), number * training[1], INTERVAL))
     grid_epsilon, accountant = losses.epsilon(delta), f"pld ({library('dp-accounting')})"
-    # The basic bound takes long to compute. It is at least the sum of epsilons at the whole delta.
-    if grid_epsilon < fsum(number * epsilons[training] for training, number in trainings.items()):
+    # The basic bound takes long to compute. It is at least a sum of epsilons at the whole delta, of any part.
+    at_least = accumulate(number * smallest_bound(*training, delta) for training, number in trainings.items())
+    if any(grid_epsilon < epsilon for epsilon in at_least):
         return grid_epsilon, accountant
     basic_epsilon = _basic(trainings, delta)
     return (grid_epsilon, accountant) if grid_epsilon < basic_epsilon else (basic_epsilon, BASIC)

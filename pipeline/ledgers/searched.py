@@ -10,6 +10,7 @@ from dprepro.pipeline.params import PARAMS, Settings
 from dprepro.pipeline.params.searched import candidates, differing
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import SearchRecord, TrainingSpent
+from dprepro.pipeline.results.searches import candidate_spent
 
 
 def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) -> None:
@@ -18,8 +19,6 @@ def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) 
     Raises:
         UserError: something differs, or an accuracy isn't a share of the validation examples.
     """
-    from dprepro.pipeline.training.search import candidate_spent  # which imports torch
-
     name, definition = record.name, settings.searches[record.name]
     row = settings.row(definition.row)
     if record.row != definition.row or record.provenance.reproducible != row.reproducible:

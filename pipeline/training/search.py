@@ -6,16 +6,12 @@ includes the spending of these trainings, and every ledger says so.
 """
 
 import shutil
-from math import inf
 from pathlib import Path
-from typing import Any
 
-from dprepro.accountants.laplace import Releases
 from dprepro.errors import Unproven
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.files import digest_json, write_json
+from dprepro.pipeline.files import write_json
 from dprepro.pipeline.methods.base import Execution
-from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
 from dprepro.pipeline.params.searched import candidates
@@ -23,12 +19,12 @@ from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     Candidate,
-    Provenance,
     SearchRecord,
     TrainingKey,
     TrainingSpent,
     best,
 )
+from dprepro.pipeline.results.searches import candidate_spent, definitions
 from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
 from dprepro.pipeline.training.loop import Context, SeedRun, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
@@ -127,35 +123,3 @@ def search(
             stopped_path(kept, root).unlink(missing_ok=True)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return target
-
-
-def definitions(name: str, settings: Settings, source: Provenance) -> tuple[str, str]:
-    """Digests of everything that decides the candidates' results: as recorded now, and as recorded formerly.
-
-    Settings at their default don't count, so that a new setting invalidates no search, whose candidates would
-    be trained and spent again. They did count formerly. ``source``: provenance of the trainings.
-    """
-    definition, row = settings.searches[name], settings.row(settings.searches[name].row)
-
-    def digest(defaults: bool) -> str:
-        dumped: dict[str, Any] = {"mode": "json", "exclude_defaults": not defaults}
-        network = row.model.model_dump(mode="json") if defaults else row.model.essence
-        # the row's settings are left out, because they include this search's own choice once it is recorded
-        decisive: list[Any] = [definition.row, definition.seeds, network, row.method]
-        decisive += [row.reproducible, source.made_by, source.data]
-        tried = [
-            [row.level(configured), configured.model_dump(**dumped)]
-            for _, configured in candidates(name, settings)
-        ]
-        return digest_json([decisive, tried])
-
-    return digest(defaults=False), digest(defaults=True)
-
-
-def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:
-    """Spending of a training of ``steps`` steps; None if no bound on the training's epsilon holds."""
-    mechanism = guarantee.spending
-    spending = mechanism.epsilon if isinstance(mechanism, Releases) else mechanism
-    if guarantee.broken or spending is None or spending == inf:
-        return None
-    return TrainingSpent(spending=spending, steps=steps, delta=guarantee.delta or 0.0)

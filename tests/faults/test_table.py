@@ -411,6 +411,13 @@ def test_a_failed_write_names_the_file_and_not_what_is_written_beside_it(
         write_text(tmp_path / "a.json", "")
     with pytest.raises(UserError, match=r"^copy: can't be written"), writing(tmp_path):
         raise OSError(28, "No space left on device", "original", None, "copy")
+    with (
+        pytest.raises(
+            UserError, match=r"can't be written: the disk may be full \(5 requested and 3 written\)$"
+        ),
+        writing(tmp_path),
+    ):
+        raise OSError("5 requested and 3 written")  # so numpy's `tofile`
 
 
 def test_a_changed_curve_is_told_by_the_lock(workspace: Path) -> None:

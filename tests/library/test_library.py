@@ -2,6 +2,8 @@
 
 import math
 import re
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +44,12 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
     assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
     numbers: dict[str, Any] = {"steps": np.int64(4688), "noise_multiplier": np.float64(1.1)}
     assert dprepro.epsilon(**TRAINING, **numbers) == spent
+
+
+def test_epsilon_imports_neither_torch_nor_opacus() -> None:
+    asked = "dprepro.epsilon(examples=100, batch=10, delta=1e-3, steps=9, noise_multiplier=1)"
+    code = f"import sys, dprepro; {asked}; assert not {{'torch', 'opacus'}} & {{*sys.modules}}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_approximation_is_among_the_bounds_and_a_large_delta_is_a_warning() -> None:

@@ -43,6 +43,7 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
+from dprepro.pipeline.results.searches import definitions
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
 from dprepro.pipeline.training import rows as training
@@ -491,7 +492,7 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     model = Later.model_validate(row.model.model_dump())
     later = {"rows": {**settings.rows, "quick": row.model_copy(update={"model": model})}}
     record = not_none(records.read_search("quick", project))
-    formerly = search.definitions("quick", settings, record.provenance)[1]
+    formerly = definitions("quick", settings, record.provenance)[1]
     for update, definition in ((later, record.definition), ({}, formerly)):
         records.write(record.model_copy(update={"definition": definition}), project)
         search.search("quick", settings.model_copy(update=update), data, cpu, quiet, project)
