@@ -18,6 +18,7 @@ from dprepro.pipeline.reporting.privacy import not_covered, specific
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import Columns
 from dprepro.pipeline.reporting.wording import (
+    counted,
     downwards,
     fixed,
     half,
@@ -28,7 +29,7 @@ from dprepro.pipeline.reporting.wording import (
     signed,
     upwards,
 )
-from dprepro.pipeline.results.schema import Record, Scores
+from dprepro.pipeline.results.schema import GUESS, Record, Scores
 
 # A sign tells statuses apart in print, and for readers who can't tell colours apart.
 SIGNS = {
@@ -175,11 +176,16 @@ def _ours(line: Columns, decimals: int | None) -> str:
 def base_rate(found: Cell, sources: Sources) -> str:
     """Percentage of test examples in the most frequent class; '' if it isn't recorded."""
     replicas = sources.records[found.line["row"]].replicas
-    scores = next((each.scores for each in replicas if isinstance(each.scores, Scores)), None)
-    if scores is None or not scores.confusion:
-        return ""
-    counts = [sum(of_class) for of_class in scores.confusion]
-    return f"{100 * max(counts) / sum(counts):.1f}"
+    rates = (each.scores.base_rate for each in replicas if isinstance(each.scores, Scores))
+    return next((f"{100 * rate:.1f}" for rate in rates if rate is not None), "")
+
+
+def guess(found: Cell, sources: Sources) -> str:
+    """Number of the level's seeds whose test accuracy guessing has too, in words; '' if there are none."""
+    replicas = [each for each in sources.records[found.line["row"]].replicas if each.scores is not None]
+    of_level = [each for each in replicas if each.level == found.line["level"]]
+    guesses = [each for each in of_level if each.scores and each.scores.guess]
+    return f"{GUESS} ({len(guesses)} of {counted(len(of_level), 'seed')})" if guesses else ""
 
 
 def uses(found: Cell, sources: Sources) -> str:
