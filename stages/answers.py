@@ -35,7 +35,10 @@ def measured(row: str) -> Iterator[str]:
 
 
 def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
-    """Lines with the scores of each level's first seed. A row without scores has no lines."""
+    """Lines with the scores of each level's first seed, and on seeds that are no better than guessing.
+
+    A row without scores has no lines.
+    """
     from dprepro.pipeline.results import records
 
     evaluation = records.read_evaluation(row)
@@ -44,6 +47,9 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
         if replica.scores is not None:
             for line in score_lines(replica.scores, classes):
                 yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
+    for replica in evaluation.replicas if evaluation else ():
+        if replica.scores is not None and replica.scores.guess and replica is not first[replica.level]:
+            yield f"{replica.level.replace('=', ' = ')}, seed {replica.seed}: {replica.scores.guess}"
 
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:

@@ -264,13 +264,15 @@ def row(
     ] = None,
 ) -> None:
     """Declare a row in params.yaml, with suggested values for missing options."""
-    from dprepro.errors import UserError
+    from math import prod
+
+    from dprepro.errors import UserError, notice
     from dprepro.pipeline.data.declaration import prepared_here
     from dprepro.pipeline.methods.settings import method_settings
     from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
     from dprepro.pipeline.params.adding import Adding
     from dprepro.pipeline.params.documents import flow
-    from dprepro.pipeline.params.suggested import settings_for
+    from dprepro.pipeline.params.suggested import settings_for, too_many
 
     settings: Settings = load()
     adding = Adding()
@@ -324,7 +326,17 @@ levels: [{flow(level)}]  # one entry for each value to compare
 
         declared = checked.rows[name]
         shape = declared.resolved[0].input_shape(described.input_shape)
-        build_net(declared.model, shape, described.classes)  # refuses a model that can't take the data
+        # refuses a model that can't take the data
+        net = build_net(declared.model, shape, described.classes)
+        trained = sum(each.numel() for each in net.parameters() if each.requires_grad)
+        examples = settings.split(data).train
+        if epsilon is not None and too_many(trained, examples, epsilon):
+            fewer = (prod(shape) + 1) * described.classes  # of logistic regression
+            other = "; `--model logistic` has fewer" if fewer < trained else ""
+            notice(
+                f"{model}: {trained:,} weights may be too many for {examples:,} examples at epsilon "
+                f"{epsilon:g}, and learn nothing{other}"
+            )
     adding.write()
     print(f"{name}: declared in {PARAMS}; train it with `dvc repro evaluate@{name} ledger@{name}`")
 

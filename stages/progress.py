@@ -24,7 +24,8 @@ def describe(state: "State") -> str:
     """Progress of a training in one line."""
     judged = ""
     if state.validation_accuracy is not None:
-        judged = f"validation {100 * state.validation_accuracy:.2f} %  "
+        guess = " (no better than guessing)" if state.is_guess else ""
+        judged = f"validation {100 * state.validation_accuracy:.2f} %{guess}  "
     return (
         f"training {state.number + 1}/{state.trainings} ({state.name})  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {_spent(state)}  "

@@ -7,7 +7,7 @@ from functools import lru_cache
 from dprepro.accountants.rdp import ORDERS
 from dprepro.accountants.records import AccountantEpsilon, SampledGaussian, library
 
-SLOW_IMPORT = True  # Opacus imports torch
+SLOW_IMPORT = ("rdp (opacus)", "prv (opacus)")  # names of these epsilons; Opacus imports torch
 # largest epsilon for Opacus's PRV accountant; above, the accountant takes minutes and returns infinity
 PRV_LARGEST = 1e2
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve

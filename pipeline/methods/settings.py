@@ -74,6 +74,7 @@ class MethodSettings(Strict):
     # values that `dprepro new row` suggests, besides batch and delta; it asks for other settings without
     # default
     suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01}
+    suggested_share: ClassVar[int] = 8  # examples divided by the batch that `dprepro new row` suggests
 
     # examples of a step; for Poisson samples, the expected number
     batch: Count

@@ -1,7 +1,6 @@
 """Texts of numbers, levels, ledgers and verdicts, the same in every table and on every page."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from dprepro.fields import is_large_delta
 from dprepro.pipeline.reporting.intervals import Mean
 from dprepro.pipeline.reporting.printed import Printed
 from dprepro.pipeline.reporting.vocabulary import WORDS
-from dprepro.pipeline.results.schema import EXAMPLE, Attack, Composition, Ledger
+from dprepro.pipeline.results.schema import EXAMPLE, FLOATING_POINT, Attack, Composition, Ledger
 from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -37,6 +36,12 @@ def number(value: float) -> str:
 def fixed(value: float, decimals: int | None) -> str:
     """Text of a number with ``decimals``: ``98.20``. Without ``decimals``, or if it is large: `number`."""
     return number(value) if decimals is None or abs(value) >= LARGE else f"{value:.{decimals}f}"
+
+
+def half(value: float, decimals: int | None) -> str:
+    """Text of half an interval: ``.22`` for 0.22."""
+    text = fixed(value, decimals)
+    return text.removeprefix("0") if text.startswith("0.") else text
 
 
 def signed(value: float, decimals: int | None) -> str:
@@ -224,10 +229,8 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
     )
 
 
-def attack_words(attack: Attack | None) -> str:
+def attack_words(attack: Attack) -> str:
     """Attack in words: ``ATTACK: ε ≥ 3.26 (from counted errors, at 95 % confidence); accounted ε 7``."""
-    if attack is None:
-        return "not audited"
     assured, by = [bound for bound in attack.bounds if not bound.assumes_gaussian], ""
     if assured:
         method = WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]
@@ -235,7 +238,8 @@ def attack_words(attack: Attack | None) -> str:
     accounted = "no accounted ε"
     if attack.epsilon_upper is not None:
         accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
-    return f"{WORDS.attacks[attack.attack]}: {shown_words(attack, by)}; {accounted}"
+    of = f" ({attack.noise} noise)" if attack.attack == FLOATING_POINT else ""
+    return f"{WORDS.attacks[attack.attack]}{of}: {shown_words(attack, by)}; {accounted}"
 
 
 def shown_words(attack: Attack, by: str = "") -> str:
@@ -244,8 +248,3 @@ def shown_words(attack: Attack, by: str = "") -> str:
     if attack.largest > attack.epsilon:
         text += f", or {downwards(attack.largest)} if the scores are Gaussian"
     return text
-
-
-def duration(seconds: float) -> str:
-    """Duration in hours, minutes and seconds: ``2:05:00``."""
-    return str(timedelta(seconds=round(seconds)))

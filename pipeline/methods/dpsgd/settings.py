@@ -27,7 +27,12 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
     }
-    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
+    # From a search of 96 settings of private logistic regression (batches of N/8 to N, 8 to 100 epochs, step
+    # sizes .25 to 8, clip 1), judged on validation data of iris, wine, breast cancer, digits and 1,000 MNIST
+    # images, six splits of each. Mean accuracy at epsilon 1, 3 and 8: 82, 89 and 91 % with these; 81, 87 and
+    # 89 % with N/8, 8 epochs and step size 1; at most 83, 90 and 93 %. No convolutional network was searched.
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 20, "learning_rate": 2.0, "clip": 1.0}
+    suggested_share: ClassVar[int] = 2
 
     # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon
