@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 # Commands by panel of `--help`. Each is a function or a `Typer` in the module of the same name.
 COMMANDS = {
-    "Project": "init new status plan repro",
+    "Project": "init new remove status plan repro",
     "Data": "fetch prepare start relevance",
     "Training": "search train evaluate rerun",
     "Privacy": "ledger audit account epsilon compare tan",

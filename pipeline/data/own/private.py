@@ -61,7 +61,9 @@ def placing(name: str, given: str) -> Iterator[str]:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
     elif link.resolve() != target:
-        raise UserError(f"{link}: is there already; allowed: another name")
+        raise UserError(
+            f"{link}: is there already; allowed: another name, or `dprepro remove data {name}` before"
+        )
     try:
         yield link.as_posix()
     except BaseException as problem:
