@@ -29,11 +29,12 @@ def predict(
 
     The result is a CSV with the class of each input and its probability. For a table, the CSV has the table's
     columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
-    scores are printed; a folder of images for each class has labels. Git ignores the file of --out.
+    scores are printed; a folder of images for each class has labels. Git ignores the classified files
+    and the file of --out.
     """
     from dprepro.errors import UserError, printable
     from dprepro.pipeline import params
-    from dprepro.pipeline.data.own.private import ignore_output
+    from dprepro.pipeline.data.own.private import ignore_inputs, ignore_output
     from dprepro.pipeline.export.folder import folder_predictor
     from dprepro.pipeline.files import write_bytes
 
@@ -44,6 +45,7 @@ def predict(
     if params.PARAMS.exists():
         params.use_code()
     predictor = folder_predictor(folder)
+    ignore_inputs(path for path in files if path.exists())
     if out is not None:
         ignore_output(out)
     head, lines, found = _predicted(predictor, files)

@@ -182,10 +182,15 @@ def test_git_ignores_predictions(here: Path, tmp_path: Path) -> None:
         folder.mkdir(exist_ok=True)
         run_git(["git", "init", "--quiet"])
     try:
-        run(f"predict out/{IMAGES} mine.npz --out predictions.csv")
-        assert (
-            "predictions.csv" not in run_git(["git", "status", "--porcelain", "--untracked-files=all"]).stdout
-        )
+        for name in ("arrived.npz", "arrived/new.npz", "public.npz"):
+            (here / name).parent.mkdir(exist_ok=True)
+            shutil.copy("mine.npz", name)
+        run_git(["git", "add", "--force", "public.npz"])
+        run(f"predict out/{IMAGES} arrived.npz public.npz arrived/new.npz --out predictions.csv")
+        status = run_git(["git", "status", "--porcelain", "--untracked-files=all"]).stdout
+        assert "predictions.csv" not in status
+        assert "arrived" not in status
+        assert "/public.npz" not in (here / ".gitignore").read_text().splitlines()
         said = refused(f"predict out/{IMAGES} mine.npz --out {elsewhere}/found.csv")
         assert "git doesn't ignore it; allowed: a file in this folder or outside checkouts" in said
     finally:

@@ -208,7 +208,9 @@ def test_entries_are_removed_with_their_copies_alone(project: Path) -> None:
     shutil.move("mine.npz", "../theirs.npz")
     run("data", "mine", "--npz", "../theirs.npz")
     run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
-    assert "own.mine: rows use it; before: `dprepro remove row first`" in laboratory.refused("remove", "data", "mine")
+    assert "own.mine: rows use it; before: `dprepro remove row first`" in laboratory.refused(
+        "remove", "data", "mine"
+    )
     laboratory.run("remove", "row", "first")
     assert "    # of the second" in declared.read_text().splitlines()
     assert params.load().rows.keys() == {"second"}
