@@ -1,19 +1,34 @@
 """Clipped per-example gradients of any network, and their noisy sum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from math import ceil
 from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from pydantic import Field
+from pydantic import Field, SkipValidation
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
-from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs, unchanged
-from dprepro.clipping.functional import trial_results
+from dprepro.clipping.clippers import (
+    ClipperFactory,
+    clipper_factory,
+    in_types_of,
+    random_inputs,
+    unchanged,
+)
+from dprepro.clipping.functional import (
+    Inputs,
+    a_tensor,
+    has_own_loss,
+    of_each,
+    outputs_of,
+    split,
+    trial_results,
+)
 from dprepro.clipping.gradients import ClippedSum, Loss
 from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError, printable
@@ -21,8 +36,8 @@ from dprepro.fields import Count, Positive
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from dprepro.noise.streams import Streams
 
-# By shape and type of inputs: clipper, number of classes
-_Tested = dict[Any, tuple[ClipperFactory, int]]
+# By shape and type of inputs: clipper, number of classes, whether the network computes its own loss
+_Tested = dict[Any, tuple[ClipperFactory, int, bool]]
 # State of a network at its tests, references to the objects whose ids are in this state, clippers
 _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, list[ref[Any]], _Tested]] = WeakKeyDictionary()
 _PLAIN = (bool, int, float, str)
@@ -41,8 +56,8 @@ REPEATED: ContextVar[Repeated | None] = ContextVar("repeated", default=None)
 @checked
 def noisy_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: SkipValidation[Tensor | Mapping[str, Tensor]],
+    labels: Tensor | None,
     clip: Annotated[Positive, Field(ge=1e-12, le=1e12)],
     noise_multiplier: Annotated[Positive, Field(ge=1e-6, le=1e6)],
     *,
@@ -58,8 +73,8 @@ def noisy_sum(
 
     Args:
         network: as in `clipped_sum`.
-        inputs: (B, ...) inputs of the whole sample; B may be 0.
-        labels: (B, ...) labels of the inputs.
+        inputs: as in `clipped_sum`, of the whole sample; B may be 0.
+        labels: as in `clipped_sum`.
         clip: clipping bound C of each example's gradient, from 1e-12 to 1e12.
         noise_multiplier: standard deviation of the noise, divided by ``clip``, as in `epsilon`; from 1e-6 to
             1e6.
@@ -75,11 +90,12 @@ def noisy_sum(
     Warns:
         UserWarning: as in `clipped_sum`.
     """
-    _check_shapes(inputs, labels, loss)
-    size = len(labels)
+    given, size = _examples(inputs, labels, loss)
     at_once = at_once or size
     in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
-    batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
+    # a batch of 0 examples has one part
+    parts = [None] * max(1, ceil(size / max(1, at_once))) if labels is None else labels.split(at_once)
+    batches = zip(split(given, at_once), parts, strict=True)
     sums = ClippedSum.of(
         _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
     ).sums
@@ -97,8 +113,8 @@ def noisy_sum(
 @checked
 def clipped_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: SkipValidation[Tensor | Mapping[str, Tensor]],
+    labels: Tensor | None,
     clip: Positive,
     *,
     loss: Loss | None = None,
@@ -118,10 +134,11 @@ def clipped_sum(
     that the sample was empty, and accountants don't cover that.
 
     Args:
-        network: function from inputs to outputs (B, K). Gradients are of its parameters with
-            ``requires_grad``.
-        inputs: (B, ...) inputs of the network; B may be 0.
-        labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...).
+        network: function from inputs to outputs (B, K), or to named outputs with ``logits`` (B, K), as in
+            Hugging Face's transformers. Gradients are of its parameters with ``requires_grad``.
+        inputs: (B, ...) inputs of the network, or several by keyword; B may be 0.
+        labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...). None:
+            labels are among the inputs by keyword, and ``outputs.loss`` is the loss of one example.
         clip: clipping bound; below 1e-18 the sum is 0.
         loss: loss of one example, from its outputs (K,) and its label, under `torch.func.vmap`. Everything
             else that it uses, such as class weights, must be public. Nothing tests that: a loss that uses a
@@ -143,35 +160,70 @@ def clipped_sum(
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
-    _check_shapes(inputs, labels, loss)
-    return _clipped_sum(network, inputs, labels, clip, loss, reference, in_float64=False)
+    given, _ = _examples(inputs, labels, loss)
+    return _clipped_sum(network, given, labels, clip, loss, reference, in_float64=False)
 
 
-def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
-    refuse_sparse("inputs", inputs)
-    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
+def _examples(inputs: Any, labels: Tensor | None, loss: Loss | None) -> tuple[Inputs, int]:
+    """Check that inputs and labels are of the same examples.
+
+    Returns:
+        Inputs, as a tensor or a dict; number of examples.
+
+    Raises:
+        UserError: inputs and labels aren't of the same examples.
+    """
+    given: Any = dict(inputs) if isinstance(inputs, Mapping) else inputs
+    if isinstance(given, dict) and not given:
+        raise UserError("inputs: no tensor; needed: one by keyword, or more")
+    by_name = {f"inputs[{name!r}]": value for name, value in given.items()} if isinstance(given, dict) else {}
+    for name, value in (by_name or {"inputs": given}).items():
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise UserError(f"{name}: {kind} is not allowed; allowed: a tensor, or a dict of tensors")
+        refuse_sparse(name, value)
+    if labels is None and not by_name:
+        raise UserError("labels: None; allowed: with inputs by keyword, of which the network computes a loss")
+    if labels is None and loss is not None:
+        raise UserError("labels: None, with a loss; allowed: one of both")
+    for name, value in by_name.items():
+        if value.shape[:1] != a_tensor(given).shape[:1] or not value.dim():
+            others = tuple(a_tensor(given).shape)
+            raise UserError(f"{name}: of shape {tuple(value.shape)}, beside {others}; needed: (B, ...)")
+    shape = a_tensor(given).shape
+    if labels is not None and (
+        labels.shape[:1] != shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim()
+    ):
         raise UserError(
-            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
+            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(shape)}; needed: (B,) and (B, ...)"
         )
+    return given, shape[0]
+
+
+def _own_loss(outputs: Tensor, label: Tensor) -> Tensor:
+    """Loss () that a network computed of one example, its output (1,)."""
+    return outputs[0]
 
 
 def _clipped_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: Inputs,
+    labels: Tensor | None,
     clip: float,
     loss: Loss | None,
     reference: bool,
     in_float64: bool,
 ) -> ClippedSum:
     """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
-    if torch.is_inference_mode_enabled() or inputs.is_inference():
+    each = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    device = each[0].device
+    if torch.is_inference_mode_enabled() or any(value.is_inference() for value in each):
         raise UserError("torch.inference_mode: its tensors have no gradients; allowed: outside of it")
-    if torch.is_autocast_enabled(inputs.device.type):
+    if torch.is_autocast_enabled(device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
         )
-    backend = torch.backends.cuda if inputs.device.type == "cuda" else torch.backends.mkldnn
+    backend = torch.backends.cuda if device.type == "cuda" else torch.backends.mkldnn
     if (precision := backend.matmul.fp32_precision) not in ("none", "ieee"):
         raise UserError(
             f"torch's matrix products: {precision}, whose rounding moves a sum by more than its bound; "
@@ -200,22 +252,28 @@ def _clipped_sum(
             raise UserError("network: compiled; allowed: the network without torch.compile")
         objects, tested = _references(network), {}
         _FACTORIES[network] = state, objects, tested
-    kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
+    names = () if isinstance(inputs, Tensor) else tuple(inputs)
+    kind: Any = (names, *((value.shape[1:], value.dtype, value.device) for value in each), reference)
     if repeated := REPEATED.get():
         values = tuple(value for _, _, value in state[1] if isinstance(value, _PLAIN))
         tested, kind = repeated.factories, (repr(network), state[0], values, *kind)
     if kind not in tested:
-        example = inputs.new_zeros((1, *inputs.shape[1:]))
+        example = of_each(inputs, lambda value: value.new_zeros((1, *value.shape[1:])))
         factory = clipper_factory(network, example, 1, reference)
         if factory.isolation == "tried":
             warn(
                 "the network changes variables outside of itself from call to call; that these carry nothing "
                 "from one example to another is tried, not proven"
             )
-        tested[kind] = factory, _classes(network, example)
-    factory, classes = tested[kind]
+        tested[kind] = factory, *_classes(network, factory.example)
+    factory, classes, is_own = tested[kind]
+    if is_own != (labels is None):
+        what = "given, and the network returns a loss" if is_own else "None, and the network returns no loss"
+        raise UserError(f"labels: {what}; needed: labels as an argument, or among the inputs")
     unit = next(iter(tensors.values())).new_ones(())
-    labels = labels.to(inputs.device) if loss else _labels(labels, inputs.device, classes, unit.dtype)
+    if labels is None:
+        labels, loss = unit.new_zeros(len(each[0])), _own_loss
+    labels = labels.to(device) if loss else _labels(labels, device, classes, unit.dtype)
     if not len(labels):
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
@@ -227,7 +285,7 @@ def _clipped_sum(
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except IndexError as problem:
-        if inputs.is_floating_point():
+        if all(value.is_floating_point() for value in each):
             raise _failure(problem, loss) from problem
         raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
     except Exception as problem:  # the network's code may raise any exception
@@ -252,14 +310,16 @@ def _labels(labels: Tensor, device: torch.device, outputs: int, dtype: torch.dty
     return labels.to(device, torch.int64)
 
 
-def _classes(network: nn.Module, example: Tensor) -> int:
-    """Number of classes K, from a made-up input of the type and on the device of ``example`` (1, ...)."""
+def _classes(network: nn.Module, example: Inputs) -> tuple[int, bool]:
+    """Number of classes K, and whether the network computes a loss, for a made-up input of an ``example``."""
+    inputs = in_types_of(example, random_inputs(network, example, 1))
     try:
-        logits: Tensor = trial_results(network, random_inputs(network, example, 1).to(example))[0]
+        outputs = trial_results(network, inputs)[0]
+        logits: Tensor = outputs_of(outputs, inputs)
     except Exception as problem:  # the network's code may raise any exception
-        subject = f"inputs: {example.dtype} on {example.device}"
+        subject = f"inputs: {a_tensor(example).dtype} on {a_tensor(example).device}"
         raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem
-    return logits.shape[1]
+    return logits.shape[1], has_own_loss(outputs)
 
 
 def _references(network: nn.Module) -> list[ref[Any]]:

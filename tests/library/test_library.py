@@ -209,7 +209,10 @@ def compiled_in_place() -> nn.Module:
         ({"labels": torch.tensor(0), "inputs": torch.tensor(0.0)}, r"labels: of shape \(\)"),
         ({"labels": LABELS[:2]}, "labels: of shape"),
         ({"inputs": INPUTS.double()}, "inputs: torch.float64 on cpu, which the network doesn't take"),
-        ({"inputs": INPUTS.numpy()}, "inputs: ndarray is not allowed: Input should be an instance of Tensor"),
+        (
+            {"inputs": INPUTS.numpy()},
+            "inputs: ndarray is not allowed; allowed: a tensor, or a dict of tensors",
+        ),
         ({"network": nn.Sequential(nn.Flatten(), nn.LazyLinear(3))}, "network: 1.weight has no size yet"),
         ({"network": None}, "network: NoneType is not allowed"),
         (
