@@ -22,7 +22,7 @@ def epsilons(
 
     PRV takes too long if ``least`` (a proven epsilon) is large; then it has a note and no epsilon.
     """
-    if spending.sampling != "poisson":
+    if spending.sampling != "poisson" or spending.grouped:
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)
     opacus = library("opacus")
