@@ -120,8 +120,8 @@ def _predicted(
         lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), found_here, strict=True)]
     if unread and not found:
         raise unread[0]
-    for problem in unread:
-        notice(f"{problem}; this input has no prediction")
+    for each in unread:
+        notice(f"{each}; this input has no prediction")
     return head, lines, found
 
 
