@@ -93,13 +93,13 @@ def refuse_trained(row: str, settings: Settings, root: Path = Path()) -> None:
     Raises:
         UserError: a training left a record or a checkpoint.
     """
-    from dprepro.pipeline.training.checkpoints import CHECKPOINTS  # imports torch
-
     searches = {*records.searches_of(root).get(row, ())}
     searches |= {name for name, search in settings.searches.items() if search.row == row}
     left = [records.run_path(row, root), records.audit_path(row, root, final_models=True)]
     left += [records.search_path(name, root) for name in sorted(searches)]
-    left += [root / CHECKPOINTS / name for name in (row, *(f"search-{each}" for each in sorted(searches)))]
+    left.append(root / records.CHECKPOINTS / row)
+    for name in sorted(searches):
+        left += (root / records.CHECKPOINTS).glob(f"search-{name}-{12 * '?'}")
     if found := next((path for path in left if path.exists()), None):
         raise UserError(f"rows.{row}: was trained: {found}; allowed: entries without trainings")
 

@@ -180,7 +180,7 @@ def test_data_without_trainings_are_replaced(project: Path) -> None:
 
 REMAINS = {
     "reports/trainings/second.jsonl": "", ".dprepro/checkpoints/second/x.pt": "",
-    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried/x.pt": "",
+    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried-0123456789ab/x.pt": "",
 }  # fmt: skip
 
 
@@ -378,6 +378,14 @@ def test_a_small_epsilon_is_one_that_its_accountant_can_tell(project: Path) -> N
 def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> None:
     Path("params.yaml").write_bytes(text)
     assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")
+
+
+@pytest.mark.parametrize("shape", [(120, 0), (120, 0, 5), (120, 28, 0), (120, 0, 28, 28)])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_examples_without_values_are_a_line(project: Path, shape: tuple[int, ...], kind: type) -> None:
+    np.savez("mine.npz", inputs=np.zeros(shape, kind), labels=np.arange(120) % 4)
+    said = refused("data", "mine", "--npz", "mine.npz")
+    assert said == f"mine.npz: 'inputs' is of shape {shape}; allowed: one value or more an example"
 
 
 @pytest.mark.parametrize("name", ["2023-05-09", "123", "true", "null", "1e3", "0x1f"])
