@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -14,7 +15,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
 from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs, unchanged
 from dprepro.clipping.functional import trial_results
-from dprepro.clipping.gradients import ClippedSum, Loss
+from dprepro.clipping.gradients import BookKeeping, ClippedSum, Loss, Parts
 from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
@@ -25,6 +26,7 @@ from dprepro.noise.streams import Streams
 _Tested = dict[Any, tuple[ClipperFactory, int]]
 # State of a network at its tests, references to the objects whose ids are in this state, clippers
 _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, list[ref[Any]], _Tested]] = WeakKeyDictionary()
+LEAST_SUM = 16  # fewest gradients whose sum in float32 is faster than one in float64
 _PLAIN = (bool, int, float, str)
 
 
@@ -78,10 +80,13 @@ def noisy_sum(
     _check_shapes(inputs, labels, loss)
     size = len(labels)
     at_once = at_once or size
-    in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
+    # of gradients in one float32 sum; such sums are added in float64
+    in_float32 = None
+    if at_once < size or roundings(size, at_once) > IN_FLOAT32:
+        in_float32 = min(at_once, max(0, IN_FLOAT32 // size - 1))
     batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
     sums = ClippedSum.of(
-        _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
+        _clipped_sum(network, *batch, clip, loss, False, in_float32) for batch in batches
     ).sums
     first = next(iter(sums.values()))
     # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
@@ -144,7 +149,7 @@ def clipped_sum(
             independent gradients.
     """
     _check_shapes(inputs, labels, loss)
-    return _clipped_sum(network, inputs, labels, clip, loss, reference, in_float64=False)
+    return _clipped_sum(network, inputs, labels, clip, loss, reference)
 
 
 def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
@@ -162,9 +167,9 @@ def _clipped_sum(
     clip: float,
     loss: Loss | None,
     reference: bool,
-    in_float64: bool,
+    in_float32: int | None = None,
 ) -> ClippedSum:
-    """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
+    """`clipped_sum`; ``in_float32``: number of gradients that float32 may sum, before float64; None: all."""
     if torch.is_inference_mode_enabled() or inputs.is_inference():
         raise UserError("torch.inference_mode: its tensors have no gradients; allowed: outside of it")
     if torch.is_autocast_enabled(inputs.device.type):
@@ -220,10 +225,15 @@ def _clipped_sum(
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
     bounds = ClipLimits.whole(clip * unit, len(tensors))
-    bounds = bounds.double() if in_float64 else bounds
     try:
         with torch.no_grad(), unchanged(tensors):
-            return factory(network, loss)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+            clipper = factory(network, loss)
+            if in_float32 is not None:
+                if isinstance(clipper, BookKeeping) and in_float32 >= LEAST_SUM:
+                    clipper = partial(clipper, parts=Parts.of(len(labels), in_float32))
+                else:
+                    bounds = bounds.double()
+            return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except IndexError as problem:

@@ -107,12 +107,12 @@ def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.n
     """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest."""
     numbers, entries, fraction_bits, shift = table(bits)
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
-    words = generator.integers(2**64, size=-(-size * signed.itemsize // 8), dtype=np.uint64)
-    words = words.view(unsigned)[:size]
     noise, left = np.empty(size), [np.empty(0, np.int64)]
     buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed), np.empty(BLOCK, signed)
     for start in range(0, size, BLOCK):
-        block = words[start : start + BLOCK]
+        count = min(BLOCK, size - start)
+        words = generator.integers(2**64, size=-(-count * signed.itemsize // 8), dtype=np.uint64)
+        block = words.view(unsigned)[:count]
         index, integer, fraction = (buffer[: len(block)] for buffer in buffers)
         np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
         # `wrap` saves a copy of `integer`; no index is out of range
