@@ -1,29 +1,45 @@
 """Clipped per-example gradients of any network, and their noisy sum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
+from math import ceil
 from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from pydantic import Field
-from torch import Tensor, nn
+from pydantic import Field, SkipValidation
+from torch import Tensor, distributed, nn
 from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.checking import checked, refuse_sparse, warn
-from dprepro.clipping.clippers import ClipperFactory, clipper_factory, random_inputs, unchanged
-from dprepro.clipping.functional import trial_results
-from dprepro.clipping.gradients import BookKeeping, ClippedSum, Loss, Parts
+from dprepro.clipping.clippers import (
+    ClipperFactory,
+    clipper_factory,
+    in_types_of,
+    random_inputs,
+    unchanged,
+)
+from dprepro.clipping.functional import (
+    Inputs,
+    a_tensor,
+    has_own_loss,
+    of_each,
+    outputs_of,
+    split,
+    trial_results,
+)
+from dprepro.clipping.gradients import BookKeeping, ClippedSum, Clipper, Loss, Parts
 from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
 from dprepro.noise.mechanisms import IN_FLOAT32, GaussianMechanism, roundings
 from dprepro.noise.streams import Streams
 
-# By shape and type of inputs: clipper, number of classes
-_Tested = dict[Any, tuple[ClipperFactory, int]]
+# By shape and type of inputs: clipper, number of classes, whether the network computes its own loss
+_Tested = dict[Any, tuple[ClipperFactory, int, bool]]
 # State of a network at its tests, references to the objects whose ids are in this state, clippers
 _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, list[ref[Any]], _Tested]] = WeakKeyDictionary()
 LEAST_SUM = 16  # fewest gradients whose sum in float32 is faster than one in float64
@@ -43,13 +59,14 @@ REPEATED: ContextVar[Repeated | None] = ContextVar("repeated", default=None)
 @checked
 def noisy_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: SkipValidation[Tensor | Mapping[str, Tensor]],
+    labels: Tensor | None,
     clip: Annotated[Positive, Field(ge=1e-12, le=1e12)],
     noise_multiplier: Annotated[Positive, Field(ge=1e-6, le=1e6)],
     *,
     loss: Loss | None = None,
     at_once: Count | None = None,
+    group: SkipValidation[Any] = None,
 ) -> dict[str, Tensor]:
     """Release of a step of DP-SGD: `clipped_sum` plus Gaussian noise, without a floating-point leak.
 
@@ -60,34 +77,43 @@ def noisy_sum(
 
     Args:
         network: as in `clipped_sum`.
-        inputs: (B, ...) inputs of the whole sample; B may be 0.
-        labels: (B, ...) labels of the inputs.
+        inputs: as in `clipped_sum`, of the whole sample; B may be 0.
+        labels: as in `clipped_sum`.
         clip: clipping bound C of each example's gradient, from 1e-12 to 1e12.
         noise_multiplier: standard deviation of the noise, divided by ``clip``, as in `epsilon`; from 1e-6 to
             1e6.
         loss: as in `clipped_sum`.
         at_once: most examples in one pass, to save memory; None: all.
+        group: processes (`torch.distributed.ProcessGroup`) that each have a part of the sample, such as by
+            the ``rank`` of a sampler. The release is of their joint sum. The first process adds the noise,
+            once, and all get the same release. None: this process has the whole sample.
 
     Returns:
         Noisy sum by parameter name, in the shapes and types of the parameters.
 
     Raises:
-        UserError: as in `clipped_sum`.
+        UserError: as in `clipped_sum`, or the processes of ``group`` differ in ``clip``, ``noise_multiplier``
+            or parameters.
 
     Warns:
         UserWarning: as in `clipped_sum`.
     """
-    _check_shapes(inputs, labels, loss)
-    size = len(labels)
+    given, size = _examples(inputs, labels, loss)
     at_once = at_once or size
-    # of gradients in one float32 sum; such sums are added in float64
+    # number of gradients that float32 may sum; such sums are added in float64
     in_float32 = None
-    if at_once < size or roundings(size, at_once) > IN_FLOAT32:
+    if group is not None:
+        in_float32 = 0
+    elif at_once < size or roundings(size, at_once) > IN_FLOAT32:
         in_float32 = min(at_once, max(0, IN_FLOAT32 // size - 1))
-    batches = zip(inputs.split(at_once), labels.split(at_once), strict=True)
+    # a batch of 0 examples has one part
+    parts = [None] * max(1, ceil(size / max(1, at_once))) if labels is None else labels.split(at_once)
+    batches = zip(split(given, at_once), parts, strict=True)
     sums = ClippedSum.of(
         _clipped_sum(network, *batch, clip, loss, False, in_float32) for batch in batches
     ).sums
+    if group is not None:
+        sums = _joint(sums, group, (clip, noise_multiplier))
     first = next(iter(sums.values()))
     # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
     bounds = ClipLimits.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
@@ -96,14 +122,17 @@ def noisy_sum(
     if repeated := REPEATED.get():
         streams.entropy = repeated.entropy(32)
     released = GaussianMechanism(spending, 1.0).release(sums, bounds, streams, 0)
+    if group is not None:
+        for value in released.values():
+            distributed.broadcast(value, distributed.get_global_rank(group, 0), group)
     return {name: value.to(network.get_parameter(name).dtype) for name, value in released.items()}
 
 
 @checked
 def clipped_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: SkipValidation[Tensor | Mapping[str, Tensor]],
+    labels: Tensor | None,
     clip: Positive,
     *,
     loss: Loss | None = None,
@@ -123,10 +152,12 @@ def clipped_sum(
     that the sample was empty, and accountants don't cover that.
 
     Args:
-        network: function from inputs to outputs (B, K). Gradients are of its parameters with
-            ``requires_grad``.
-        inputs: (B, ...) inputs of the network; B may be 0.
-        labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...).
+        network: function from inputs to outputs (B, K), or to named outputs with ``logits`` (B, K), as in
+            Hugging Face's transformers. Gradients are of its parameters with ``requires_grad``. A network of
+            ``torch.compile`` runs without compilation, and its parameters have their names before it.
+        inputs: (B, ...) inputs of the network, or several by keyword; B may be 0.
+        labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...). None:
+            labels are among the inputs by keyword, and ``outputs.loss`` is the loss of one example.
         clip: clipping bound; below 1e-18 the sum is 0.
         loss: loss of one example, from its outputs (K,) and its label, under `torch.func.vmap`. Everything
             else that it uses, such as class weights, must be public. Nothing tests that: a loss that uses a
@@ -148,35 +179,108 @@ def clipped_sum(
         UserWarning: the network changes variables outside itself, so tests are the only evidence of
             independent gradients.
     """
-    _check_shapes(inputs, labels, loss)
-    return _clipped_sum(network, inputs, labels, clip, loss, reference)
+    given, _ = _examples(inputs, labels, loss)
+    return _clipped_sum(network, given, labels, clip, loss, reference)
 
 
-def _check_shapes(inputs: Tensor, labels: Tensor, loss: Loss | None) -> None:
-    refuse_sparse("inputs", inputs)
-    if labels.shape[:1] != inputs.shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim():
+def _joint(sums: dict[str, Tensor], group: Any, settings: tuple[float, ...]) -> dict[str, Tensor]:
+    """Add the sums of all processes of a group.
+
+    Returns:
+        In the first process, the total; in the others 0, of which nothing is released.
+
+    Raises:
+        UserError: the processes differ in ``settings`` or in the number of entries.
+    """
+    flat = torch.cat([value.double().flatten() for value in sums.values()])
+    numbers = flat.new_tensor([*settings, len(flat)])
+    ends = torch.cat([numbers, -numbers])
+    distributed.all_reduce(ends, distributed.ReduceOp.MAX, group)
+    largest, smallest = ends.split(len(numbers))
+    if not torch.equal(largest, -smallest):
+        raise UserError("group: processes with other clip, noise_multiplier or parameters; needed: the same")
+    distributed.reduce(flat, distributed.get_global_rank(group, 0), group=group)
+    flat *= distributed.get_rank(group) == 0
+    parts = flat.split([value.numel() for value in sums.values()])
+    return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
+
+
+def _examples(inputs: Any, labels: Tensor | None, loss: Loss | None) -> tuple[Inputs, int]:
+    """Check that inputs and labels are of the same examples.
+
+    Returns:
+        Inputs, as a tensor or a dict; number of examples.
+
+    Raises:
+        UserError: inputs and labels aren't of the same examples.
+    """
+    given: Any = dict(inputs) if isinstance(inputs, Mapping) else inputs
+    if isinstance(given, dict) and not given:
+        raise UserError("inputs: no tensor; needed: one by keyword, or more")
+    by_name = {f"inputs[{name!r}]": value for name, value in given.items()} if isinstance(given, dict) else {}
+    for name, value in (by_name or {"inputs": given}).items():
+        if not isinstance(value, Tensor):
+            kind = type(value).__name__
+            raise UserError(f"{name}: {kind} is not allowed; allowed: a tensor, or a dict of tensors")
+        refuse_sparse(name, value)
+    if labels is None and not by_name:
+        raise UserError("labels: None; allowed: with inputs by keyword, of which the network computes a loss")
+    if labels is None and loss is not None:
+        raise UserError("labels: None, with a loss; allowed: one of both")
+    for name, value in by_name.items():
+        if value.shape[:1] != a_tensor(given).shape[:1] or not value.dim():
+            others = tuple(a_tensor(given).shape)
+            raise UserError(f"{name}: of shape {tuple(value.shape)}, beside {others}; needed: (B, ...)")
+    shape = a_tensor(given).shape
+    if labels is not None and (
+        labels.shape[:1] != shape[:1] or (loss is None and labels.dim() != 1) or not labels.dim()
+    ):
         raise UserError(
-            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(inputs.shape)}; needed: (B,) and (B, ...)"
+            f"labels: of shape {tuple(labels.shape)}, inputs {tuple(shape)}; needed: (B,) and (B, ...)"
         )
+    return given, shape[0]
+
+
+def _own_loss(outputs: Tensor, label: Tensor) -> Tensor:
+    """Loss () that a network computed of one example, its output (1,)."""
+    return outputs[0]
 
 
 def _clipped_sum(
     network: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
+    inputs: Inputs,
+    labels: Tensor | None,
     clip: float,
     loss: Loss | None,
     reference: bool,
     in_float32: int | None = None,
 ) -> ClippedSum:
     """`clipped_sum`; ``in_float32``: number of gradients that float32 may sum, before float64; None: all."""
-    if torch.is_inference_mode_enabled() or inputs.is_inference():
+    network = getattr(network, "_orig_mod", network)  # of torch.compile
+    is_compiled = any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules())
+    with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
+        return _sum_of_network(network, inputs, labels, clip, loss, reference, in_float32)
+
+
+def _sum_of_network(
+    network: nn.Module,
+    inputs: Inputs,
+    labels: Tensor | None,
+    clip: float,
+    loss: Loss | None,
+    reference: bool,
+    in_float32: int | None,
+) -> ClippedSum:
+    """`_clipped_sum` of a network that runs without compilation."""
+    each = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    device = each[0].device
+    if torch.is_inference_mode_enabled() or any(value.is_inference() for value in each):
         raise UserError("torch.inference_mode: its tensors have no gradients; allowed: outside of it")
-    if torch.is_autocast_enabled(inputs.device.type):
+    if torch.is_autocast_enabled(device.type):
         raise UserError(
             "torch.autocast: its rounding moves a sum by more than its bound; allowed: outside of it"
         )
-    backend = torch.backends.cuda if inputs.device.type == "cuda" else torch.backends.mkldnn
+    backend = torch.backends.cuda if device.type == "cuda" else torch.backends.mkldnn
     if (precision := backend.matmul.fp32_precision) not in ("none", "ieee"):
         raise UserError(
             f"torch's matrix products: {precision}, whose rounding moves a sum by more than its bound; "
@@ -201,33 +305,37 @@ def _clipped_sum(
     state = (tuple(tensors), _state(network))
     last, objects, tested = _FACTORIES.get(network, (None, [], {}))
     if last != state or any(each() is None for each in objects):  # an object that is gone may leave its id
-        if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules()):
-            raise UserError("network: compiled; allowed: the network without torch.compile")
         objects, tested = _references(network), {}
         _FACTORIES[network] = state, objects, tested
-    kind: Any = (inputs.shape[1:], inputs.dtype, inputs.device, reference)
+    names = () if isinstance(inputs, Tensor) else tuple(inputs)
+    kind: Any = (names, *((value.shape[1:], value.dtype, value.device) for value in each), reference)
     if repeated := REPEATED.get():
         values = tuple(value for _, _, value in state[1] if isinstance(value, _PLAIN))
         tested, kind = repeated.factories, (repr(network), state[0], values, *kind)
     if kind not in tested:
-        example = inputs.new_zeros((1, *inputs.shape[1:]))
+        example = of_each(inputs, lambda value: value.new_zeros((1, *value.shape[1:])))
         factory = clipper_factory(network, example, 1, reference)
         if factory.isolation == "tried":
             warn(
                 "the network changes variables outside of itself from call to call; that these carry nothing "
                 "from one example to another is tried, not proven"
             )
-        tested[kind] = factory, _classes(network, example)
-    factory, classes = tested[kind]
+        tested[kind] = factory, *_classes(network, factory.example)
+    factory, classes, is_own = tested[kind]
+    if is_own != (labels is None):
+        what = "given, and the network returns a loss" if is_own else "None, and the network returns no loss"
+        raise UserError(f"labels: {what}; needed: labels as an argument, or among the inputs")
     unit = next(iter(tensors.values())).new_ones(())
-    labels = labels.to(inputs.device) if loss else _labels(labels, inputs.device, classes, unit.dtype)
+    if labels is None:
+        labels, loss = unit.new_zeros(len(each[0])), _own_loss
+    labels = labels.to(device) if loss else _labels(labels, device, classes, unit.dtype)
     if not len(labels):
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
     bounds = ClipLimits.whole(clip * unit, len(tensors))
     try:
         with torch.no_grad(), unchanged(tensors):
-            clipper = factory(network, loss)
+            clipper: Clipper = factory(network, loss)
             if in_float32 is not None:
                 if isinstance(clipper, BookKeeping) and in_float32 >= LEAST_SUM:
                     clipper = partial(clipper, parts=Parts.of(len(labels), in_float32))
@@ -237,7 +345,7 @@ def _clipped_sum(
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except IndexError as problem:
-        if inputs.is_floating_point():
+        if all(value.is_floating_point() for value in each):
             raise _failure(problem, loss) from problem
         raise UserError(f"inputs: {problem}; allowed: tokens that the network's embeddings have") from problem
     except Exception as problem:  # the network's code may raise any exception
@@ -262,14 +370,16 @@ def _labels(labels: Tensor, device: torch.device, outputs: int, dtype: torch.dty
     return labels.to(device, torch.int64)
 
 
-def _classes(network: nn.Module, example: Tensor) -> int:
-    """Number of classes K, from a made-up input of the type and on the device of ``example`` (1, ...)."""
+def _classes(network: nn.Module, example: Inputs) -> tuple[int, bool]:
+    """Number of classes K, and whether the network computes a loss, for a made-up input of an ``example``."""
+    inputs = in_types_of(example, random_inputs(network, example, 1))
     try:
-        logits: Tensor = trial_results(network, random_inputs(network, example, 1).to(example))[0]
+        outputs = trial_results(network, inputs)[0]
+        logits: Tensor = outputs_of(outputs, inputs)
     except Exception as problem:  # the network's code may raise any exception
-        subject = f"inputs: {example.dtype} on {example.device}"
+        subject = f"inputs: {a_tensor(example).dtype} on {a_tensor(example).device}"
         raise UserError(f"{subject}, which the network doesn't take: {printable(str(problem))}") from problem
-    return logits.shape[1]
+    return logits.shape[1], has_own_loss(outputs)
 
 
 def _references(network: nn.Module) -> list[ref[Any]]:

@@ -35,7 +35,10 @@ def measured(row: str) -> Iterator[str]:
 
 
 def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
-    """Lines with the scores of each level's first seed. A row without scores has no lines."""
+    """Lines with the scores of each level's first seed, and on seeds that are no better than guessing.
+
+    A row without scores has no lines.
+    """
     from dprepro.pipeline.results import records
 
     evaluation = records.read_evaluation(row)
@@ -44,6 +47,9 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
         if replica.scores is not None:
             for line in score_lines(replica.scores, classes):
                 yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
+    for replica in evaluation.replicas if evaluation else ():
+        if replica.scores is not None and replica.scores.guess and replica is not first[replica.level]:
+            yield f"{replica.level.replace('=', ' = ')}, seed {replica.seed}: {replica.scores.guess}"
 
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
@@ -124,6 +130,7 @@ def privacy_summary(ledger: "Ledger") -> str:
     """Summary of a ledger: proven and claimed epsilon."""
     from dprepro.pipeline.reporting.vocabulary import joined
     from dprepro.pipeline.reporting.wording import claim, downwards, upwards
+    from dprepro.pipeline.results.schema import EXAMPLE
 
     if ledger.epsilon_upper is None:
         why = joined(ledger.reasons)
@@ -133,6 +140,8 @@ def privacy_summary(ledger: "Ledger") -> str:
             else f"no privacy: {why}"
         )
     shown = "" if ledger.epsilon_lower is None else f", at least {downwards(ledger.epsilon_lower)} spent"
-
     claimed = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
-    return f"epsilon at most {upwards(ledger.epsilon_upper)} proven ({ledger.accountant}){shown}{claimed}"
+    unit = "" if ledger.unit == EXAMPLE else f" for {ledger.unit}"
+    return (
+        f"epsilon at most {upwards(ledger.epsilon_upper)} proven{unit} ({ledger.accountant}){shown}{claimed}"
+    )

@@ -31,5 +31,9 @@ def export(
     exported = write(row, level, seed, folder, settings)
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")
     print(f"  {headline(exported.privacy)}")
+    evaluation = records.read_evaluation(row)
+    for each in evaluation.replicas if evaluation else ():
+        if each.key == (exported.level, exported.seed) and each.scores is not None and each.scores.guess:
+            print(f"  {each.scores.guess}")
     if "vocabulary.txt" in exported.files:
         print("  vocabulary.txt has words of the private training texts, which no epsilon covers")

@@ -24,7 +24,8 @@ def describe(state: "State") -> str:
     """Progress of a training in one line."""
     judged = ""
     if state.validation_accuracy is not None:
-        judged = f"validation {100 * state.validation_accuracy:.2f} %  "
+        guess = " (no better than guessing)" if state.is_guess else ""
+        judged = f"validation {100 * state.validation_accuracy:.2f} %{guess}  "
     return (
         f"training {state.number + 1}/{state.trainings} ({state.name})  "
         f"step {state.step}/{state.steps}  epoch {state.epoch:.1f}  {_spent(state)}  "
@@ -39,9 +40,11 @@ def _spent(state: "State") -> str:
     if spent is None:
         return "not private"
     spending, delta = state.guarantee.spending, state.guarantee.delta
+    of_person = isinstance(spending, SampledGaussian) and spending.group is not None
+    unit = " for a person" if of_person else ""
     if state.step < state.steps or not isinstance(spending, SampledGaussian) or delta is None:
-        return f"epsilon by a quick bound at most {rounded_up(spent, 3)}"
-    return f"epsilon at most {rounded_up(_whole(spending, state.steps, delta), 3)}"
+        return f"epsilon by a quick bound at most {rounded_up(spent, 3)}{unit}"
+    return f"epsilon at most {rounded_up(_whole(spending, state.steps, delta), 3)}{unit}"
 
 
 @cache

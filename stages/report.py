@@ -14,7 +14,7 @@ def report() -> None:
     settings = params.load()
     report_left_out(settings)
     written = reporting.write(settings)
-    print(f"{written.index}: written, beside it {len(written.pages)} pages of papers")
+    print(f"{written.index}: written")
 
 
 def report_left_out(settings: "Settings") -> None:

@@ -194,7 +194,7 @@ def replay(
             The step makes one step on the batch and returns its release: a mapping from names to arrays
             (torch, numpy or jax) and numbers; a ``torch.nn.Module``, whose gradients are read; an Opacus
             ``DPOptimizer`` after its step; or a pair of module and optimizer.
-        inputs: (B, ...) inputs from your own data, as in training; at least eight examples.
+        inputs: (B, ...) inputs from your own data, as in training, or a dict of such; at least eight.
         labels: (B, ...) labels of the inputs.
         clip: clipping bound C of each example's gradient; None: that of the Opacus optimizer.
         noise_multiplier: standard deviation of a sum's noise, divided by C; None: as for ``clip``.
@@ -210,11 +210,13 @@ def replay(
         UserError: a setting is unknown, there are too few examples, or a step releases nothing, numbers that
             aren't finite, or different numbers with the same seeds.
     """
-    for name, values in (("inputs", inputs), ("labels", labels)):
+    by_name = inputs.items() if isinstance(inputs, Mapping) else [("inputs", inputs)]
+    for name, values in (*by_name, ("labels", labels)):
         if not hasattr(values, "shape") or not len(values.shape):
             raise UserError(f"{name}: {type(values).__name__}; needed: a tensor or an array of examples")
         refuse_sparse(name, values)
-    if (size := len(inputs)) < 2 * SMALL + 2 or len(labels) != size:
+    size = len(next(iter(inputs.values()), ())) if isinstance(inputs, Mapping) else len(inputs)
+    if size < 2 * SMALL + 2 or len(labels) != size or any(len(values) != size for _, values in by_name):
         raise UserError(f"inputs: {size}, labels: {len(labels)}; needed: as many of each, at least 8")
     player = _Player(train_step, inputs, labels, seed)
     claims = player.claims()
@@ -223,7 +225,7 @@ def replay(
     seconds = time.process_time() - begun
     if (fewer := max(2 * SMALL + 2, int(size * SECONDS / (RUNS * seconds)))) < size:
         warn(f"a step takes {seconds:.2g} s; the first {fewer} of {size} examples are compared")
-        player = _Player(train_step, inputs[:fewer], labels[:fewer], seed)
+        player = _Player(train_step, _rows(inputs, slice(fewer)), labels[:fewer], seed)
     given = {"clip": clip, "noise_multiplier": noise_multiplier, "expected_batch_size": expected_batch_size}
     known = claims | {name: float(value) for name, value in given.items() if value is not None}
     if missing := sorted(given.keys() - known.keys()):
@@ -242,7 +244,7 @@ class _Player:
     def __init__(self, train_step: Step, inputs: Any, labels: Any, seed: int):
         self.train_step, self.inputs, self.labels, self.seed = train_step, inputs, labels, seed
         self.scale = 1.0  # factor from a release to a sum in clipping bounds
-        self.size, self.runs = len(inputs), 0
+        self.size, self.runs = len(labels), 0
         self.repeated = Repeated(random.randbytes, {})
 
     def claims(self) -> dict[str, float]:
@@ -331,8 +333,7 @@ class _Player:
         repeated: Repeated | None = None,
     ) -> Any:
         index = np.asarray(rows)
-        inputs, labels = self.inputs[index], self.labels[index]
-        inputs = inputs * factor if factor != 1 else inputs
+        inputs, labels = _rows(self.inputs, index, factor), self.labels[index]
         seed, others = self.seed + 1 + 7919 * draw, list(inspect.signature(step).parameters.values())[2:]
         by_name = [other for other in others if other.kind in (other.KEYWORD_ONLY, other.VAR_KEYWORD)]
         seeded = (seed,) if others[:1] != by_name[:1] else ()
@@ -374,6 +375,19 @@ class _Player:
                 "the step released no array; needed: the noisy gradients, by name, before zero_grad()"
             )
         return arrays, exact
+
+
+def _rows(inputs: Any, index: Any, factor: float = 1.0) -> Any:
+    """Inputs of the examples ``index``, numbers with a fraction times ``factor``."""
+    if isinstance(inputs, Mapping):
+        return {name: _rows(values, index, factor) for name, values in inputs.items()}
+    return inputs[index] * factor if factor != 1 and _has_fractions(inputs) else inputs[index]
+
+
+def _has_fractions(inputs: Any) -> bool:
+    """Return whether inputs, or some by keyword, are floating-point numbers, which a factor multiplies."""
+    parts = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    return any("float" in str(getattr(part, "dtype", "")) for part in parts)
 
 
 def _seed(seed: int) -> None:
@@ -450,8 +464,7 @@ class _Comparison:
         self.every = tuple(range(player.size))
         self.half = self.every[: player.size // 2]
         self.other = (self.half * 3)[: player.size]  # as many examples as all, with some of them twice
-        # of inputs; only floating-point numbers can be multiplied by a factor
-        self.factors = (1.0, LARGER) if "float" in str(getattr(player.inputs, "dtype", "")) else (1.0,)
+        self.factors = (1.0, LARGER) if _has_fractions(player.inputs) else (1.0,)  # of inputs
         self.first = player.run(0, self.every)
         again = player.run(0, self.every)
         if any(not np.array_equal(self.first.arrays[name], again.arrays[name]) for name in self.first.arrays):

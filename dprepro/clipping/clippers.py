@@ -8,7 +8,7 @@ network on made-up inputs, without data, and compares each example in a batch wi
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
-from dprepro.clipping.functional import Tensors
+from dprepro.clipping.functional import Inputs, Tensors, a_tensor, joined, of_each, run, split
 from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, Measured, OneByOne, PerExample, loss_of
 from dprepro.clipping.layers import watch_layers
 from dprepro.clipping.limits import ClipLimits
@@ -58,14 +58,13 @@ class ClipperFactory:
     """Chosen clipper class with its options, for any copy of a network."""
 
     way: type[BookKeeping | PerExample | OneByOne]
-    example: Tensor  # (1, ...), used for shape, type and device only
+    example: Inputs  # (1, ...), as in `random_inputs`
     copies: int
     resets: bool  # whether each call gets a copy of the network's state
     tried: bool  # whether the network changes variables outside itself, which calls share
     taps: bool  # as in `BookKeeping`
-    _measured: list[Measured] = field(
-        default_factory=list, compare=False
-    )  # one at most, by the first clipper
+    # one at most, by the first clipper
+    _measured: list[Measured] = field(default_factory=list, compare=False)
 
     @property
     def isolation(self) -> Isolation:
@@ -88,13 +87,13 @@ class ClipperFactory:
 
 
 def clipper_factory(
-    net: nn.Module, example: Tensor, copies: int = 1, reference: bool = False
+    net: nn.Module, example: Inputs, copies: int = 1, reference: bool = False
 ) -> ClipperFactory:
     """First of `BookKeeping`, `PerExample` and `OneByOne` that is correct for a network.
 
     Args:
         net: the network, in the mode (train or eval) in which it will be used.
-        example: one of its inputs (1, ...), for shape, type and device only.
+        example: one of its inputs (1, ...), for shape, type and device only; maybe several by keyword.
         copies: K of `Clipper`, augmented copies of each example.
         reference: leave `BookKeeping` out.
 
@@ -104,6 +103,8 @@ def clipper_factory(
     Raises:
         UserError: an error of `Trial`, or no clipper is correct.
     """
+    if not isinstance(example, Tensor):
+        example = largest_inputs(net, example)
     trial = Trial.of(net, example, copies)
     ways = ((BookKeeping, False), (BookKeeping, True), (PerExample, False), (OneByOne, False))
     for way, taps in ways[2 if reference else 0 :]:
@@ -145,7 +146,7 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
         UserError: an error of `kept_state`, or the network changes variables outside itself.
     """
     with fixed_randomness(example.device), NoDropout():
-        state = kept_state(net, random_inputs(net, example, 4).split(2))
+        state = kept_state(net, split(random_inputs(net, example, 4), 2))
     if state.tried:
         raise UserError(
             "the network changes variables outside of itself from call to call, which may carry something "
@@ -154,7 +155,7 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
     return state.resets
 
 
-def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e-3) -> KeptState:
+def kept_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3) -> KeptState:
     """State that a network keeps between calls on two different inputs.
 
     Args:
@@ -170,11 +171,11 @@ def kept_state(net: nn.Module, inputs: tuple[Tensor, ...], tolerance: float = 1e
             change from call to call, or with random numbers.
     """
 
-    def calls(*batches: Tensor, seed: int = 0) -> Called:
+    def calls(*batches: Inputs, seed: int = 0) -> Called:
         called = copy.deepcopy(net)
         outcomes: list[Tensor] = []
         for batch in batches:
-            with fixed_randomness(batch.device, seed):
+            with fixed_randomness(a_tensor(batch).device, seed):
                 outcomes = [*outcomes[:1], _outcome(called, batch)]  # two, each as large as the network
         return Called(prints_inside(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
 
@@ -211,12 +212,12 @@ def _named(variables: list[str]) -> str:
     return f" in {', '.join(map(repr, variables[:3]))}" if variables else ""
 
 
-def _outcome(net: nn.Module, inputs: Tensor) -> Tensor:
+def _outcome(net: nn.Module, inputs: Inputs) -> Tensor:
     """Outputs of ``net`` for ``inputs`` and gradients of its trained parameters, in one float32 vector."""
     with torch.enable_grad():
         trained = {name: value for name, value in net.named_parameters() if value.requires_grad}
         with unchanged(trained):
-            outputs = net(inputs.clone())
+            outputs = call(net, {}, of_each(inputs, Tensor.clone), resets=False)
         if not isinstance(outputs, Tensor):
             raise UserError(f"the network makes {type(outputs).__name__} of its inputs; needed: (B, classes)")
         parts: tuple[Tensor, ...] = ()
@@ -242,7 +243,7 @@ def unchanged(tensors: Mapping[str, Tensor]) -> Iterator[None]:
 class Example(NamedTuple):
     """Made-up example of K augmented copies; its logits and gradients of T tensors, alone in its batch."""
 
-    inputs: Tensor  # (K, ...)
+    inputs: Inputs  # (K, ...)
     label: float  # a class, or a number if the network has one output
     logits: Tensor  # (K, classes)
     gradients: Tensors  # in float32, to save memory
@@ -262,14 +263,14 @@ class Trial:
     an example alone and in a batch. A network that passes may still be wrong on other inputs or weights.
     """
 
-    def __init__(self, net: nn.Module, example: Tensor, copies: int, dtype: torch.dtype):
+    def __init__(self, net: nn.Module, example: Inputs, copies: int, dtype: torch.dtype):
         """Try a copy of ``net`` in precision ``dtype``; other arguments as in `clipper_factory`.
 
         Raises:
             UserError: an example's logits or gradients depend on its batch, or an error of `kept_state`.
         """
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies
-        self.tolerance, self.device = TOLERANCES[dtype], example.device
+        self.tolerance, self.device = TOLERANCES[dtype], a_tensor(example).device
         random = torch.Generator().manual_seed(0)
         for layer in self.net.modules():
             if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
@@ -283,8 +284,8 @@ class Trial:
         self.tensors |= initial_statistics(self.net)
         with fixed_randomness(self.device), NoDropout():
             usual = random_inputs(self.net, example, 2)
-            self.state = kept_state(self.net, usual.split(1), self.tolerance)
-            cost = multiplications(self.net, usual[:1])
+            self.state = kept_state(self.net, split(usual, 1), self.tolerance)
+            cost = multiplications(self.net, split(usual, 1)[0])
             kinds = KINDS if cost * KINDS <= EXPENSIVE else FEWEST
             self.examples = list(self._examples(made_up_inputs(self.net, example, kinds, copies)))
             for size in SIZES:
@@ -292,7 +293,7 @@ class Trial:
                     self._compare(size)
 
     @classmethod
-    def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Trial":
+    def of(cls, net: nn.Module, example: Inputs, copies: int = 1) -> "Trial":
         """Trial in the best precision that the network supports."""
         _refuse_unsupported(net)
         refuse_half_precision(net, example)
@@ -305,7 +306,8 @@ class Trial:
             except Exception as error:  # the network's code may raise any exception
                 problem = error
         text = str(problem).split("\n")[0]
-        raise UserError(f"the network doesn't take one random input of shape {tuple(example.shape)}: {text}")
+        shape = tuple(a_tensor(example).shape)
+        raise UserError(f"the network doesn't take one random input of shape {shape}: {text}")
 
     def agrees(self, factory: ClipperFactory) -> bool:
         """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
@@ -316,7 +318,7 @@ class Trial:
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
 
-    def _examples(self, inputs: list[Tensor]) -> Iterator[Example]:
+    def _examples(self, inputs: list[Inputs]) -> Iterator[Example]:
         """Examples that have finite logits and gradients when they are alone in their batch."""
         for position, example in enumerate(inputs):
             label = None
@@ -343,7 +345,7 @@ class Trial:
         weights = _weights(chosen)
         try:
             logits, gradients = self._gradient(
-                torch.cat([example.inputs for example in chosen]),
+                joined([example.inputs for example in chosen]),
                 [example.label for example in chosen],
                 weights,
             )
@@ -371,7 +373,7 @@ class Trial:
         """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""
         weights = _weights(chosen)
         ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
-        inputs = torch.cat([example.inputs for example in chosen])
+        inputs = joined([example.inputs for example in chosen])
         labels = torch.tensor([example.label for example in chosen], device=self.device)
         mask = ones.new_tensor(weights)
         bounds = ClipLimits(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
@@ -396,7 +398,7 @@ class Trial:
             squares += float((sums[name] - expected).norm()) ** 2
         return squares**0.5
 
-    def _gradient(self, inputs: Tensor, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:
+    def _gradient(self, inputs: Inputs, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:
         """Logits (B K, classes) of B examples (K copies), and gradients of their weighted losses."""
         leaves = {name: value.detach().requires_grad_() for name, value in self.tensors.items()}
         with torch.enable_grad():
@@ -410,15 +412,14 @@ class Trial:
             )
         return logits.detach(), dict(zip(leaves, parts, strict=True))
 
-    def _logits(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+    def _logits(self, tensors: Tensors, inputs: Inputs) -> Tensor:
         """Logits (B, classes) of ``inputs`` (B, ...)."""
         torch.manual_seed(0)
-        logits = call(self.net, tensors, inputs.clone(), self.state.resets)
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != len(inputs):
+        logits = call(self.net, tensors, of_each(inputs, Tensor.clone), self.state.resets)
+        size = len(a_tensor(inputs))
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != size:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise UserError(
-                f"the network makes {shape} of {len(inputs)} examples; needed: ({len(inputs)}, classes)"
-            )
+            raise UserError(f"the network makes {shape} of {size} examples; needed: ({size}, classes)")
         return logits
 
 
@@ -441,7 +442,7 @@ def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
 
 
-def multiplications(net: nn.Module, inputs: Tensor) -> int:
+def multiplications(net: nn.Module, inputs: Inputs) -> int:
     """Number of multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
     total = 0
 
@@ -567,40 +568,95 @@ class NoHalfPrecision(TorchDispatchMode):
         return result
 
 
-def refuse_half_precision(net: nn.Module, example: Tensor) -> None:
+def refuse_half_precision(net: nn.Module, example: Inputs) -> None:
     """Raise `UserError` if ``net`` computes in half precision; ``example`` (1, ...): for shape and type."""
     try:
-        tried = copy.deepcopy(net)
-        with torch.no_grad(), fixed_randomness(example.device), NoHalfPrecision("network"):
-            tried(random_inputs(net, example, 1).to(example))
+        tried, device = copy.deepcopy(net), a_tensor(example).device
+        with torch.no_grad(), fixed_randomness(device), NoHalfPrecision("network"):
+            run(tried, in_types_of(example, random_inputs(net, example, 1)))
     except UserError:
         raise
     except Exception:  # the trial has a message for whatever the network's code may raise
         return
 
 
-def random_inputs(net: nn.Module, example: Tensor, count: int) -> Tensor:
+def largest_inputs(net: nn.Module, example: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Largest whole numbers that a network takes by keyword, in the shapes and types of ``example`` (1, ...).
+
+    A token is below the size of every embedding that looks up other rows if the token is another one. Numbers
+    that no embedding gets, such as a mask or a class, are at most 1.
+
+    Returns:
+        The numbers; ones for inputs of other types.
+    """
+    tables = {
+        name: layer
+        for name, layer in net.named_modules()
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+    }
+
+    def looked_up(inputs: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+        rows: dict[str, list[Tensor]] = {name: [] for name in tables}
+        watched = watch_layers(tables, lambda name, tokens, *_: rows[name].append(tokens))
+        with fixed_randomness(a_tensor(inputs).device), torch.no_grad(), watched:
+            call(net, {}, inputs, resets=True)
+        return rows
+
+    least = {name: torch.zeros_like(value) for name, value in example.items()}
+    largest = {name: torch.ones_like(value) for name, value in example.items()}
+    try:
+        usual = looked_up(least)
+        for name in (name for name, value in example.items() if not value.is_floating_point()):
+            others = looked_up({**least, name: largest[name]})
+            sizes = [
+                layer.num_embeddings
+                for table, layer in tables.items()
+                if not all(map(torch.equal, usual[table], others[table]))
+            ]
+            largest[name] = torch.full_like(largest[name], min(sizes, default=2) - 1)
+    except Exception:  # the trial has a message for whatever the network's code may raise
+        pass
+    return largest
+
+
+def random_inputs(net: nn.Module, example: Inputs, count: int) -> Inputs:
     """Random inputs like an example: numbers in [0, 1), or tokens that every embedding has.
 
     Token 0 is left out if there are other tokens. It may be padding, which occurs only at the end of a text.
 
     Args:
         net: the network, whose embeddings limit tokens.
-        example: (1, ...), for shape, type and device.
+        example: (1, ...), for shape, type and device; by keyword, `largest_inputs`.
         count: number of inputs.
 
     Returns:
         (count, ...) inputs.
     """
-    random, shape = torch.Generator().manual_seed(1), (count, *example.shape[1:])
+    if isinstance(example, Tensor):
+        words = [layer.num_embeddings for layer in net.modules() if isinstance(layer, nn.Embedding)]
+        return _random(net, example, count, min(words, default=2))
+    return {
+        name: _random(net, value, count, int(value.max()) + 1, seed)
+        for seed, (name, value) in enumerate(example.items(), 1)
+    }
+
+
+def _random(net: nn.Module, example: Tensor, count: int, most: int, seed: int = 1) -> Tensor:
+    """`random_inputs` of one tensor; tokens are below ``most``."""
+    random, shape = torch.Generator().manual_seed(seed), (count, *example.shape[1:])
     if example.is_floating_point():
         return torch.rand(shape, generator=random).to(example.device, next(net.parameters()).dtype)
-    words = [layer.num_embeddings for layer in net.modules() if isinstance(layer, nn.Embedding)]
-    most = min(words, default=2)
     return torch.randint(min(1, most - 1), most, shape, generator=random).to(example)
 
 
-def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> list[Tensor]:
+def in_types_of(example: Inputs, inputs: Inputs) -> Inputs:
+    """``inputs`` in the types and on the device of ``example``."""
+    if isinstance(inputs, Tensor) or isinstance(example, Tensor):
+        return of_each(inputs, lambda value: value.to(a_tensor(example)))
+    return {name: value.to(example[name]) for name, value in inputs.items()}
+
+
+def made_up_inputs(net: nn.Module, example: Inputs, kinds: int, copies: int) -> list[Inputs]:
     """Inputs of several kinds; the first are those of `random_inputs`.
 
     Further kinds of numbers are negative, large, spread, almost constant or small. Further kinds of texts are
@@ -609,22 +665,33 @@ def made_up_inputs(net: nn.Module, example: Tensor, kinds: int, copies: int) -> 
 
     Args:
         net: the network.
-        example: (1, ...), for shape, type and device.
+        example: (1, ...), as in `random_inputs`.
         kinds: number of kinds of inputs.
         copies: K of `Clipper`.
 
     Returns:
         An example (K, ...) of each kind.
     """
-    usual = list(random_inputs(net, example, kinds * copies).split(copies))
-    if example.is_floating_point():
+    usual = random_inputs(net, example, kinds * copies)
+    if isinstance(usual, Tensor) or isinstance(example, Tensor):
+        return list(_of_kinds(net, a_tensor(usual), copies, None))
+    most = {name: int(value.max()) for name, value in example.items()}
+    of_each_name = [_of_kinds(net, value, copies, most[name]) for name, value in usual.items()]
+    return [dict(zip(usual, kind, strict=True)) for kind in zip(*of_each_name, strict=True)]
+
+
+def _of_kinds(net: nn.Module, values: Tensor, copies: int, most: int | None) -> list[Tensor]:
+    """`made_up_inputs` of one tensor from random ``values``; its padding is at most ``most``."""
+    usual = list(values.split(copies))
+    if values.is_floating_point():
         scales = ((1, 0), (1, 0), (-1, 0), (255, 0), (8, -4), (0.001, 0.5), (0.001, 0))
         scaled = [factor * x + shift for x, (factor, shift) in zip(usual, scales, strict=False)]
         return [*scaled, *(x.log() for x in usual[len(scales) :])]
     paddings = [layer.padding_idx for layer in net.modules() if isinstance(layer, nn.Embedding)]
     padding = next((index for index in paddings if index is not None), 0)
-    length = example.shape[-1] if example.dim() > 1 else 1
-    place = torch.arange(length, device=example.device)
+    padding = padding if most is None or 1 < most >= padding else 0
+    length = values.shape[-1] if values.dim() > 1 else 1
+    place = torch.arange(length, device=values.device)
     absent = [
         *(place < 0, place >= (length + 1) // 2, place >= max(1, length - 1)),
         *(place >= 1, place >= length // 4 + 1, place >= min(3, length), place >= 0, place < 0),

@@ -1,7 +1,7 @@
 """A network as a function of its tensors."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,10 +9,71 @@ import torch
 from torch import Tensor, nn
 
 Tensors = dict[str, Tensor]  # by name
+Inputs = Tensor | dict[str, Tensor]  # (B, ...) inputs of a network, or several by keyword
 VECTOR = 16  # numbers in a vector register of a CPU
 
 
-def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple[Tensor, ...]) -> Any:
+def of_each(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:
+    """``function`` of the inputs, or of each one by keyword."""
+    if isinstance(inputs, Tensor):
+        return function(inputs)
+    return {name: function(value) for name, value in inputs.items()}
+
+
+def a_tensor(inputs: Inputs) -> Tensor:
+    """The inputs, or the first ones by keyword: for the number of examples and the device."""
+    return inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))
+
+
+def split(inputs: Inputs, size: int) -> list[Inputs]:
+    """The inputs in parts of at most ``size`` examples."""
+    if isinstance(inputs, Tensor):
+        return list(inputs.split(size))
+    parts = zip(*(value.split(size) for value in inputs.values()), strict=True)
+    return [dict(zip(inputs, part, strict=True)) for part in parts]
+
+
+def joined(parts: list[Inputs]) -> Inputs:
+    """Inputs of the examples of all ``parts``."""
+    by_name = [part for part in parts if not isinstance(part, Tensor)]
+    if not by_name:
+        return torch.cat([a_tensor(part) for part in parts])
+    return {name: torch.cat([part[name] for part in by_name]) for name in by_name[0]}
+
+
+def run(net: nn.Module, inputs: Inputs) -> Any:
+    """Call ``net`` on ``inputs``, which may have keywords."""
+    return net(inputs) if isinstance(inputs, Tensor) else net(**inputs)
+
+
+def has_own_loss(outputs: Any) -> bool:
+    """Return whether a network computed its loss itself, as those of Hugging Face do if they get labels."""
+    return isinstance(outputs, Mapping) and outputs.get("loss") is not None
+
+
+def outputs_of(outputs: Any, inputs: Inputs) -> Any:
+    """Tensor among the outputs of a network with names for its outputs: its own loss, or its ``logits``.
+
+    Args:
+        outputs: what the network returned.
+        inputs: (B, ...) inputs of the network.
+
+    Returns:
+        (1, 1) loss of one example, or (B, K) logits; outputs without names, unchanged.
+
+    Raises:
+        ValueError: the loss is of several examples, which it mixes.
+    """
+    if has_own_loss(outputs):
+        if (size := len(a_tensor(inputs))) != 1:
+            raise ValueError(f"one loss of {size} examples; needed: of one")
+        return outputs["loss"].reshape(1, 1)
+    return outputs.get("logits", outputs) if isinstance(outputs, Mapping) else outputs
+
+
+def functional_call(
+    net: nn.Module, tensors: dict[str, Tensor], arguments: tuple[Tensor, ...] | dict[str, Tensor]
+) -> Any:
     """Call ``net`` on ``arguments``, with ``tensors``, by name, in place of the network's own.
 
     Names are those of `named_parameters` and `named_buffers`; a tensor that several layers share is replaced
@@ -39,7 +100,7 @@ def functional_call(net: nn.Module, tensors: dict[str, Tensor], arguments: tuple
     try:
         for own, key, _, tensor in replaced:
             own[key] = tensor
-        return net(*arguments)
+        return net(**arguments) if isinstance(arguments, dict) else net(*arguments)
     finally:
         for own, key, value, _ in replaced:
             own[key] = value
@@ -71,15 +132,16 @@ def fresh_state(net: nn.Module) -> Iterator[None]:
             vars(layer).update(attributes)
 
 
-def trial_results(net: nn.Module, inputs: Tensor) -> tuple[Any, dict[str, Tensor]]:
+def trial_results(net: nn.Module, inputs: Inputs) -> tuple[Any, dict[str, Tensor]]:
     """Call ``net`` on ``inputs``; its state and torch's random state stay unchanged.
 
     Returns:
         Outputs, and buffers, by name, after the call.
     """
-    devices = [inputs.device] if inputs.is_cuda else []
+    device = a_tensor(inputs).device
+    devices = [device] if device.type == "cuda" else []
     with torch.no_grad(), torch.random.fork_rng(devices), fresh_state(net):
-        return net(inputs), dict(net.named_buffers())
+        return run(net, inputs), dict(net.named_buffers())
 
 
 @contextmanager

@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
 
-from dprepro.clipping.functional import Tensors, channels_last, wants_channels_last
+from dprepro.clipping.functional import (
+    Inputs,
+    Tensors,
+    a_tensor,
+    channels_last,
+    of_each,
+    split,
+    wants_channels_last,
+)
 from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, rule_for
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.limits import ClipLimits
@@ -125,14 +133,15 @@ def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean", loss: Loss
 class Clipper(Protocol):
     """Function that computes a `ClippedSum`.
 
-    Shapes: inputs (B K, ...), with the K augmented copies of an example one after the other; labels (B,);
-    mask (B,). The clipper fixes K. The gradients of an example's copies are averaged before clipping (De et
-    al. 2022; Sander et al. 2022, Eq. 5). The mask is 0 for padding, and 1 or a weight for an example. The
-    weight scales the example's gradient before it is clipped. Bounds are in the order of ``tensors``.
+    Shapes: inputs (B K, ...), maybe several by keyword, with the K augmented copies of an example one after
+    the other; labels (B,); mask (B,). The clipper fixes K. The gradients of an example's copies are averaged
+    before clipping (De et al. 2022; Sander et al. 2022, Eq. 5). The mask is 0 for padding, and 1 or a weight
+    for an example. The weight scales the example's gradient before it is clipped. Bounds are in the order of
+    ``tensors``.
     """
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
+        self, tensors: Tensors, inputs: Inputs, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch."""
 
@@ -251,16 +260,16 @@ class PerExample:
     loss: Loss | None = None  # None: as in `loss_of`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
+        self, tensors: Tensors, inputs: Inputs, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
 
-        def loss(tensors: Tensors, example: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        def loss(tensors: Tensors, example: Inputs, label: Tensor) -> tuple[Tensor, Tensor]:
             logits = call(self.net, tensors, example, self.resets)
             value = loss_of(logits, label.expand(self.copies, *label.shape), loss=self.loss)
             return value, value
 
-        examples = inputs.unflatten(0, (-1, self.copies))
+        examples = of_each(inputs, lambda value: value.unflatten(0, (-1, self.copies)))
         per_example = vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0), randomness="different")
         gradients, losses = per_example(tensors, examples, labels)
         return clipped(gradients, losses, mask, bounds)
@@ -279,14 +288,14 @@ class OneByOne:
     loss: Loss | None = None  # as in `PerExample`
 
     def __call__(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, mask: Tensor, bounds: ClipLimits
+        self, tensors: Tensors, inputs: Inputs, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch; see `Clipper`."""
-        parts = zip(inputs.split(self.copies), labels, mask.split(1), strict=True)
+        parts = zip(split(inputs, self.copies), labels, mask.split(1), strict=True)
         return ClippedSum.of(self._single_example(tensors, *part, bounds) for part in parts)
 
     def _single_example(
-        self, tensors: Tensors, inputs: Tensor, label: Tensor, mask: Tensor, bounds: ClipLimits
+        self, tensors: Tensors, inputs: Inputs, label: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         # copies, because a network may change its weights in place
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
@@ -312,7 +321,7 @@ class BookKeeping:
     """
 
     net: nn.Module
-    example: InitVar[Tensor]  # (1, ...)
+    example: InitVar[Inputs]  # (1, ...)
     copies: int = 1  # K of `Clipper`
     resets: bool = False  # as in `PerExample`
     # take gradients at 'taps', zeros that are added to layers' outputs: slower, but correct if a network
@@ -321,7 +330,7 @@ class BookKeeping:
     loss: Loss | None = None  # as in `PerExample`
     measured: Measured | None = None  # by an earlier clipper of an equal network; None: on ``example``
 
-    def __post_init__(self, example: Tensor) -> None:
+    def __post_init__(self, example: Inputs) -> None:
         """Find the layers' rules.
 
         Raises:
@@ -329,7 +338,7 @@ class BookKeeping:
                 another; `PerExample` supports every network.
         """
         net, copies = self.net, self.copies
-        self.on_cpu = example.device.type == "cpu"
+        self.on_cpu = a_tensor(example).device.type == "cpu"
         self.by_example = not self.taps and works_by_example(net)
         self.prefers_channels_last = self.on_cpu and wants_channels_last(net)
         self.layers = trained_layers(net)
@@ -350,9 +359,9 @@ class BookKeeping:
             if not outputs:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
 
-    def _measure(self, example: Tensor) -> Measured:
+    def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
-        net, activations = self.net, 0
+        net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
@@ -364,7 +373,7 @@ class BookKeeping:
 
         parts = {name: layer for name, layer in net.named_modules() if not list(layer.children())}
         with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
-            net(example.expand(self.copies, *example.shape[1:]))
+            call(net, {}, of_each(example, lambda value: value.expand(copies, *value.shape[1:])), False)
         return Measured(shapes, activations)
 
     def pass_size(self, usual: int) -> int:
@@ -376,7 +385,7 @@ class BookKeeping:
     def __call__(
         self,
         tensors: Tensors,
-        inputs: Tensor,
+        inputs: Inputs,
         labels: Tensor,
         mask: Tensor,
         bounds: ClipLimits,
@@ -389,7 +398,7 @@ class BookKeeping:
             return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
         pieces = math.ceil(len(labels) / at_once)
         size = math.ceil(len(labels) / pieces)
-        batches = zip(inputs.split(size * self.copies), labels.split(size), mask.split(size), strict=True)
+        batches = zip(split(inputs, size * self.copies), labels.split(size), mask.split(size), strict=True)
         return ClippedSum.of(
             self._one_pass(tensors, *batch, bounds, parts and Parts.of(len(batch[1]), parts.sizes[0]))
             for batch in batches
@@ -398,7 +407,7 @@ class BookKeeping:
     def _one_pass(
         self,
         tensors: Tensors,
-        inputs: Tensor,
+        inputs: Inputs,
         labels: Tensor,
         mask: Tensor,
         bounds: ClipLimits,
@@ -422,13 +431,13 @@ class BookKeeping:
         ordered = {name: gradients.pop(name) for name in tensors}
         return clip_and_sum(ordered, losses, mask, bounds, parts)
 
-    def _backward(self, tensors: Tensors, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
+    def _backward(self, tensors: Tensors, inputs: Inputs, labels: Tensor) -> tuple[Tensor, Uses, Uses]:
         """Losses (B,); for each use of a layer, inputs and the gradients at outputs, (B, ...) each."""
         with torch.enable_grad():
             # only gradients at outputs are needed; leaves make outputs part of a graph
             leaves, net_inputs = tensors, inputs
             if self.prefers_channels_last:
-                net_inputs = channels_last(inputs)
+                net_inputs = of_each(inputs, channels_last)
                 # one-channel images have both layouts; under `vmap` their layout comes from the kernels
                 leaves = {
                     name: channels_last(value) if value.shape[1:2] == (1,) else value
@@ -452,6 +461,7 @@ class BookKeeping:
 
     def _taps(self, tensors: Tensors, count: int) -> Uses:
         """Zeros (B, ...) for each use of a layer, in the shape of its output."""
+        assert self.measured is not None, "set in __post_init__"
         zero = next(iter(tensors.values())).new_zeros(())
         return {
             name: [zero.expand(count, *shape) for shape in shapes]
@@ -459,13 +469,13 @@ class BookKeeping:
         }
 
     def _forward(
-        self, tensors: Tensors, inputs: Tensor, labels: Tensor, taps: Uses | None
+        self, tensors: Tensors, inputs: Inputs, labels: Tensor, taps: Uses | None
     ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
         """Sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
         uses: Uses = {name: [] for name in self.layers}
         outputs: Uses = {name: [] for name in self.layers}
 
-        def single(example: Tensor, taps: Uses | None) -> tuple[Tensor, ...]:
+        def single(example: Inputs, taps: Uses | None) -> tuple[Tensor, ...]:
             def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
                 tapped = None if taps is None else output + taps[name][len(uses[name])]
                 uses[name].append(inputs)
@@ -480,7 +490,7 @@ class BookKeeping:
         if self.by_example:
             logits, *values = single(inputs, taps)
         else:
-            examples = inputs.unflatten(0, (-1, self.copies))
+            examples = of_each(inputs, lambda value: value.unflatten(0, (-1, self.copies)))
             in_dims = (0, None if taps is None else 0)
             logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
             logits = logits.flatten(0, 1)

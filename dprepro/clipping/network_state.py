@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.functional import fresh_state, functional_call
+from dprepro.clipping.functional import Inputs, fresh_state, functional_call, outputs_of
 
 # Attributes that hold a layer's tensors and parts; each tensor and part has a name of its own
 _PARTS = ("_parameters", "_buffers", "_modules")
@@ -23,12 +23,14 @@ _FOREIGN = {*sys.stdlib_module_names, "torch", "numpy"}
 Prints = dict[str, Any]  # comparable fingerprints of values, by name
 
 
-def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Tensor, resets: bool) -> Any:
-    """Outputs of ``net`` for ``inputs`` with ``tensors`` in place of its own; ``resets``: on copied state."""
+def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Inputs, resets: bool) -> Any:
+    """`outputs_of` ``net`` for ``inputs``, with ``tensors`` for its own; ``resets``: on copied state."""
+    arguments = (inputs,) if isinstance(inputs, Tensor) else inputs
     if not resets:
-        return functional_call(net, tensors, (inputs,))
+        return outputs_of(functional_call(net, tensors, arguments), inputs)
     with fresh_state(net):
-        return functional_call(net, {name: value.clone() for name, value in tensors.items()}, (inputs,))
+        tensors = {name: value.clone() for name, value in tensors.items()}
+        return outputs_of(functional_call(net, tensors, arguments), inputs)
 
 
 @contextmanager

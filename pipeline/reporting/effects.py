@@ -161,7 +161,7 @@ def confounded(left: Columns, right: Columns, ours: float | None) -> str | None:
         return "unequal data"
     longer = _longer(left, right)
     if longer and (ours is None or longer * ours > 0):
-        return f"{left['epochs']:g} and {right['epochs']:g} epochs"
+        return f"up to {left['epochs']:g} and {right['epochs']:g} epochs"
     return None
 
 

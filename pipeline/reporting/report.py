@@ -55,7 +55,8 @@ def write(settings: Settings, root: Path = Path()) -> Written:
     for outputs in FOLDERS:
         (folder / outputs).mkdir(parents=True, exist_ok=True)
     _put(dict(_files(report)), folder)
-    pages = {view.key: folder / "papers" / f"{view.key}.html" for view in report.papers}
+    published = (view.key for view in report.papers if view.paper.published)
+    pages = {key: folder / "papers" / f"{key}.html" for key in published}
     tables = folder / "summary.csv", folder / "contrasts.csv"
     return Written(report, folder / "index.html", pages, tables)
 
@@ -83,8 +84,8 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
         yield f"{page}.html", render(f"{page}.html", report=report, up="")
     yield "README.md", render("index.md", report=report) + "\n"
     for view in report.papers:
-        yield f"papers/{view.key}.html", render("paper.html", report=report, view=view, up="../")
         if view.paper.published:
+            yield f"papers/{view.key}.html", render("paper.html", report=report, view=view, up="../")
             yield f"{view.key}.md", render("paper.md", view=view) + "\n"
     for key, record in report.sources.records.items():
         of_row = report.table[report.table["row"] == key].to_dict("records")

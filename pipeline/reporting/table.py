@@ -27,7 +27,8 @@ CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` 
 COLUMNS = [
     # the paper's cell, and our row: `variant` says how it differs from the paper's line, '' if it doesn't
     *CELL, "row", "label", "variant", "is_primary", "method", "dataset", "unit",
-    # length of the training: 'as printed', 'paper silent' (ours) or 'shorter'; whether all seeds were planned
+    # length of the training: 'as printed', 'paper silent' (ours), 'shorter', None in a table of our own;
+    # whether all seeds were planned
     "training", "epochs", "batch", "examples", "planned", "trained_as", "shared_start", "remarks",
     # the paper's cell, its number, standard error; our seeds, mean, half its 95 % interval, values by seed
     "printed", "paper_value", "paper_error", "n", "ours", "half_width", "by_seed", "converged",
@@ -189,7 +190,7 @@ def _handicap(line: Columns, most: float) -> str | None:
     against = [f"{100 * line['less_data']:.0f} % of the data"] if line["less_data"] else []
     against += ["one pretrained network"] if line["shared_start"] else []
     if line["training"] == "paper silent" and line["epochs"] < most:
-        against.append(f"{line['epochs']:g} epochs where other lines have {most:g}")
+        against.append(f"epochs: up to {line['epochs']:g}, other lines up to {most:g}")
     return ", ".join(against) or None
 
 
@@ -247,7 +248,7 @@ class RowResults:
             "variant": declared.variant if line else "",
             "method": row.method if row else ACCOUNTING,
             "dataset": settings.raw_set(settings.split(row.data).raw) if row else None,
-            "training": TRAINING[caveats.budget_of(declared, self.table)] if row else None,
+            "training": self._length,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
             "trained_as": row.budget_of if row else None,
@@ -257,6 +258,11 @@ class RowResults:
             "remarks": "; ".join(caveat.words for caveat in found),
             "not_judged_reason": next((caveat.words for caveat in found if caveat.incomparable), None),
         }
+
+    @property
+    def _length(self) -> str | None:
+        budget = caveats.budget_of(self.declared, self.table)
+        return None if not self._trained or (self.table.own and budget == "full") else TRAINING[budget]
 
     @property
     def _trained(self) -> Row | None:

@@ -1,7 +1,6 @@
 """Texts of numbers, levels, ledgers and verdicts, the same in every table and on every page."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from dprepro.fields import is_large_delta
 from dprepro.pipeline.reporting.intervals import Mean
 from dprepro.pipeline.reporting.printed import Printed
 from dprepro.pipeline.reporting.vocabulary import WORDS
-from dprepro.pipeline.results.schema import Attack, Composition, Ledger
+from dprepro.pipeline.results.schema import EXAMPLE, FLOATING_POINT, Attack, Composition, Ledger
 from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -37,6 +36,12 @@ def number(value: float) -> str:
 def fixed(value: float, decimals: int | None) -> str:
     """Text of a number with ``decimals``: ``98.20``. Without ``decimals``, or if it is large: `number`."""
     return number(value) if decimals is None or abs(value) >= LARGE else f"{value:.{decimals}f}"
+
+
+def half(value: float, decimals: int | None) -> str:
+    """Text of half an interval: ``.22`` for 0.22."""
+    text = fixed(value, decimals)
+    return text.removeprefix("0") if text.startswith("0.") else text
 
 
 def signed(value: float, decimals: int | None) -> str:
@@ -149,7 +154,8 @@ def composition(spent: Composition) -> str:
         of.append(counted(spent.replaced, "earlier, replaced training"))
     listed = enumerated(of)
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {spent.neighbouring})"
+    unit = "" if spent.unit == EXAMPLE else f"{spent.unit}, "
+    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {unit}{spent.neighbouring})"
     text = f"Together, {listed} have {most}."
     if spent.left_out:
         text = (
@@ -176,24 +182,28 @@ def data_budget(budget: "DataBudget") -> str:
     if spent is None:
         return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    unit = "an example" if spent.unit == EXAMPLE else spent.unit
     return (
         f"Data set {budget.data}: {counted(spent.total, 'recorded private training')} "
         f"({' and '.join(where)} of params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} "
-        f"(neighbouring data sets: {spent.neighbouring}), for an example that is in no public "
+        f"(neighbouring data sets: {spent.neighbouring}), for {unit} that is in no public "
         f"split and in none of their validation splits{left}{unlinked}."
     )
 
 
-def attack_risk(risk: Risk) -> str:
-    """Attack risk in words, for a data-protection officer."""
+def attack_risk(risk: Risk, unit: str = EXAMPLE) -> str:
+    """Attack risk in words, for a data-protection officer; ``unit``: as in the ledger."""
+    others, members = (
+        ("examples", "training examples") if unit == EXAMPLE else ("people", "people of the training data")
+    )
     return (
-        "Suppose an attack wrongly reports 1 of 100 examples that were not used for the training. Then it "
-        f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 training "
-        "examples. With 1 wrong report in 1,000 it is at most "
+        f"Suppose an attack wrongly reports 1 of 100 {others} that were not used for the training. Then it "
+        f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 {members}. "
+        "With 1 wrong report in 1,000 it is at most "
         f"{upwards(1000 * risk.tpr_at_01_percent)} of 1,000. A blind guess "
         "reports 1 of 100, or 1 of 1,000, of both kinds. For every attack, the reported share of the "
-        f"training examples is at most {upwards(100 * risk.advantage)} percentage points above the reported "
-        "share of other examples."
+        f"{members} is at most {upwards(100 * risk.advantage)} percentage points above the reported "
+        f"share of other {others}."
     )
 
 
@@ -219,10 +229,8 @@ def delta_remark(delta: float | None, examples: int) -> str | None:
     )
 
 
-def attack_words(attack: Attack | None) -> str:
+def attack_words(attack: Attack) -> str:
     """Attack in words: ``ATTACK: ε ≥ 3.26 (from counted errors, at 95 % confidence); accounted ε 7``."""
-    if attack is None:
-        return "not audited"
     assured, by = [bound for bound in attack.bounds if not bound.assumes_gaussian], ""
     if assured:
         method = WORDS.bounds[max(assured, key=lambda bound: bound.epsilon).by]
@@ -230,7 +238,8 @@ def attack_words(attack: Attack | None) -> str:
     accounted = "no accounted ε"
     if attack.epsilon_upper is not None:
         accounted = f"accounted ε {upwards(attack.epsilon_upper)}"
-    return f"{WORDS.attacks[attack.attack]}: {shown_words(attack, by)}; {accounted}"
+    of = f" ({attack.noise} noise)" if attack.attack == FLOATING_POINT else ""
+    return f"{WORDS.attacks[attack.attack]}{of}: {shown_words(attack, by)}; {accounted}"
 
 
 def shown_words(attack: Attack, by: str = "") -> str:
@@ -239,8 +248,3 @@ def shown_words(attack: Attack, by: str = "") -> str:
     if attack.largest > attack.epsilon:
         text += f", or {downwards(attack.largest)} if the scores are Gaussian"
     return text
-
-
-def duration(seconds: float) -> str:
-    """Duration in hours, minutes and seconds: ``2:05:00``."""
-    return str(timedelta(seconds=round(seconds)))

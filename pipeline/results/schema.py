@@ -42,6 +42,7 @@ from dprepro.pipeline.methods.spending import Statement
 ACCOUNTING = "accounting"  # method in the record of an account
 # A replica has converged if its last validation accuracy is above this multiple of chance.
 CONVERGED = 1.5
+GUESS, GUESS_ERROR = "no better than guessing", 0.05
 
 
 def _level(text: str) -> str:
@@ -83,6 +84,16 @@ class Released(Strict):
     span: NotNegative  # largest less smallest exact value
 
 
+EXAMPLE = "one training example"  # the unit of privacy, unless the data declare people
+
+
+def unit_of(group: int | None) -> str:
+    """Unit of privacy in words; ``group`` as in `SampledGaussian`."""
+    if group is None:
+        return EXAMPLE
+    return f"one person with at most {group} training example{'' if group == 1 else 's'}"
+
+
 class Ledger(Strict):
     """Privacy of a replica: claimed epsilon, bounds, and uncovered uses of private data."""
 
@@ -95,7 +106,7 @@ class Ledger(Strict):
     sampling: Plain | None = None  # 'poisson', 'fixed', 'replacement', 'shuffled' or 'allocation'
     steps: Whole
     delta: Probability | None
-    unit: Plain = "one training example"
+    unit: Plain = EXAMPLE
     neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
@@ -417,6 +428,17 @@ class RowTrainings(Strict):
         return replica.seconds / len(together)
 
 
+def is_guess(right: int, examples: int, most_frequent: int) -> bool:
+    """Return whether a classifier with ``right`` answers may be no better than the most frequent class.
+
+    It is better if the probability of so many right answers by guessing is at most 5 %, for answers that are
+    each right with probability ``most_frequent`` / ``examples``.
+    """
+    from scipy.special import bdtrc  # imported here, so that predictions don't wait for it
+
+    return float(bdtrc(right - 1, examples, most_frequent / examples)) > GUESS_ERROR if right else True
+
+
 class Scores(Strict):
     """Scores on test examples of own data, besides accuracy. None: undefined for these examples."""
 
@@ -433,14 +455,33 @@ class Scores(Strict):
         return self.model_dump(exclude={"recall", "confusion"})
 
     @property
+    def base_rate(self) -> float | None:
+        """Share of the examples that are of the most frequent class; None without a confusion matrix."""
+        counts = [sum(of_class) for of_class in self.confusion or ()]
+        return max(counts) / sum(counts) if counts else None
+
+    @property
+    def guess(self) -> str:
+        """Words on an accuracy that guessing has too; '' if there are none."""
+        if self.confusion is None or self.base_rate is None:  # more classes than such a matrix has
+            known = [share for share in self.recall if share is not None]
+            return GUESS if known and fmean(known) <= CONVERGED / len(known) else ""
+        counts = [sum(of_class) for of_class in self.confusion]
+        right = sum(of_class[number] for number, of_class in enumerate(self.confusion))
+        if not is_guess(right, sum(counts), max(counts)):
+            return ""
+        return f"{GUESS}: {100 * self.base_rate:.1f} % are of the most frequent class"
+
+    @property
     def words(self) -> str:
-        """Scores over all classes, in one line of text."""
+        """Scores over all classes, and whether accuracy is a guess's, in one line of text."""
         names = {"auc": "AUC", "f1": "macro F1"}
-        return ", ".join(
+        shown = (
             f"{names.get(name, name.replace('_', ' '))} {value:.3f}"
             for name, value in self.over_all.items()
             if value is not None
         )
+        return ", ".join([*shown, self.guess] if self.guess else shown)
 
 
 class Errors(Strict):
@@ -456,10 +497,15 @@ class Errors(Strict):
         return self.model_dump()
 
     @property
+    def guess(self) -> str:
+        """Words on errors that the targets' mean has too; '' if there are none."""
+        return f"{GUESS} the mean" if self.r2 is not None and self.r2 <= 0 else ""
+
+    @property
     def words(self) -> str:
-        """All errors, in one line of text."""
+        """All errors, and whether guessing has them too, in one line of text."""
         r2 = "" if self.r2 is None else f", R² {self.r2:.3f}"
-        return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
+        return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}{self.guess and f', {self.guess}'}"
 
 
 class EvaluationRecord(RecordFile, OfTraining):
@@ -508,6 +554,7 @@ class Composition(Strict):
 
     epsilon: NotNegative  # an upper bound
     delta: Probability
+    unit: Plain = omitted(EXAMPLE)
     neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: Plain  # method of the bound
     trainings: Whole  # private replicas of the row

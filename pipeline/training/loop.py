@@ -21,6 +21,7 @@ from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.loading import initial_net, read_relevance
+from dprepro.pipeline.results.schema import is_guess
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.stopping import StopSignal
@@ -62,6 +63,7 @@ class Progress:
     reproducible: bool  # whether noise is seeded, so that no guarantee holds
     train_loss: float  # on the sample of the last step
     validation_accuracy: float | None  # as last measured
+    is_guess: bool  # whether guessing has that accuracy too
     seconds_left: float
 
 
@@ -128,6 +130,7 @@ def make_task(
         relevance=read_relevance(data, device),
         streams=Streams(run.name, reproducible, device, noise),
         execution=execution,
+        group=data.group,
     )
 
 
@@ -151,6 +154,14 @@ def accuracy(
             right = 1 - (found - labels).abs() if labels.is_floating_point() else found == labels
             correct += right.sum()
     return correct.item() / len(split)
+
+
+def _is_guess(share: float, split: Split) -> bool:
+    """Return whether the most frequent class, or the median of a numeric target, has the accuracy too."""
+    labels = np.array(split.labels)
+    if labels.dtype.kind == "f":
+        return share <= 1 - float(np.abs(labels - np.median(labels)).mean())
+    return is_guess(round(share * len(labels)), len(labels), int(np.bincount(labels).max()))
 
 
 def batches(split: Split, execution: Execution) -> Iterator[tuple[int, Tensor]]:
@@ -223,6 +234,7 @@ def train_run(
                     reproducible=context.reproducible,
                     train_loss=values["train_loss"],
                     validation_accuracy=validation_accuracy,
+                    is_guess=validation_accuracy is not None and _is_guess(validation_accuracy, validation),
                     seconds_left=(current_time - started_at)
                     / (steps_done - resumed.done)
                     * (steps - steps_done),

@@ -30,7 +30,7 @@ from dprepro.pipeline.reporting.privacy import not_covered
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
 from tests.conftest import forgetting
-from tests.laboratory import NOTHING, declare, laboratory, new_row, refused, run, train
+from tests.laboratory import NOTHING, declare, laboratory, new_data, new_row, refused, run, train
 from tests.made_records import stripes
 
 IMAGES, TEXTS, VECTORS = "stripes", "words", "vectors"
@@ -134,6 +134,19 @@ def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_pat
         assert "1 inputs are left out of the scores: their labels are no classes: 'unknown' 1" in said
     evaluated = run(f"evaluate {row}")
     assert f"epsilon = 8, seed 0: {measured.scores.words}" in evaluated
+
+
+def test_a_network_that_learned_nothing_is_called_so_everywhere(tmp_path: Path) -> None:
+    with laboratory(tmp_path):
+        new_data(300)
+        new_row("poor --data mine --model logistic --method dpsgd --epsilon 3 --learning-rate 1e-9")
+        said = {stage: run(f"{stage} poor") for stage in ("train", "evaluate", "ledger")}
+        said["export"] = run("export poor out/poor")
+        run("report")
+        said |= {page: Path(page).read_text() for page in ("reports/index.html", "reports/rows/poor.html")}
+        said["card"] = Path("out/poor/README.md").read_text()
+        del said["ledger"]
+        assert [place for place, text in said.items() if "no better than guessing" not in text] == []
 
 
 def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:

@@ -5,12 +5,11 @@
 """
 
 import sys
-from pathlib import Path
 
-from dprepro.pipeline import params
 from dprepro.pipeline.methods.settings import method_settings
 from tests.golden.steps import kinds
 from tests.golden.values import path_of, problem, record, write
+from tests.paper_rows import paper_rows
 
 
 def main(asked: list[str]) -> None:
@@ -21,7 +20,7 @@ def main(asked: list[str]) -> None:
     if not methods or (unknown := set(methods) - method_settings().keys()):
         wrong = f"{', '.join(sorted(unknown))}: no method; " if methods else ""
         sys.exit(f"python -m tests.golden: {wrong}allowed: all, {', '.join(method_settings())}")
-    settings = params.load(Path(__file__).parents[2] / "params.yaml")
+    settings = paper_rows()
     problems: list[str] = []
     for method in methods:
         named = kinds(settings).get(method, {})

@@ -11,15 +11,15 @@ import pytest
 
 from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
-from dprepro.pipeline import params
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.settings import method_settings
 from tests.golden.steps import Kind, kinds, kinds_of
 from tests.golden.values import path_of, problem, read
+from tests.paper_rows import paper_rows
 
 ROOT = Path(__file__).parents[2]
-OWN = params.load(ROOT / "params.yaml")
+OWN = paper_rows()
 KINDS = kinds(OWN)
 CASES = [(method, name) for method, named in sorted(KINDS.items()) for name in sorted(named)]
 SMALLEST = {"lenet5", "lenet5_tanh", "adlm_cnn"}

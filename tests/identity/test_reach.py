@@ -119,8 +119,8 @@ def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_models_version_moves_its_rows_alone(copy: Path, moved_in: Callable[[], set[str]]) -> None:
-    edit(copy / "pipeline/models/resnet18.py", "VERSION = 1", "VERSION = 2")
-    assert moved_in() == of_rows("train", "audit", model="resnet18") | {"report"}
+    edit(copy / "pipeline/models/wrn16_4.py", "VERSION = 1", "VERSION = 2")
+    assert moved_in() == of_rows("train", "audit", model="wrn16_4") | {"report"}
 
 
 @pytest.mark.parametrize(

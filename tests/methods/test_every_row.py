@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from dprepro.clipping.limits import ClipLimits
-from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import Split
 from dprepro.pipeline.methods.base import Relevances
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
@@ -18,9 +17,10 @@ from dprepro.pipeline.methods.samples import Sample, padded
 from dprepro.pipeline.params import Row
 from tests.methods.conftest import build
 from tests.methods.examples import CPU, SAMPLE, Shape, made_up, shape_of
+from tests.paper_rows import paper_rows
 from tests.small_networks import small_networks
 
-OWN = params.load(Path(__file__).parents[2] / "params.yaml")
+OWN = paper_rows()
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,18 @@ import pytest
 
 from dprepro.pipeline import params
 from dprepro.pipeline.results import records
+from tests.paper_rows import paper_rows
 
 ROOT = Path(__file__).parents[2]
-OWN = params.load(ROOT / "params.yaml")
+OWN = paper_rows()
+
+
+def test_waiting_rows_can_be_trained_and_no_row_is_declared_twice() -> None:
+    waiting, own = params.load(ROOT / "waiting.yaml"), params.load(ROOT / "params.yaml")
+    simulated = {row.simulates for row in own.rows.values()}
+    for key, row in waiting.rows.items():
+        assert records.read_run(key, ROOT) is None
+        assert key not in own.rows or (key in simulated and row == own.rows[key])
 
 
 SEARCHED = [

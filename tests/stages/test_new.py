@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dprepro.accountants.bounds import bounds_of
-from dprepro.errors import UserError
+from dprepro.errors import Notice, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.ledgers.declared import declared_guarantee
@@ -79,7 +80,7 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     assert settings.own["mine"].classes == ["0", "1", "2", "3"]
     configured = settings.rows["second"].resolved[0]
     assert configured.accountant == "pld"
-    assert (configured.epsilon, configured.batch, configured.delta, configured.clip) == (3.0, 16, 0.001, 1.0)
+    assert (configured.epsilon, configured.batch, configured.delta, configured.clip) == (3.0, 32, 0.001, 1.0)
     assert settings.rows["second"].reproducible is False
     assert prepared.load("mine").classes == 4
 
@@ -225,10 +226,31 @@ rows:
         adding.level("second", "{epsilon: 1.0}")
 
 
+@pytest.mark.parametrize(
+    ("model", "epsilon", "ends"),
+    [
+        ("lenet5", 3, "61,196 weights may be too many for 90 examples at epsilon 3, and learn nothing; "
+         "`--model logistic` has fewer"),
+        ("logistic", 1, "3,140 weights may be too many for 90 examples at epsilon 1, and learn nothing"),
+        ("logistic", 8, None),
+    ],
+)  # fmt: skip
+def test_a_row_with_more_weights_than_its_examples_teach_is_told(
+    project: Path, model: str, epsilon: float, ends: str | None
+) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always", Notice)
+        options = ("--model", model, "--method", "dpsgd", "--epsilon", f"{epsilon}")
+        run("row", "second", "--data", "mine", *options)
+    told = [str(each.message) for each in noticed if each.category is Notice]
+    assert told == ([] if ends is None else [f"{model}: {ends}"])
+
+
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
 def test_batches_and_deltas_follow_from_the_examples(examples: int) -> None:
     assert delta_for(examples) * (1 - 1e-9) <= 1 / (10 * examples) < 10 * delta_for(examples) * (1 + 1e-9)
-    assert 1 <= batch_for(examples) <= min(1024, examples)
+    assert 1 <= batch_for(examples, 2) <= min(1024, examples)
 
 
 def test_a_section_in_one_line_is_not_added_to(project: Path) -> None:

@@ -22,7 +22,8 @@ def guarantee(epsilon: float) -> Guarantee:
 SPENT = guarantee(4.6121)
 STATE = Progress(
     name="epsilon=3/seed=1", number=1, trainings=6, step=107, steps=430, epoch=1.99, logged=True,
-    guarantee=SPENT, reproducible=False, train_loss=0.25, validation_accuracy=0.9412, seconds_left=754.2,
+    guarantee=SPENT, reproducible=False, train_loss=0.25, validation_accuracy=0.9412,
+    is_guess=False, seconds_left=754.2,
 )  # fmt: skip
 
 
@@ -30,7 +31,10 @@ def test_a_line_tells_epsilon_spent_and_time_left() -> None:
     line = progress.describe(STATE)
     assert line.startswith("training 2/6 (epsilon=3/seed=1)  step 107/430")
     assert "epsilon by a quick bound at most 4.62 " in line  # never rounded down
-    assert "validation 94.12 %" in line
+    assert "validation 94.12 %  " in line
+    assert "validation 94.12 % (no better than guessing)  " in progress.describe(
+        replace(STATE, is_guess=True)
+    )
     assert line.endswith("12:34 left")
     assert "validation" not in progress.describe(replace(STATE, validation_accuracy=None))
 

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from dprepro.pipeline.results.schema import is_guess
 from dprepro.pipeline.training.scores import BINS, CONFUSED, errors, scores
 
 GENERATOR = np.random.default_rng(0)
@@ -60,6 +62,31 @@ def test_what_is_not_defined_is_none() -> None:
     assert (broken.auc, broken.log_loss, broken.calibration_error) == (None, None, None)
     assert broken.confusion is not None
     assert scores(*made_up(300, CONFUSED + 1)).confusion is None
+
+
+@pytest.mark.parametrize(
+    ("right", "examples", "most_frequent", "guess"),
+    [(0, 50, 5, True), (7, 50, 5, True), (9, 50, 5, True), (10, 50, 5, False), (96, 100, 95, True)],
+)
+def test_an_accuracy_that_guessing_has_too_is_called_so(
+    right: int, examples: int, most_frequent: int, guess: bool
+) -> None:
+    exact = binom.sf(right - 1, examples, most_frequent / examples)
+    assert is_guess(right, examples, most_frequent) is guess is bool(exact > 0.05)
+
+
+def test_scores_say_that_guessing_has_them_too() -> None:
+    labels = np.arange(200) % 4 % 3  # half of them are of class 0
+    constant, exact = np.eye(3)[0 * labels], np.eye(3)[labels]
+    line = "no better than guessing: 50.0 % are of the most frequent class"
+    assert scores(constant, labels).words.endswith(line)
+    assert "guessing" not in scores(exact, labels).words
+    many = np.arange(3 * (CONFUSED + 1)) % (CONFUSED + 1)
+    assert "guessing" in scores(np.eye(CONFUSED + 1)[0 * many], many).words
+    assert "guessing" not in scores(np.eye(CONFUSED + 1)[many], many).words
+    numbers = np.array([1.0, 2.0, 6.0])
+    assert errors(np.full(3, 3.0), numbers).words.endswith("no better than guessing the mean")
+    assert "guessing" not in errors(numbers + 0.1, numbers).words
 
 
 def test_errors_are_those_of_their_definitions() -> None:

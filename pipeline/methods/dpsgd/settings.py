@@ -1,6 +1,7 @@
 """Settings of DP-SGD."""
 
 import math
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
@@ -26,7 +27,12 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     retired: ClassVar[dict[str, Any]] = {
         **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
     }
-    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 1.0, "clip": 1.0}
+    # From a search of 96 settings of private logistic regression (batches of N/8 to N, 8 to 100 epochs, step
+    # sizes .25 to 8, clip 1), judged on validation data of iris, wine, breast cancer, digits and 1,000 MNIST
+    # images, six splits of each. Mean accuracy at epsilon 1, 3 and 8: 82, 89 and 91 % with these; 81, 87 and
+    # 89 % with N/8, 8 epochs and step size 1; at most 83, 90 and 93 %. No convolutional network was searched.
+    suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 20, "learning_rate": 2.0, "clip": 1.0}
+    suggested_share: ClassVar[int] = 2
 
     # target of the noise calibration by `accountant`; `.inf` trains without clipping and noise
     epsilon: Epsilon
@@ -53,11 +59,11 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from dprepro.accountants.calibration import least_noise, noise_for
+        from dprepro.accountants.calibration import noise_for
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
-        if self.drawn == "allocation":
-            return least_noise(self.epsilon, self.delta, steps, lambda noise: self.spending_at(noise, sizes))
+        if self.drawn == "allocation" or sizes.group not in (None, 1):
+            return _least_noise(self, sizes, steps)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)
 
     @property
@@ -82,6 +88,19 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
+        several = circumstances.group is not None and circumstances.group > 1
+        if self.private and several and self.accountant == "rdp":
+            return "settings.accountant: 'rdp' has no bound for several examples of a person; allowed: pld"
         return super().problem(circumstances) or self._ignored(
             "statistics_weight", "public_bn", circumstances
         )
+
+
+@lru_cache(maxsize=64)
+def _least_noise(settings: DpsgdSettings, sizes: Sizes, steps: int) -> float:
+    """Least noise multiplier of ``steps`` steps with these settings."""
+    from dprepro.accountants.calibration import least_noise
+
+    return least_noise(
+        settings.epsilon, settings.delta, steps, lambda noise: settings.spending_at(noise, sizes)
+    )

@@ -52,15 +52,16 @@ def _tradeoff(record: Record) -> Iterator[tuple[str, str]]:
 
 def _picture(curves: Mapping[str, Curve], axis: str, height: tuple[float, float]) -> str:
     """SVG of curves by level, with a legend; ``height`` is the range of the vertical axis."""
-    low, high = 0.0, max(x for curve in curves.values() for x, _ in curve) or 1.0
+    high = max(x for curve in curves.values() for x, _ in curve) or 1.0
     parts = []
+    last = float(int(high)) or high
     for tick in range(5):
         y = HEIGHT * tick / 4
         text = number(height[1] - (height[1] - height[0]) * tick / 4)
         parts.append(f'<path class="rule" d="M{LEFT} {y:.0f}h{WIDTH}"/>')
         parts.append(f'<text x="{LEFT - 5}" y="{y + 4:.0f}" text-anchor="end">{text}</text>')
-        x = LEFT + WIDTH * tick / 4
-        text = number(low + (high - low) * tick / 4)
+        x = LEFT + WIDTH * last / high * tick / 4
+        text = number(last * tick / 4)
         parts.append(f'<text x="{x:.0f}" y="{HEIGHT + 15}" text-anchor="middle">{text}</text>')
     middle = LEFT + WIDTH / 2
     parts.append(f'<text x="{middle:.0f}" y="{HEIGHT + 30}" text-anchor="middle">{escape(axis)}</text>')

@@ -34,7 +34,8 @@ def _environment() -> Environment:
     )
     formats = [each for each in vars(wording).values() if getattr(each, "__module__", "") == wording.__name__]
     environment.filters |= {
-        each.__name__: each for each in (*formats, words, views.row_settings, views.uses, views.base_rate)
+        each.__name__: each
+        for each in (*formats, words, views.row_settings, views.uses, views.base_rate, views.guess)
     }
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor

@@ -16,6 +16,7 @@ const show = () => {
   }
   form.querySelector("output").textContent = `${count} of ${lines.length}`;
 };
+for (const [name, value] of new URLSearchParams(location.search)) form.elements[name].value = value;
 form.addEventListener("input", show);
 form.addEventListener("submit", (event) => event.preventDefault());
 show();

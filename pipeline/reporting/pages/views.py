@@ -18,8 +18,10 @@ from dprepro.pipeline.reporting.privacy import not_covered, specific
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import Columns
 from dprepro.pipeline.reporting.wording import (
+    counted,
     downwards,
     fixed,
+    half,
     level_value,
     level_words,
     number,
@@ -27,7 +29,7 @@ from dprepro.pipeline.reporting.wording import (
     signed,
     upwards,
 )
-from dprepro.pipeline.results.schema import Record, Scores
+from dprepro.pipeline.results.schema import GUESS, Record, Scores
 
 # A sign tells statuses apart in print, and for readers who can't tell colours apart.
 SIGNS = {
@@ -70,14 +72,10 @@ class Report:
 
     @cached_property
     def lines(self) -> list["Cell"]:
-        """Results of tables' own metrics and printed values, the judged first."""
-        found = [
-            cell(line, self.sources)
-            for line in self.table.to_dict("records")
-            if line["metric"] == self.sources.table(line["paper"], line["table"]).metric
-            or isinstance(line["printed"], Printed)
-        ]
-        return sorted(found, key=lambda each: (not each.status, not each.ran))
+        """Results and printed values in the order of the papers' tables, the judged first."""
+        grids = [grid for view in self.papers for grid in view.grids]
+        found = [each for grid in grids for each in grid.every if each.ran or each.printed]
+        return sorted(found, key=lambda each: (each.status in ("", "not run"), not each.ran))
 
 
 @dataclass(frozen=True)
@@ -108,6 +106,26 @@ class Cell:
         return self.privacy not in ("", "no claim")
 
     @property
+    def trained(self) -> bool:
+        """Whether it is a network's result, not one of accounting."""
+        return self.ran and not pd.isna(self.line["n"])
+
+    @property
+    def place(self) -> str:
+        """The paper's table, short: ``Davody T5``."""
+        words = {"Table ": "T", "Figure ": "F", "Figures ": "F", "Section ": "§", " and ": "+"}
+        name = self.table.name
+        for word, letter in words.items():
+            name = name.replace(word, letter)
+        return f"{self.paper.split()[0]} {name}"
+
+    @property
+    def name(self) -> str:
+        """Its line and level: ``Davody T5, LeNet-5, ε = 7``."""
+        variant = f" ({self.line['variant']})" if self.line["variant"] else ""
+        return f"{self.place}, {self.line['label']}{variant}, {self.level}"
+
+    @property
     def title(self) -> str:
         """Text on hover."""
         n = "" if not self.ran or pd.isna(self.line["n"]) else f"{self.line['n']:.0f} seeds"
@@ -132,7 +150,9 @@ def cell(line: Columns, sources: Sources) -> Cell:
         ran=ran,
         status=status,
         sign=SIGNS[status] + (HANDICAP if text["handicap"] else "") if status else "",
-        printed=printed(line["printed"], table.decimals) if isinstance(line["printed"], Printed) else "",
+        printed=printed(line["printed"], table.decimals).replace(" 0.", " .")
+        if isinstance(line["printed"], Printed)
+        else "",
         ours=_ours(line, decimals) if ran else "",
         difference="" if pd.isna(apart) or not isfinite(apart) else signed(apart, decimals),
         share=f"{converged:.0f} of {n:.0f} converge" if partly else "",
@@ -150,17 +170,22 @@ def _ours(line: Columns, decimals: int | None) -> str:
         return text
     if pd.isna(line["half_width"]):
         return f"{text} (n = {line['n']:.0f})"
-    return f"{text} ± {_short(fixed(line['half_width'], decimals))}"
+    return f"{text} ± {half(line['half_width'], decimals)}"
 
 
 def base_rate(found: Cell, sources: Sources) -> str:
     """Percentage of test examples in the most frequent class; '' if it isn't recorded."""
     replicas = sources.records[found.line["row"]].replicas
-    scores = next((each.scores for each in replicas if isinstance(each.scores, Scores)), None)
-    if scores is None or not scores.confusion:
-        return ""
-    counts = [sum(of_class) for of_class in scores.confusion]
-    return f"{100 * max(counts) / sum(counts):.1f}"
+    rates = (each.scores.base_rate for each in replicas if isinstance(each.scores, Scores))
+    return next((f"{100 * rate:.1f}" for rate in rates if rate is not None), "")
+
+
+def guess(found: Cell, sources: Sources) -> str:
+    """Number of the level's seeds whose test accuracy guessing has too, in words; '' if there are none."""
+    replicas = [each for each in sources.records[found.line["row"]].replicas if each.scores is not None]
+    of_level = [each for each in replicas if each.level == found.line["level"]]
+    guesses = [each for each in of_level if each.scores and each.scores.guess]
+    return f"{GUESS} ({len(guesses)} of {counted(len(of_level), 'seed')})" if guesses else ""
 
 
 def uses(found: Cell, sources: Sources) -> str:
@@ -196,6 +221,11 @@ class Grid:
         return [cell for _, cells in self.lines for cell in cells if cell]
 
     @property
+    def every(self) -> list[Cell]:
+        """Cells of all rows."""
+        return self.cells + [cell for _, _, cells in self.others for cell in cells if cell]
+
+    @property
     def ran(self) -> bool:
         """Whether anything ran."""
         return any(cell.ran for cell in self.cells) or bool(self.others)
@@ -226,13 +256,10 @@ class Grid:
         return [Why("; ".join(cells), text) for text, cells in by_text.items()]
 
     @property
-    def unproven(self) -> set[str]:
-        """Labels of lines with a claimed epsilon that isn't proven at some level."""
-        return {
-            label
-            for label, cells in self.lines
-            if any(cell and cell.privacy in ("not proven", "exceeded") for cell in cells)
-        }
+    def unproven(self) -> dict[str, str]:
+        """Privacy status of lines with a claimed epsilon that isn't proven at some level, by label."""
+        worst = {label: _worst(cell for cell in cells if cell) for label, cells in self.lines}
+        return {label: status for label, status in worst.items() if status in ("not proven", "exceeded")}
 
     @property
     def training(self) -> str:
@@ -240,26 +267,25 @@ class Grid:
         ran = [cell.line for cell in self.cells if cell.ran and not pd.isna(cell.line["epochs"])]
         if not ran:
             return ""
-        kinds = {line["training"] for line in ran}
-        epochs = sorted({line["epochs"] for line in ran})
+        kinds = {_text(line["training"]) for line in ran} - {""}
+        epochs = {line["epochs"] for line in ran}
         examples = sorted({int(line["examples"]) for line in ran})
-        said = {"as printed": "as printed", "paper silent": "the paper is silent", "shorter": "shorter"}
-        length = " to ".join(dict.fromkeys(number(each) for each in (epochs[0], epochs[-1])))
+        length = ("up to " if len(epochs) > 1 else "") + number(max(epochs))
         paper = f" of {self.table.examples:,}" if self.table.examples else ""
         data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
-        kind = " or ".join(said[kind] for kind in sorted(kinds))
+        kind = f" ({' or '.join(sorted(kinds))})" if kinds else ""
         instead = [
             words for words in STAND_INS.values() if words in {line["not_judged_reason"] for line in ran}
         ]
         if instead:
             return f"our training is on {', '.join(instead)}: {length} epochs, {data} examples"
-        return f"our training ({kind}): {length} epochs, {data}{paper} examples"
+        return f"our training{kind}: {length} epochs, {data}{paper} examples"
 
     @property
     def rebuild(self) -> str | None:
         """Command that trains a cell again."""
-        ran = [cell for cell in self.cells if cell.ran and cell.line["by_seed"] and cell.line["epochs"]]
-        cell = min((cell for cell in ran if cell.status), key=lambda cell: not cell.claims, default=None)
+        judged = [cell for cell in self.cells if cell.status not in ("", "not run") and cell.line["epochs"]]
+        cell = min(judged, key=lambda cell: not cell.claims, default=None)
         return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
 
 
@@ -294,8 +320,9 @@ class PaperView:
 
     @cached_property
     def claims(self) -> list[ClaimResult]:
-        """Claims that something decides."""
-        return [each for each in self.report.claims if each.paper == self.key and not each.claim.untested]
+        """Claims that something may decide, the decided first."""
+        found = [each for each in self.report.claims if each.paper == self.key and not each.claim.untested]
+        return sorted(found, key=lambda each: each.status == "not tested")
 
     @cached_property
     def untested(self) -> list[ClaimResult]:
@@ -319,8 +346,8 @@ class PaperView:
             text += f" against {level_words(right[1])}"
         apart = right is not None and not part.ratio
         if part.ours is not None:
-            half = "" if not part.ours.half else f" ± {_short(f'{part.ours.half:.2f}')}"
-            text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{half}"
+            wide = f" ± {half(part.ours.half, 2)}" if part.ours.half else ""
+            text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{wide}"
         bounds = [f"> {number(part.above)}"] if part.above is not None else []
         bounds += [f"< {number(part.below)}"] if part.below is not None else []
         text += f", claimed {' and '.join(bounds)}" if bounds else ""
@@ -350,6 +377,7 @@ class HeadlineResult(NamedTuple):
     paper: str
     ours: str
     status: str  # of the value, or ''
+    sign: str  # of the status
     privacy: str  # a status, or ''
     remark: str  # on the privacy
     href: str
@@ -358,14 +386,13 @@ class HeadlineResult(NamedTuple):
 def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     page = f"papers/{view.key}.html"
     if headline.of is not None:
-        found = view.line((headline.of, headline.at or ""))
-        if found is None or not isinstance(found["row"], str):
+        line = view.line((headline.of, headline.at or ""))
+        if line is None or not isinstance(line["row"], str):
             return None
-        value = cell(found, view.report.sources)
-        remark, href = _remark([value]), f"{page}#{headline.of.partition('/')[0]}"
-        return HeadlineResult(
-            headline.says, value.printed, value.ours, value.status, value.privacy, remark, href
-        )
+        value = cell(line, view.report.sources)
+        found = value.printed, value.ours, value.status, value.sign, value.privacy
+        href = f"{page}#{headline.of.partition('/')[0]}"
+        return HeadlineResult(headline.says, *found, _remark([value]), href)
     claims = {each.claim.key: each for each in view.report.claims if each.paper == view.key}
     result = claims[headline.claim or ""]
     if not any(all(_declared(place, view) for place in (part.left, part.right)) for part in result.parts):
@@ -374,8 +401,8 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     ran = any(part.verdict != "not run" for part in result.parts)
     ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
     status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
-    worst = max((cell.privacy for cell in cells), key=BADNESS.index, default="")
-    return HeadlineResult(headline.says, "yes", ours, status, worst, _remark(cells), href)
+    judged = ours, status, SIGNS.get(status, ""), _worst(cells)
+    return HeadlineResult(headline.says, "yes", *judged, _remark(cells), href)
 
 
 def _declared(place: Any, view: PaperView) -> bool:
@@ -391,11 +418,16 @@ def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
             yield found
 
 
-def _remark(cells: Iterable[Cell]) -> str:
-    """How much more is spent than is claimed, where the least is claimed."""
+def _worst(cells: Iterable[Cell]) -> str:
+    return max((cell.privacy for cell in cells), key=BADNESS.index, default="")
+
+
+def _remark(cells: Sequence[Cell]) -> str:
+    """How much more is spent than is claimed, where the least is claimed; or why nothing is proven."""
     exceeded = [cell for cell in cells if cell.privacy == "exceeded"]
     if not exceeded:
-        return ""
+        reasons = (cell.line["privacy_reason"] for cell in cells if cell.privacy == "not proven")
+        return next(reasons, "").partition(":")[0]
     worst = min(exceeded, key=lambda cell: float(cell.line["epsilon_paper"]))
     return f"ε ≥ {worst.at_least} where {worst.claimed} is claimed"
 
@@ -450,11 +482,6 @@ def _heads(levels: Sequence[str]) -> tuple[str, ...]:
         level_words(level) if not one or place == 0 else level_value(level)
         for place, level in enumerate(levels)
     )
-
-
-def _short(text: str) -> str:
-    """``.22`` for ``0.22``."""
-    return text.removeprefix("0") if text.startswith("0.") else text
 
 
 def _text(value: Any) -> str:
