@@ -166,6 +166,7 @@ def clip_factors(
     Returns:
         (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
     """
+    squares = squares.to(bounds.members)
     if finite:
         norms = (squares @ bounds.members).sqrt()
     else:
