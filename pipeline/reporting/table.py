@@ -60,11 +60,6 @@ def results(sources: Sources) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def primary(table: pd.DataFrame) -> pd.DataFrame:
-    """Lines of the table that the papers print, with the rows that decide them."""
-    return table[table["is_primary"] & table["printed"].notna()]
-
-
 def to_csv(table: pd.DataFrame) -> str:
     """CSV text of a table; integers stay integers in a column with missing values."""
     shown = table.drop(columns=OBJECTS, errors="ignore")

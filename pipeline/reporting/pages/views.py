@@ -75,7 +75,7 @@ class Report:
         """Results and printed values in the order of the papers' tables, the judged first."""
         grids = [grid for view in self.papers for grid in view.grids]
         found = [each for grid in grids for each in grid.every if each.ran or each.printed]
-        return sorted(found, key=lambda each: (each.status in ("", "not run"), not each.ran))
+        return sorted(found, key=lambda each: (not each.judged, not each.ran))
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ class Cell:
     def claims(self) -> bool:
         """Whether an epsilon is claimed."""
         return self.privacy not in ("", "no claim")
+
+    @property
+    def judged(self) -> bool:
+        """Whether it decides a printed value."""
+        return self.status not in ("", "not run")
 
     @property
     def trained(self) -> bool:
@@ -284,7 +289,7 @@ class Grid:
     @property
     def rebuild(self) -> str | None:
         """Command that trains a cell again."""
-        judged = [cell for cell in self.cells if cell.status not in ("", "not run") and cell.line["epochs"]]
+        judged = [cell for cell in self.cells if cell.judged and cell.line["epochs"]]
         cell = min(judged, key=lambda cell: not cell.claims, default=None)
         return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
 
