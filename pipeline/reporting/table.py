@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.params import Account, Row
+from dprepro.pipeline.params.printed import Printed, PrintedLine, Table
 from dprepro.pipeline.reporting import caveats, verdict
 from dprepro.pipeline.reporting.caveats import Caveat
 from dprepro.pipeline.reporting.intervals import computed, mean
-from dprepro.pipeline.reporting.printed import Printed, PrintedLine, Table
 from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results.schema import ACCOUNTING, Record, TrainingResult

@@ -14,9 +14,9 @@ from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import architectures
-from dprepro.pipeline.params import Settings, load
+from dprepro.pipeline.params import Settings, load, papers
 from dprepro.pipeline.pretrained import relevance, starts
-from dprepro.pipeline.reporting import papers, report
+from dprepro.pipeline.reporting import report
 from dprepro.pipeline.reporting.sources import read_sources
 from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import publishing

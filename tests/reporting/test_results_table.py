@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from dprepro.pipeline.params import load
+from dprepro.pipeline.params.papers import Paper
 from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.papers import Paper
 from dprepro.pipeline.reporting.sources import Sources, read_sources
 from dprepro.pipeline.reporting.table import CELL, COLUMNS, results, to_csv
 from dprepro.pipeline.results.schema import Record

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
+from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.methods.settings import method_settings
-from dprepro.pipeline.params import PAPERS, Settings
-from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.params import PAPERS, Settings, papers
 from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, svg
-from dprepro.pipeline.reporting.wording import level_words, upwards
+from dprepro.pipeline.reporting.wording import level_words
 
 NAME = "accuracy-privacy"
 METRIC = "test_accuracy"
