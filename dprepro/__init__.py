@@ -9,6 +9,7 @@
 * `noise_multiplier`: noise for a target epsilon.
 * `compose`: epsilon of several trainings on the same data.
 * `noisy_sum`: release of a DP-SGD step of your network, without a floating-point leak.
+* `PrivateBackward`: the same in place of `loss.backward()`, in loops of Lightning, Accelerate and the like.
 * `clipped_sum`: sum of a network's clipped per-example gradients, fast and exact.
 * `PoissonSampler`, `BallsAndBinsSampler`: batches by Poisson sampling, or by random allocation.
 * `loader`: torch's `DataLoader` with their batches, empty ones too.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dprepro.auditing.models import ModelAudit, audit_model, worst_start
     from dprepro.auditing.replay import Pair, Replay, Violation, replay
     from dprepro.auditing.training import Claims, Mistake, TrainingAudit, audit_training
+    from dprepro.backward import PrivateBackward
     from dprepro.samplers import BallsAndBinsSampler, PoissonSampler, loader
     from dprepro.sums import ClippedSum, clipped_sum, noisy_sum
 
@@ -45,6 +47,7 @@ __all__ = [
     "ModelAudit",
     "Pair",
     "PoissonSampler",
+    "PrivateBackward",
     "Replay",
     "Spent",
     "TrainingAudit",
@@ -68,6 +71,7 @@ _MODULES = {
     "accounting": ("Composed", "Spent", "compose", "epsilon", "noise_multiplier"),
     "auditing": ("AuditedEpsilon", "audit"),
     "sums": ("ClippedSum", "clipped_sum", "noisy_sum"),
+    "backward": ("PrivateBackward",),
     "auditing.models": ("ModelAudit", "audit_model", "worst_start"),
     "auditing.replay": ("Pair", "Replay", "Violation", "replay"),
     "samplers": ("BallsAndBinsSampler", "PoissonSampler", "loader"),

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from math import ceil
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from dp_accounting import NeighboringRelation
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from dprepro.accountants.attack_risk import gaussian_risk, stated_risk
 from dprepro.accountants.bounds import (
@@ -26,10 +27,13 @@ from dprepro.accountants.records import AccountSettings, Risk, SampledGaussian, 
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.checking import checked, problem_lines, warn
 from dprepro.errors import UserError
-from dprepro.fields import Count, Epsilon
+from dprepro.fields import Count, Delta, Epsilon, Positive
 from dprepro.rounding import down, up
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
+# noise multiplier, sampling rate and number of steps, as in the history of Opacus's accountants
+Stretch = tuple[Positive, Annotated[float, Field(gt=0, le=1)], Count]
+FINEST = 10**9  # denominator of a sampling rate
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ def epsilon(
 
 
 @checked
-def compose(trainings: Sequence[Spent]) -> Composed:
+def compose(trainings: Sequence[Spent | Stretch], delta: Delta | None = None) -> Composed:
     """Epsilon of several trainings on the same private examples, whose results are all released.
 
     Choose the number of trainings and all arguments of `epsilon` in advance. Other settings, such as step
@@ -164,21 +168,29 @@ def compose(trainings: Sequence[Spent]) -> Composed:
     the composition's neighbours do too.
 
     Args:
-        trainings: results of `epsilon`, one for each training.
+        trainings: results of `epsilon`, one for each training; or stretches of steps on Poisson samples, each
+            as ``(noise multiplier, sampling rate, steps)``. The ``history`` of an Opacus accountant and of
+            `PrivateBackward` are such stretches.
+        delta: delta of all trainings together. None: the smallest delta of a training.
 
     Returns:
-        Upper bound at the smallest delta of a training; it covers all trainings together.
+        Upper bound; it covers all trainings together.
 
     Raises:
-        UserError: there is no training, or one is a search (``best_of``).
+        UserError: there is no training, one is a search (``best_of``), or no delta is given.
     """
     if not trainings:
         raise UserError("trainings: none; needed: at least one")
-    if any(each.best is not None for each in trainings):
+    spent = [each for each in trainings if isinstance(each, Spent)]
+    if any(each.best is not None for each in spent):
         raise UserError("trainings: a search (best_of); allowed: single trainings")
-    total, delta, relation, accountant = composed_epsilon(
-        [(each.mechanism, each.steps, each.delta) for each in trainings]
-    )
+    if (delta := delta or min((each.delta for each in spent), default=None)) is None:
+        raise UserError("delta: missing; needed for steps, which have none")
+    mechanisms = [
+        (each.mechanism, each.steps) if isinstance(each, Spent) else (_of_rate(*each[:2]), each[2])
+        for each in trainings
+    ]
+    total, delta, relation, accountant = composed_epsilon([(*each, delta) for each in mechanisms])
     return Composed(up(total), accountant, NeighboringRelation[relation.name], delta)
 
 
@@ -258,6 +270,19 @@ def dpsgd_settings(noise_multiplier: float, **options: Any) -> AccountSettings:
     distance = sensitivity(relation_of(settings.sampling))
     changes = {"epochs": None, "steps": steps, "noise_multiplier": noise_multiplier / distance}
     return settings.model_copy(update=changes)
+
+
+def _of_rate(noise_multiplier: float, rate: float) -> SampledGaussian:
+    """Mechanism of a step with a sampling ``rate``; if no fraction of small numbers is the rate, a larger."""
+    share = Fraction(rate).limit_denominator(FINEST)
+    if float(share) < rate:
+        share = Fraction(ceil(rate * FINEST), FINEST)
+    return SampledGaussian(
+        sampling="poisson",
+        noise_multiplier=noise_multiplier,
+        examples=share.denominator,
+        batch=share.numerator,
+    )
 
 
 def _warn_of_large(delta: float, examples: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
@@ -32,12 +33,30 @@ class _SecretSampler(Sampler[list[int]]):
         self._own = np.arange(rank, examples, ranks)  # positions of the process's examples
         self._process = os.getpid()
         self._drawn = 0  # samples of the begun pass
+        self._sizes = deque[int]()  # of those of them that `check` has not seen
         self._begin: int | None = None  # samples that the next pass leaves out; None: none, and a new key
         self._key = 0
 
     def __len__(self) -> int:
         """Number of samples in one pass."""
         raise NotImplementedError
+
+    def check(self, size: int) -> None:
+        """Compare the size of a batch with that of the next drawn sample, for a step on the batch.
+
+        Args:
+            size: number of examples in the batch.
+
+        Raises:
+            UserError: the sizes differ, or no sample is left: the batch isn't this sample.
+        """
+        drawn = self._sizes.popleft() if self._sizes else None
+        if size != drawn:
+            other = "no sample is left" if drawn is None else f"the drawn sample has {drawn}"
+            raise UserError(
+                f"batch: {size} examples, and {other}; needed: a step on every sample of the sampler, in "
+                "order and whole, as `dprepro.loader` gives them"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Do nothing, for frameworks that call it: each pass draws other samples."""
@@ -77,8 +96,10 @@ class _SecretSampler(Sampler[list[int]]):
         if self._begin is None:
             self._key = secrets.randbits(128)
         self._drawn, self._begin = self._begin or 0, None
+        self._sizes.clear()
         for sample in self._samples(self._drawn):
             self._drawn += 1
+            self._sizes.append(len(sample))
             yield self._own[sample].tolist()
 
     def _samples(self, begin: int) -> Iterator[np.ndarray]:

@@ -1,6 +1,7 @@
 """Clipped per-example gradients of any network, and their noisy sum."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
 from math import ceil
 from typing import Annotated, Any, NamedTuple
@@ -8,7 +9,7 @@ from weakref import WeakKeyDictionary, ref
 
 import torch
 from pydantic import Field, SkipValidation
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
@@ -63,6 +64,7 @@ def noisy_sum(
     *,
     loss: Loss | None = None,
     at_once: Count | None = None,
+    group: SkipValidation[Any] = None,
 ) -> dict[str, Tensor]:
     """Release of a step of DP-SGD: `clipped_sum` plus Gaussian noise, without a floating-point leak.
 
@@ -80,25 +82,31 @@ def noisy_sum(
             1e6.
         loss: as in `clipped_sum`.
         at_once: most examples in one pass, to save memory; None: all.
+        group: processes (`torch.distributed.ProcessGroup`) that each have a part of the sample, such as by
+            the ``rank`` of a sampler. The release is of their joint sum. The first process adds the noise,
+            once, and all get the same release. None: this process has the whole sample.
 
     Returns:
         Noisy sum by parameter name, in the shapes and types of the parameters.
 
     Raises:
-        UserError: as in `clipped_sum`.
+        UserError: as in `clipped_sum`, or the processes of ``group`` differ in ``clip``, ``noise_multiplier``
+            or parameters.
 
     Warns:
         UserWarning: as in `clipped_sum`.
     """
     given, size = _examples(inputs, labels, loss)
     at_once = at_once or size
-    in_float64 = at_once < size or roundings(size, at_once) > IN_FLOAT32
+    in_float64 = group is not None or at_once < size or roundings(size, at_once) > IN_FLOAT32
     # a batch of 0 examples has one part
     parts = [None] * max(1, ceil(size / max(1, at_once))) if labels is None else labels.split(at_once)
     batches = zip(split(given, at_once), parts, strict=True)
     sums = ClippedSum.of(
         _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
     ).sums
+    if group is not None:
+        sums = _joint(sums, group, (clip, noise_multiplier))
     first = next(iter(sums.values()))
     # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
     bounds = ClipLimits.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
@@ -107,6 +115,9 @@ def noisy_sum(
     if repeated := REPEATED.get():
         streams.entropy = repeated.entropy(32)
     released = GaussianMechanism(spending, 1.0).release(sums, bounds, streams, 0)
+    if group is not None:
+        for value in released.values():
+            distributed.broadcast(value, distributed.get_global_rank(group, 0), group)
     return {name: value.to(network.get_parameter(name).dtype) for name, value in released.items()}
 
 
@@ -135,7 +146,8 @@ def clipped_sum(
 
     Args:
         network: function from inputs to outputs (B, K), or to named outputs with ``logits`` (B, K), as in
-            Hugging Face's transformers. Gradients are of its parameters with ``requires_grad``.
+            Hugging Face's transformers. Gradients are of its parameters with ``requires_grad``. A network of
+            ``torch.compile`` runs without compilation, and its parameters have their names before it.
         inputs: (B, ...) inputs of the network, or several by keyword; B may be 0.
         labels: (B,) classes, from 0 to K - 1; for K = 1, numbers. With ``loss``, any tensor (B, ...). None:
             labels are among the inputs by keyword, and ``outputs.loss`` is the loss of one example.
@@ -162,6 +174,28 @@ def clipped_sum(
     """
     given, _ = _examples(inputs, labels, loss)
     return _clipped_sum(network, given, labels, clip, loss, reference, in_float64=False)
+
+
+def _joint(sums: dict[str, Tensor], group: Any, settings: tuple[float, ...]) -> dict[str, Tensor]:
+    """Add the sums of all processes of a group.
+
+    Returns:
+        In the first process, the total; in the others 0, of which nothing is released.
+
+    Raises:
+        UserError: the processes differ in ``settings`` or in the number of entries.
+    """
+    flat = torch.cat([value.double().flatten() for value in sums.values()])
+    numbers = flat.new_tensor([*settings, len(flat)])
+    ends = torch.cat([numbers, -numbers])
+    distributed.all_reduce(ends, distributed.ReduceOp.MAX, group)
+    largest, smallest = ends.split(len(numbers))
+    if not torch.equal(largest, -smallest):
+        raise UserError("group: processes with other clip, noise_multiplier or parameters; needed: the same")
+    distributed.reduce(flat, distributed.get_global_rank(group, 0), group=group)
+    flat *= distributed.get_rank(group) == 0
+    parts = flat.split([value.numel() for value in sums.values()])
+    return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
 
 def _examples(inputs: Any, labels: Tensor | None, loss: Loss | None) -> tuple[Inputs, int]:
@@ -215,6 +249,22 @@ def _clipped_sum(
     in_float64: bool,
 ) -> ClippedSum:
     """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
+    network = getattr(network, "_orig_mod", network)  # of torch.compile
+    is_compiled = any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules())
+    with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
+        return _sum_of_network(network, inputs, labels, clip, loss, reference, in_float64)
+
+
+def _sum_of_network(
+    network: nn.Module,
+    inputs: Inputs,
+    labels: Tensor | None,
+    clip: float,
+    loss: Loss | None,
+    reference: bool,
+    in_float64: bool,
+) -> ClippedSum:
+    """`_clipped_sum` of a network that runs without compilation."""
     each = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     device = each[0].device
     if torch.is_inference_mode_enabled() or any(value.is_inference() for value in each):
@@ -248,8 +298,6 @@ def _clipped_sum(
     state = (tuple(tensors), _state(network))
     last, objects, tested = _FACTORIES.get(network, (None, [], {}))
     if last != state or any(each() is None for each in objects):  # an object that is gone may leave its id
-        if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules()):
-            raise UserError("network: compiled; allowed: the network without torch.compile")
         objects, tested = _references(network), {}
         _FACTORIES[network] = state, objects, tested
     names = () if isinstance(inputs, Tensor) else tuple(inputs)

@@ -12,6 +12,8 @@ RECORD_BYTES = 64 * MB
 OWN_BYTES, OWN_PIXELS, OWN_FILES, OWN_CLASSES = 8192 * MB, 50_000_000, 2_000_000, 10_000
 # columns of the user's CSV file
 OWN_COLUMNS = 1000
+# lines of a person in them; far more would need so much noise that nothing is learned
+OWN_GROUP = 100
 # bytes of an exported network's weights; also of the constants (buffers) that its architecture comes to
 WEIGHTS_BYTES = 4096 * MB
 # numbers of one input of an exported network: an image of 4096 x 4096 pixels in colour

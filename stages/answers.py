@@ -131,6 +131,7 @@ def privacy_summary(ledger: "Ledger") -> str:
     """Summary of a ledger: proven and claimed epsilon."""
     from dprepro.pipeline.ledgers.sentences import claim, downwards, upwards
     from dprepro.pipeline.reporting.wording import joined
+    from dprepro.pipeline.results.schema import EXAMPLE
 
     if ledger.epsilon_upper is None:
         why = joined(ledger.reasons)
@@ -140,6 +141,8 @@ def privacy_summary(ledger: "Ledger") -> str:
             else f"no privacy: {why}"
         )
     shown = "" if ledger.epsilon_lower is None else f", at least {downwards(ledger.epsilon_lower)} spent"
-
     claimed = f", {claim(ledger)} claimed ({ledger.claimed_by})" if ledger.claimed_by else ""
-    return f"epsilon at most {upwards(ledger.epsilon_upper)} proven ({ledger.accountant}){shown}{claimed}"
+    unit = "" if ledger.unit == EXAMPLE else f" for {ledger.unit}"
+    return (
+        f"epsilon at most {upwards(ledger.epsilon_upper)} proven{unit} ({ledger.accountant}){shown}{claimed}"
+    )

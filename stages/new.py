@@ -22,6 +22,7 @@ OF_NETWORK = {
     "trained-on": "trained_on",
     "network-size": "size",
 }
+OF_KINDS |= dict.fromkeys(("group", "at-most"), ("texts", "table"))
 OF_KINDS |= dict.fromkeys(OF_NETWORK, ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
 Network = Annotated[
@@ -102,6 +103,14 @@ def data(
         Path | None,
         typer.Option(help="table: a public table with the same columns; the template gets its ranges."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="texts, table: column that names the person of a line. ε then protects people."),
+    ] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(min=1, help="--group: lines of a person that are kept. Don't compute it from the data."),
+    ] = None,
     network: Network = None,
     weights: Weights = None,
     weights_source: WeightsSource = None,
@@ -122,6 +131,7 @@ def data(
     from dprepro.pipeline.data.prepared import PREPARED
     from dprepro.pipeline.params import PARAMS, Public
     from dprepro.pipeline.params.adding import Adding
+    from dprepro.pipeline.params.own import Unit
 
     if csv is not None:
         raise UserError("--csv: not known; allowed: --texts for a column of texts, --table for other columns")
@@ -132,13 +142,15 @@ def data(
     ((kind, path),) = given.items()
     options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
     options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
-    options |= {"schema": schema, "like": like, "target": target}
+    options |= {"schema": schema, "like": like, "target": target, "group": group, "at-most": at_most}
     values = (network, weights, weights_source, weights_licence, trained_on, network_size)
     options |= dict(zip(OF_NETWORK, values, strict=True))
     fields = {key: value for key, value in options.items() if value is not None}
     if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
         kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
         raise UserError(f"--{strange}: not allowed with --{kind}; allowed with {kinds}")
+    if (group is None) != (at_most is None) or (group and public and not public_from):
+        raise UserError("--group: goes with --at-most, and not with --public of these files")
     adding = Adding()
     adding.refuse(name, "raw")
     if kind == "table":
@@ -147,13 +159,15 @@ def data(
         fields["label"] = label or fields.pop("target", "label")
         if schema is None:
             protected(path)
-            _write_template(name, Path(path), fields["label"], like, bool(target))
+            _write_template(name, Path(path), fields["label"], like, bool(target), group)
             return
         if like is not None:
             raise UserError("--like: not allowed with --schema; allowed for the template")
         fields |= read_schema(fields.pop("schema"), target)
         if target:
             fields["target"] = fields.pop("range")
+    if group is not None:
+        fields["unit"] = Unit(column=fields.pop("group"), at_most=fields.pop("at-most"))
     if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
         from dprepro.pipeline.data.own.trunk import width
 
@@ -175,6 +189,8 @@ def data(
         adding.write()
     counts = ", ".join(f"{split} {count}" for split, count in splits.items())
     print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
+    if own.unit is not None:
+        print(f"the unit of privacy is a person ({group}) with at most {at_most} examples")
     if not unprotected:
         print("none is public: methods that need public examples say so (--public, --public-from)")
     elif split.public.raw == name:
@@ -200,7 +216,9 @@ def _weights(given: dict[str, Any]) -> dict[str, Any]:
     return {OF_NETWORK[key]: value for key, value in given.items()} | {"digest": digest}
 
 
-def _write_template(name: str, table: Path, label: str, like: Path | None, number: bool) -> None:
+def _write_template(
+    name: str, table: Path, label: str, like: Path | None, number: bool, people: str | None
+) -> None:
     """Write a template of a schema, and print its path."""
     from dprepro.errors import UserError
     from dprepro.pipeline.data.own.schema import template
@@ -209,7 +227,7 @@ def _write_template(name: str, table: Path, label: str, like: Path | None, numbe
     path = Path(f"{name}.schema.yaml")
     if path.exists():
         raise UserError(f"{path}: is there already; use it with --schema {path}, or delete it")
-    write_text(path, template(table, label, like, number))
+    write_text(path, template(table, label, like, number, people))
     source = f"from the public lines of {like}" if like else "from the names of the columns alone"
     print(f"{path}: written {source}")
     print(f"next: fill it without a look at the private lines, then the same command with --schema {path}")

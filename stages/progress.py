@@ -40,9 +40,11 @@ def _spent(state: "State") -> str:
     if spent is None:
         return "not private"
     spending, delta = state.guarantee.spending, state.guarantee.delta
+    of_person = isinstance(spending, SampledGaussian) and spending.group is not None
+    unit = " for a person" if of_person else ""
     if state.step < state.steps or not isinstance(spending, SampledGaussian) or delta is None:
-        return f"epsilon by a quick bound at most {rounded_up(spent, 3)}"
-    return f"epsilon at most {rounded_up(_whole(spending, state.steps, delta), 3)}"
+        return f"epsilon by a quick bound at most {rounded_up(spent, 3)}{unit}"
+    return f"epsilon at most {rounded_up(_whole(spending, state.steps, delta), 3)}{unit}"
 
 
 @cache

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import expm1, fsum, inf, isfinite, log, log1p
+from operator import mul
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from dp_accounting import (
     SampledWithReplacementDpEvent,
     SelfComposedDpEvent,
 )
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 from scipy.optimize import brentq
 
@@ -44,6 +46,7 @@ ALLOCATION = "likelihood ratios of an epoch, rounded to a larger law in the conv
 IN_BLOCKS = f"{ALLOCATION}; a bound for a known partition of each epoch's batches"
 NO_RENYI_ALLOCATION = "not computed for random allocation"
 NO_RENYI = "this accountant has no bound for sampling with replacement"
+NO_RENYI_GROUP = "not computed for several examples of a person"
 NO_RENYI_SO_SMALL = "not computed: the divergence of a step is too small or too large for this accountant"
 NO_GRID = f"not computed for an epsilon above {LARGEST_EPSILON:g}, where other accountants are as tight"
 NO_FINER_GRID = f"not computed below an epsilon of {LEAST_EPSILON:g}"
@@ -53,7 +56,8 @@ BASIC = "the sum of each one's bound at its share of delta"
 # largest epsilon of a training whose losses are composed on a grid
 LARGEST_GRID = 50.0
 INTERVAL = 1e-3
-COARSE_EPOCHS = 4.0  # factor on the grid's interval for 'allocation', for a bound in a tenth of a second
+# factor on the grid's interval for 'allocation' and a person's examples, for a bound in a tenth of a second
+COARSE_EPOCHS = 4.0
 LEAST_DIVERGENCE = 1e-12  # smaller ones count as this one, because dp-accounting can't convert them to delta
 
 Drawn = Literal["logarithmic", "geometric", "poisson"]  # distribution of the number of trainings
@@ -92,7 +96,7 @@ def bounds_of(
     note = INTEGRAL if spending.sampling == "poisson" else None
     if renyi is None:
         reasons = {"allocation": NO_RENYI_ALLOCATION, "replacement": NO_RENYI}
-        note = reasons.get(spending.sampling, NO_RENYI_SO_SMALL)
+        note = NO_RENYI_GROUP if spending.grouped else reasons.get(spending.sampling, NO_RENYI_SO_SMALL)
     rdp = AccountantEpsilon(accountant=f"rdp ({accounting})", epsilon=renyi, note=note)
     return {"rdp": rdp, "pld": pld, "unamplified": unamplified_bound}, grid
 
@@ -107,7 +111,7 @@ def spent_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Upper bound on the epsilon spent after ``steps`` steps, cheap enough to show during training."""
     renyi = renyi_epsilon(spending, steps, delta)
     plain = unamplified_epsilon(spending, steps, delta)
-    if spending.sampling == "allocation":
+    if spending.sampling == "allocation" or spending.grouped:
         grid = losses(spending, steps, delta, plain, COARSE_EPOCHS)
         return plain if grid is None else min(plain, grid.epsilon(delta))
     return plain if renyi is None else min(renyi, plain)
@@ -231,6 +235,10 @@ def describe(event: DpEvent) -> str:
         return f"{kind}({event.sample_size} of {event.source_dataset_size}, {describe(event.event)})"
     if isinstance(event, RandomAllocationDpEvent):
         return f"RandomAllocation({event.selected} of {event.steps} steps, {describe(event.event)})"
+    if isinstance(event, MixtureOfGaussiansDpEvent):
+        mean = fsum(map(mul, event.sensitivities, event.sampling_probs))
+        distances = f"sensitivities 0 to {event.sensitivities[-1]:g} of mean {mean:.6g}"
+        return f"MixtureOfGaussians({event.standard_deviation:.6g}, {distances})"
     if isinstance(event, GaussianDpEvent):
         return f"Gaussian({event.noise_multiplier:.6g})"
     return repr(event)

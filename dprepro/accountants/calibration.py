@@ -82,7 +82,8 @@ def least_noise(
         if enough > LARGEST_NOISE:
             event = describe(spending_at(LARGEST_NOISE).event(steps))
             raise UserError(f"epsilon {epsilon:g} at delta {delta:g} can't be reached by {event}")
-    for _ in range(CHEAP_STEPS):
+    # of several examples of a person there is no cheap bound
+    for _ in range(0 if spending_at(enough).grouped else CHEAP_STEPS):
         middle = (too_little * enough) ** 0.5
         too_little, enough = (too_little, middle) if cheap(middle) <= epsilon else (middle, enough)
     slope = -1.0

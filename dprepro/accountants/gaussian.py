@@ -96,8 +96,18 @@ def step_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
     return distances, probabilities
 
 
+def mixture(spending: SampledGaussian) -> tuple[list[float], list[float]]:
+    """Distances of `step_distances`, 0 included, and their probabilities."""
+    distances, probabilities = step_distances(spending)
+    unmoved = max(0.0, 1.0 - float(probabilities.sum()))
+    return [0.0, *distances.astype(float).tolist()], [unmoved, *probabilities.tolist()]
+
+
 def _common_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray, float]:
     """Distances of `step_distances` up to a limit, their probabilities, and that of larger distances."""
+    if spending.group is not None and spending.group > 1:
+        drawn = np.arange(1, spending.group + 1)
+        return drawn, binom.pmf(drawn, spending.group, spending.rate), 0.0
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate]), 0.0
     # draws beyond the number of mini-sets move nothing more
@@ -123,6 +133,10 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
     """
     if spending.sampling in ("shuffled", "allocation"):
         return np.array([spending.epochs(steps) * spending.participations]), np.array([1.0])
+    if spending.group is not None and spending.group > 1:
+        # j draws of a person's k examples move a step by j distances, and j^2 is at most k j
+        _, largest_sums, total = successes(steps * spending.group, spending.rate)
+        return spending.group * largest_sums, total
     distances, probabilities, rest = _common_distances(spending)
     if len(distances) == 1 and not rest:
         _, largest_sums, total = successes(steps, probabilities[0])

@@ -7,7 +7,7 @@ from functools import lru_cache
 from dprepro.accountants.rdp import ORDERS
 from dprepro.accountants.records import AccountantEpsilon, SampledGaussian, library
 
-SLOW_IMPORT = True  # Opacus imports torch
+SLOW_IMPORT = ("rdp (opacus)", "prv (opacus)")  # names of these epsilons; Opacus imports torch
 # largest epsilon for Opacus's PRV accountant; above, the accountant takes minutes and returns infinity
 PRV_LARGEST = 1e2
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
@@ -22,7 +22,7 @@ def epsilons(
 
     PRV takes too long if ``least`` (a proven epsilon) is large; then it has a note and no epsilon.
     """
-    if spending.sampling != "poisson":
+    if spending.sampling != "poisson" or spending.grouped:
         return
     numbers = (spending.rate, spending.noise_multiplier, steps, delta, spending.first_release)
     opacus = library("opacus")

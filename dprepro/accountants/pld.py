@@ -6,21 +6,29 @@ rounded pessimistically (Doroshenko et al. 2022, 'Connect the dots').
 
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import inf, isfinite
+from math import ceil, inf, isfinite, log2
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, NeighboringRelation, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_gaussian_mechanism
+from dp_accounting.pld.privacy_loss_distribution import (
+    PrivacyLossDistribution,
+    _create_pld_pmf_from_monotone_privacy_loss,
+    from_gaussian_mechanism,
+)
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 
 from dprepro.accountants.allocation import LEAST_NOISE, composed_epochs, spacing_of
-from dprepro.accountants.gaussian import gaussian_delta, least_epsilon, step_distances
+from dprepro.accountants.gaussian import gaussian_delta, least_epsilon, mixture, step_distances
 from dprepro.accountants.records import SampledGaussian
 
 # probability of a step's largest losses, which count as infinite
 INFINITE_LOSS_PROBABILITY = 1e-18
 # largest epsilon for a grid: above, sampling saves little, and dp-accounting overflows
 LARGEST_EPSILON = 1e5
+# factor on the grid's interval for a person's examples, whose losses dp-accounting takes long to compute
+GROUP_GRAIN = 5.0
+INVERTED = 1e-9  # precision of the release with a given loss; delta's error is its square
 # smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
 LEAST_EPSILON = 1e-3
 MOST_POINTS = 2e5  # of one step's grid
@@ -92,7 +100,7 @@ def losses(
         noise; for epsilons outside `LEAST_EPSILON` to `LARGEST_EPSILON`; for delta within the rounding error.
     """
     independent = spending.sampling not in ("shuffled", "allocation")
-    if steps == 1 and independent and spending.first_release is None:
+    if steps == 1 and independent and spending.first_release is None and not spending.grouped:
         return OneStep(spending)
     if (
         spending.sampling == "shuffled"
@@ -117,7 +125,8 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
         return spacing_of(spending.noise_multiplier, spending.batches // spending.participations)
     coarsest = _largest_loss(spending) / MOST_POINTS
     # the interval at `LEAST_EPSILON` is the finest one: finer grids take long, and tell nothing that matters
-    return max(1e-5 * epsilon, min(1e-4, 2e-4 * max(epsilon, LEAST_EPSILON)), coarsest)
+    interval = max(1e-5 * epsilon, min(1e-4, 2e-4 * max(epsilon, LEAST_EPSILON)), coarsest)
+    return GROUP_GRAIN * interval if spending.grouped else interval
 
 
 def _largest_loss(spending: SampledGaussian) -> float:
@@ -137,7 +146,9 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
             spending.noise_multiplier, spending.batches, spending.participations, steps, interval
         )
         return Losses(epochs, ROUNDING * steps * spending.participations)
-    if spending.sampling == "poisson":
+    if spending.grouped:
+        step_losses = _group_losses(spending, interval)
+    elif spending.sampling == "poisson":
         step_losses = from_gaussian_mechanism(
             spending.noise_multiplier, value_discretization_interval=interval, sampling_prob=spending.rate
         )
@@ -151,6 +162,37 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
     parts = [step_losses.self_compose(MOST_AT_ONCE).self_compose(repetitions)] if repetitions else []
     parts += [step_losses.self_compose(remainder)] if remainder else []
     return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
+
+
+class _Mixture(MixtureGaussianPrivacyLoss):
+    """Losses of dp-accounting's mixture of Gaussians, inverted all at once; its own way takes seconds."""
+
+    def _inverse_privacy_losses_with_range(
+        self, privacy_losses: np.ndarray, bounds: tuple[float, float], _: float = INVERTED
+    ) -> np.ndarray:
+        low, high = (np.full(len(privacy_losses), end) for end in bounds)
+        slopes = self.sensitivities / self._variance
+        sign = 1.0 if self.adjacency_type == AdjacencyType.ADD else -1.0
+        for _ in range(ceil(log2(max(bounds[1] - bounds[0], INVERTED) / INVERTED))):
+            middle = (low + high) / 2
+            powers = self._precompute_privacy_loss_constants + sign * middle[:, None] * slopes
+            is_low = -sign * np.logaddexp.reduce(powers, axis=1) > privacy_losses  # losses fall with x
+            low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+        return high
+
+
+@lru_cache(maxsize=64)
+def _group_losses(spending: SampledGaussian, interval: float) -> PrivacyLossDistribution:
+    """Losses of one step of `SampledGaussian.group`, as dp-accounting's `from_mixture_gaussian_mechanism`."""
+    removed, added = (
+        _create_pld_pmf_from_monotone_privacy_loss(
+            _Mixture(spending.noise_multiplier, *mixture(spending), adjacency_type=adjacency),
+            value_discretization_interval=interval,
+            use_connect_dots=True,
+        )
+        for adjacency in (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    )
+    return PrivacyLossDistribution(removed, added)
 
 
 def amplified_delta(spending: SampledGaussian, epsilons: np.ndarray) -> np.ndarray:

@@ -144,7 +144,7 @@ def _converted(
     spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
 ) -> float | None:
     """Smallest epsilon by ``convert`` from orders and divergences of ``steps`` steps; None without bound."""
-    if spending.sampling in ("replacement", "allocation"):
+    if spending.sampling in ("replacement", "allocation") or spending.grouped:
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
     epsilon = inf
@@ -261,7 +261,7 @@ def epsilons(
     spending: SampledGaussian, steps: int, delta: float, least: float
 ) -> Iterator[AccountantEpsilon]:
     """Epsilons by Renyi DP with the classic conversion (Eq. 3) and by the total amount of noise (Eq. 4)."""
-    if spending.sampling != "poisson":
+    if spending.sampling != "poisson" or spending.grouped:
         return
     classic = classic_epsilon(spending, steps, delta)
     yield AccountantEpsilon(

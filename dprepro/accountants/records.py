@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from dprepro.fields import Count, Delta, NotNegative, Plain, Positive, Probability, Sampling, Strict
+from dprepro.fields import Count, Delta, NotNegative, Plain, Positive, Probability, Sampling, Strict, omitted
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -72,6 +72,11 @@ class SampledGaussian(Strict):
 
     ``first_release`` is the noise multiplier of a Gaussian release about all examples, before the first step,
     such as statistics of the inputs.
+
+    ``group`` is the largest number of examples of a person; neighbours then add or remove a person with all
+    examples. None: neighbours differ in one example. A person's examples are drawn independently, so a step
+    is a mixture of Gaussian mechanisms over the binomial number of those drawn (Ganesh 2024, Tight
+    Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians Mechanisms).
     """
 
     sampling: Sampling
@@ -81,6 +86,18 @@ class SampledGaussian(Strict):
     sets: Count = 1  # k
     participations: Count = 1  # 'allocation': batches of an epoch that an example is in
     first_release: Positive | None = None
+    group: Count | None = omitted(None)
+
+    @model_validator(mode="after")
+    def _group_is_sampled_by_itself(self) -> "SampledGaussian":
+        if self.group is not None and (self.sampling != "poisson" or self.first_release is not None):
+            raise ValueError(f"group: {self.group}; allowed with 'sampling: poisson' alone")
+        return self
+
+    @property
+    def grouped(self) -> bool:
+        """Return whether neighbouring data sets may differ in several examples."""
+        return self.group is not None and self.group > 1
 
     @property
     def rate(self) -> float:
@@ -115,6 +132,7 @@ class SampledGaussian(Strict):
         """
         if self.neighbouring is NeighboringRelation.REPLACE_ONE:
             return self
+        assert self.group is None, "of neighbours that replace a person there is no bound"
         first_release = self.first_release and self.first_release / 2
         halved = {"noise_multiplier": self.noise_multiplier / 2, "first_release": first_release}
         sampling = "shuffled" if self.sampling == "allocation" else "fixed"
@@ -136,10 +154,16 @@ class SampledGaussian(Strict):
             SampledWithReplacementDpEvent,
             SelfComposedDpEvent,
         )
+        from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 
         mechanism: DpEvent = GaussianDpEvent(self.noise_multiplier)
         times = steps
-        if self.sampling == "poisson":
+        if self.grouped:
+            from dprepro.accountants.gaussian import mixture
+
+            distances, probabilities = mixture(self)
+            mechanism = MixtureOfGaussiansDpEvent(self.noise_multiplier, distances, probabilities)
+        elif self.sampling == "poisson":
             mechanism = PoissonSampledDpEvent(self.rate, mechanism)
         elif self.sampling == "fixed":
             mechanism = SampledWithoutReplacementDpEvent(self.examples, self.batch, mechanism)

@@ -4,7 +4,8 @@ The pair is the one that an attacker would choose. All records but one give clip
 Whenever the differing record is drawn, it reverses the clipped vector that depends on it. If the record has a
 vector of its own that is added or removed, it adds a vector in a direction that no other record has. So a
 step releases N(0, z^2) without the record, and a mixture of N(j, z^2) with it. j is the number of vectors
-that the record reverses or adds, and z the noise multiplier. Nothing is trained: the bound is for the
+that the record reverses or adds, and z the noise multiplier. If neighbours add or remove a person, the record
+is all of the person's examples, which add vectors in one direction. Nothing is trained: the bound is for the
 mechanism alone, for any network.
 
 A first release (`SampledGaussian.first_release`) is left out: an attacker who ignores it knows no more.
@@ -25,7 +26,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
 from dprepro.accountants.allocation import LEAST_NOISE, rounded_epoch, spacing_of
-from dprepro.accountants.gaussian import least_epsilon, successes
+from dprepro.accountants.gaussian import least_epsilon, step_distances, successes
 from dprepro.accountants.pld import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING
 from dprepro.accountants.records import SampledGaussian
 
@@ -153,7 +154,7 @@ def vector_counts(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray]:
         (K,) numbers >= 1, and their (K,) probabilities.
     """
     if spending.sampling != "replacement":
-        return np.array([1]), np.array([spending.rate])
+        return step_distances(spending)
     size = spending.batch // spending.sets
     included = -np.expm1(size * log1p(-1 / spending.examples))
     counts = np.arange(1, spending.sets + 1)
@@ -237,7 +238,7 @@ def _profile(
 def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> float:
     """Lower bound on epsilon from the sum of all releases: N(0, T z^2) against N(h, T z^2).
 
-    T is the number of steps, h the random number of steps that draw the record, and z the noise multiplier.
+    T is the number of steps, h the random number of draws of the record, and z the noise multiplier.
     Let the sum exceed a threshold with probability a without the record and b with it. Then b <= e^epsilon a
     + delta at every threshold.
 
@@ -254,7 +255,7 @@ def _epsilon_of_sum(spending: SampledGaussian, steps: int, delta: float) -> floa
         if not epochs:
             return 0.0
     else:
-        draws, _, probabilities = successes(steps, spending.rate)
+        draws, _, probabilities = successes(steps * (spending.group or 1), spending.rate)
     # parts of the mixture are merged, with their smallest number of draws: this only lowers the bound
     stride = -(-len(draws) // MIXED)
     probabilities = np.add.reduceat(probabilities, np.arange(0, len(probabilities), stride))

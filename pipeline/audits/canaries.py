@@ -94,8 +94,10 @@ def crowd_with_record(examples: int, within: bool) -> CanaryExamples:
     return CanaryExamples(Directions(torch.zeros_like(labels), lengths, 1), labels)
 
 
-def task(kinds: CanaryExamples, name: str, parts: int, noise: Noise | None = None) -> Task:
-    """Task of the training ``name`` on the examples ``kinds``.
+def task(
+    kinds: CanaryExamples, name: str, parts: int, noise: Noise | None = None, group: int | None = None
+) -> Task:
+    """Task of the training ``name`` on the examples ``kinds``, with the ``group`` of the row's data.
 
     Randomness is as in a seeded training (`Streams`). The network is an `AlternatingLinear` with ``parts``
     layers.
@@ -112,4 +114,5 @@ def task(kinds: CanaryExamples, name: str, parts: int, noise: Noise | None = Non
         public_labels=torch.zeros(4, dtype=torch.long),
         streams=Streams(name, True, device, noise),
         execution=Execution(device, physical=100_000),
+        group=group,
     )

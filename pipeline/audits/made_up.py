@@ -43,6 +43,7 @@ def examples(row: Row, settings: Settings, count: int, last: int | None) -> Prep
         "raw": {},
         "input_shape": inputs.shape[1:],
         **({"text": {"vocabulary": 50}} if shape is None else {}),
+        **({"unit": {"at_most": group}} if (group := settings.group(row.data)) else {}),
     }
     splits = {"train": Split(inputs, labels), "public": Split(seen, np.arange(PUBLIC) % CLASSES)}
     return Prepared("made up", splits, manifest)

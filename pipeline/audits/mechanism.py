@@ -93,12 +93,13 @@ def record_releases(
     parts: int,
     noise: Noise,
     steps: int,
+    group: int | None = None,
 ) -> RecordedReleases:
     """Run ``steps`` steps on the examples ``kinds`` for each of ``names``, and record the releases.
 
     The network has ``parts`` layers.
     """
-    task = canaries.task(kinds, names[0], parts, noise=noise)
+    task = canaries.task(kinds, names[0], parts, noise, group)
     method = build_method(settings.method, task, settings, "none")
     spending, delta = spent_by(method)
     mechanism, recorded = gaussian_of(method), []
@@ -134,14 +135,22 @@ def canary_settings(settings: MethodSettings) -> MethodSettings:
 
 
 def audit_singles(
-    settings: MethodSettings, examples: int, steps: int, name: str, noise: Noise = "grid"
+    settings: MethodSettings,
+    examples: int,
+    steps: int,
+    name: str,
+    noise: Noise = "grid",
+    group: int | None = None,
 ) -> MechanismScores:
-    """Scores of canaries in one run of a method that clips each example."""
+    """Scores of canaries in one run of a method that clips each example.
+
+    With a ``group``, as in `SampledGaussian`, each canary is the only example of its person.
+    """
     steps = min(steps, LONGEST)
     count = min(CANARIES, examples)
     included = np.random.default_rng(list(name.encode())).random(count) < 0.5
     kinds = canaries.single_canaries(examples, torch.from_numpy(included))
-    recorded = record_releases(canary_settings(settings), kinds, [name], LAYERS, noise, steps)
+    recorded = record_releases(canary_settings(settings), kinds, [name], LAYERS, noise, steps, group)
     moved, spending = recorded.moved[:, 0], recorded.spending
     sides = {
         name: (scores[~included], scores[included])
@@ -186,7 +195,10 @@ def spent_by(method: Method) -> tuple[SampledGaussian, float]:
     return guarantee.spending, guarantee.delta
 
 
-def mechanism_of(config: MethodSettings, examples: int, name: str) -> GaussianMechanism:
-    """Gaussian mechanism of a row's settings, for the row's number of examples."""
-    task = canaries.task(canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool)), name, 1)
+def mechanism_of(
+    config: MethodSettings, examples: int, name: str, group: int | None = None
+) -> GaussianMechanism:
+    """Gaussian mechanism of a row's settings, for the row's number of examples and ``group``."""
+    kinds = canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool))
+    task = canaries.task(kinds, name, 1, group=group)
     return gaussian_of(build_method(config.method, task, canary_settings(config), "none"))

@@ -72,11 +72,11 @@ def attacks_on(key: str, row: Row, config: MethodSettings, settings: Settings) -
 
 def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -> Iterator[Fields]:
     """Attacks on a method that releases sums with Gaussian noise."""
-    examples, noise = settings.split(row.data).train, noises(row)[-1]
+    examples, noise, group = settings.split(row.data).train, noises(row)[-1], settings.group(row.data)
     steps = config.total_steps(examples)
     if config.attack == "canaries":  # all of them in one run
         names: tuple[str, ...] = ONE_RUN
-        scores = mechanism.audit_singles(config, examples, steps, name, noise)
+        scores = mechanism.audit_singles(config, examples, steps, name, noise, group)
     else:
         names = TRIALS
         scores = mechanism.audit_crowd(config, examples, steps, _parts(row, config, settings), name, noise)
@@ -91,7 +91,7 @@ def _on_steps(row: Row, config: MethodSettings, settings: Settings, name: str) -
     functions["computed"] = lambda alpha: epsilon_of_mu(paired.mu(alpha), delta)
     yield _by_scores("pair", paired.scores, noise, delta, functions)
 
-    noised, clip = mechanism.mechanism_of(config, examples, name), config.model_dump()["clip"]
+    noised, clip = mechanism.mechanism_of(config, examples, name, group), config.model_dump()["clip"]
     multiplier, count = noised.spending.noise_multiplier, floating_point.COORDINATES
     event, epsilon_upper = describe(GaussianDpEvent(multiplier)), epsilon_of_mu(1 / multiplier, delta)
     for kind in noises(row):

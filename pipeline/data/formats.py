@@ -27,6 +27,7 @@ class Examples:
     # images, uint8 (N, C, H, W); features, float32 (N, D) or (N, C, H, W); or texts, objects of type str (N,)
     inputs: np.ndarray
     labels: np.ndarray  # int64 (N,) classes, or float32 (N,) numbers in [0, 1]
+    people: np.ndarray | None = None  # (N,) str, the person of each example; None: an example is the unit
 
 
 def read(form: Format, paths: Sequence[Path]) -> Examples:

@@ -27,6 +27,12 @@ OWN_RULE = (
 )
 
 
+UNIT_RULE = (
+    "of each person, the first `at_most` examples of a file; permutations are of people, and no person is in "
+    "two splits"
+)
+
+
 def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any]:
     """Split raw data, the catalogue's or the user's own, into ``data/prepared/NAME``; return the manifest.
 
@@ -46,9 +52,11 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
         for key, each in sets.items()
         for part, examples in each.parts.items()
     }
-    selections, passed_over = select(name, data, keys)
-    check_disjoint(selections, keys)
-    target = settings.own[data.raw].number_range if data.raw in settings.own else None
+    people = {(key, part): each.people for key, of in sets.items() for part, each in of.parts.items()}
+    selections, passed_over = select(name, data, keys, people)
+    check_disjoint(selections, keys, people)
+    source = settings.own.get(data.raw)
+    target, unit = (source.number_range, source.unit) if source else (None, None)
     with replacing_folder(root / PREPARED / name) as building:
         manifest = {
             "name": name,
@@ -67,6 +75,7 @@ def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any
             "duplicates": duplicates(selections, keys),
             **_write_arrays(building, data, sets, selections),
             **({"target": target} if target else {}),
+            **({"unit": unit.model_dump(), "rule": f"{OWN_RULE}; {UNIT_RULE}"} if unit else {}),
         }
         content = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
         write_text(building / MANIFEST, content)

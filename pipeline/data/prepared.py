@@ -87,6 +87,12 @@ class Prepared:
         return self.manifest.get("target")
 
     @property
+    def group(self) -> int | None:
+        """Largest number of a person's examples; None: the unit of privacy is an example."""
+        at_most: int | None = self.manifest.get("unit", {}).get("at_most")
+        return at_most
+
+    @property
     def digests(self) -> dict[str, str]:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
@@ -161,6 +167,13 @@ class _Text(BaseModel):
     vectors: str | None = None
 
 
+class _Unit(BaseModel):
+    """Unit of privacy in a manifest: a person, by the column that names people."""
+
+    column: str
+    at_most: Count
+
+
 class _Joined(BaseModel):
     """Start (public initial weights) in a manifest, with the trained row that it comes from."""
 
@@ -189,6 +202,7 @@ class _Manifest(BaseModel):
     raw: dict[str, _Raw]
     seed: int
     text: _Text | None = None
+    unit: _Unit | None = None
     features: Features | None = None
     start: _Joined | None = None
     relevance: _Relevance | None = None

@@ -19,6 +19,7 @@ from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.privacy import not_covered, privacy
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results.schema import (
+    EXAMPLE,
     FINAL_MODEL,
     FLOATING_POINT,
     Attack,
@@ -70,9 +71,14 @@ MINOR = frozenset(
         *("examples_public", "examples_recorded", "timing", "floating_point", "floating_point_grid"),
     }
 )
+# of data whose declaration names the column of people
+PEOPLE = (
+    "The declared column of people has one name for each person in the data. Lines of a person beyond the "
+    "declared number were left out before the split, and no person is in two splits"
+)
 SIGNERS = {
-    "Data owner": "largest number of examples per person: ____; names of columns and classes and ranges of "
-    "values were not taken from the data; data declared public are public. Decides on the release",
+    "Data owner": "{people}; names of columns and classes and ranges of values were not taken from the data; "
+    "data declared public are public. Decides on the release",
     "Data-protection officer": "was consulted on the first part",
     "Engineer": "both parts, without the data owner's facts",
 }
@@ -158,7 +164,7 @@ def privacy_statement(
         composition=sentences.composition(record.composition) if record.composition else None,
         data_budget=sentences.data_budget(budget) if budget else None,
         examples_stated=not nominal,
-        attack_risk=sentences.attack_risk(ledger.risk) if ledger.risk else None,
+        attack_risk=sentences.attack_risk(ledger.risk, ledger.unit) if ledger.risk else None,
         gaussian_dp=sentences.gaussian_dp(ledger.risk) if ledger.risk else None,
         delta_remark=sentences.delta_remark(ledger.delta, nominal or made.examples),
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
@@ -178,9 +184,14 @@ def _assumptions(replica: TrainingResult, device: str, reproducible: bool) -> tu
             "accounted multiplier, to cover this rounding"
         )
     sampled = SAMPLING.get(ledger.sampling or "")
-    return (
+    people = (
         f"for a guarantee per person: each person has {ledger.unit}. For a person with k examples, ε is more "
-        "than k times as large at the same δ",
+        "than k times as large at the same δ"
+        if ledger.unit == EXAMPLE
+        else PEOPLE
+    )
+    return (
+        people,
         *([f"sampling: {sampled}"] if sampled else []),
         f"noise: {kind}",
         f"randomness of noise and samples: {source} (device: {device}). The seed in the "
@@ -246,12 +257,15 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
             "Protect the folder as you protect the training data."
         )
     else:
+        by_example = statement.unit == EXAMPLE
+        of_one = "an example, such as a person's data, was" if by_example else "a person's examples were"
+        it = "the example" if by_example else "the person"
         known = "The bounds hold even against an attacker who knows all other training examples"
         if statement.examples_stated:
             known = (
                 "This folder also states the number of training examples. An attacker who knows all other "
-                "training examples learns from this number whether the example was included. Apart from this "
-                "number, the bounds hold even against such an attacker"
+                f"training examples learns from this number whether {it} was included. "
+                "Apart from this number, the bounds hold even against such an attacker"
             )
         elif BETRAYED[0] in statement.not_covered:
             known = (
@@ -259,8 +273,8 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
                 "what the ε of all trainings together betrays about the number of training examples"
             )
         yield (
-            "**Guarantee.** An attacker has the model and tests whether an example, such as a person's "
-            f"data, was among the training examples. {statement.attack_risk} {known}, under the assumptions "
+            f"**Guarantee.** An attacker has the model and tests whether {of_one} among the training "
+            f"examples. {statement.attack_risk} {known}, under the assumptions "
             "of the second part. There, one number stands for these bounds, ε; a larger ε is a weaker "
             "protection."
         )
@@ -269,11 +283,14 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         f"Data: {statement.data}. The train examples trained the model, the validation examples checked it "
         "during development, the test examples measured its scores, and public examples are taken as public."
     )
-    unit = (
-        f"**Protected unit.** The bounds under 'Guarantee' are for {statement.unit} on its own. The "
-        "protection of a person with several examples is weaker, more than in proportion to their number. "
-        "Before the release the data owner states the largest number of examples per person."
-    )
+    if by_example := statement.unit == EXAMPLE:
+        alone = (
+            "on its own. The protection of a person with several examples is weaker, more than in proportion "
+            "to their number: `dprepro new data --group` makes people the unit."
+        )
+    else:
+        alone = f"together. {PEOPLE}."
+    unit = f"**Protected unit.** The bounds under 'Guarantee' are for {statement.unit} {alone}"
     worse = "".join(f"ε does not cover {use}. " for use in statement.limits)
     outside = (
         f"**Limits of the guarantee.** {worse}The guarantee does not protect validation and "
@@ -302,7 +319,10 @@ def _plain_words(statement: PrivacyStatement) -> Iterator[str]:
         if paragraph:
             yield from ("", paragraph)
     yield from ("", "| role | confirms | name | date | signature |", "| --- | --- | --- | --- | --- |")
-    yield from (f"| {role} | {confirms} | | | |" for role, confirms in SIGNERS.items())
+    people = (
+        "each person has one example" if by_example else "each person has one name in the column of people"
+    )
+    yield from (f"| {role} | {confirms.format(people=people)} | | | |" for role, confirms in SIGNERS.items())
     yield ""
 
 
@@ -324,7 +344,9 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "ε by the claim's accountant": claimed,
         "ε, computed lower bound": _lower(statement.at_least, statement.at_least_on),
         "ε, lower bound by attacks": _lower(
-            statement.audited, "on the whole mechanism, without an assumption on the scores"
+            statement.audited,
+            "on the whole mechanism, without an assumption on the scores"
+            + ("" if statement.unit == EXAMPLE else "; by people with one example each"),
         ),
         "mechanism": statement.mechanism and f"`{statement.mechanism}`",
         "noise multiplier": statement.noise_multiplier and sentences.number(statement.noise_multiplier),

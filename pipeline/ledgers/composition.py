@@ -6,13 +6,13 @@ trainings of all rows and searches on a data set.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
 from dprepro.accountants.bounds import Spending, composed_epsilon
 from dprepro.pipeline.results.records import read_search, row_searches
-from dprepro.pipeline.results.schema import Composition, Replaced, RowTrainings, TrainingSpent
+from dprepro.pipeline.results.schema import Composition, Replaced, RowTrainings, TrainingSpent, unit_of
 from dprepro.rounding import up
 
 
@@ -80,7 +80,7 @@ def composed(trainings: Trainings) -> Composition | None:
 
     `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
     mixed examples; and candidates without a recorded privacy loss. A search without a record counts as one
-    such training.
+    such training, and so does a training whose unit is smaller than the largest one, a person's examples.
 
     Args:
         trainings: trainings of a row and its searches.
@@ -88,8 +88,10 @@ def composed(trainings: Trainings) -> Composition | None:
     Returns:
         The composition; None if no training has a bound.
     """
+    group = max(filter(None, map(_group, chain(*trainings))), default=None)
     replicas, searched, replaced = (
-        [training for training in part if training is not None] for part in trainings
+        [training for training in part if training is not None and _group(training) == group]
+        for part in trainings
     )
     if not (all_bounded := [*replicas, *searched, *replaced]):
         return None
@@ -97,6 +99,7 @@ def composed(trainings: Trainings) -> Composition | None:
     return Composition(
         epsilon=up(epsilon),
         delta=delta,
+        unit=unit_of(group),
         neighbouring=relation,
         by=accountant,
         trainings=len(replicas),
@@ -104,6 +107,11 @@ def composed(trainings: Trainings) -> Composition | None:
         replaced=len(replaced),
         left_out=sum(map(len, trainings)) - len(all_bounded),
     )
+
+
+def _group(training: Spending | None) -> int | None:
+    """Largest number of a person's examples; None: an example is the unit, or there is no bound."""
+    return training[0].group if isinstance(training, tuple) else None
 
 
 def _composable(spent: TrainingSpent | None) -> Spending | None:

@@ -112,7 +112,7 @@ def declared_guarantee(
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.
     """
-    sizes = Sizes(examples)
+    sizes = Sizes(examples, group=settings.group(data))
     if config.private and config.uses_network:
         from dprepro.pipeline.methods.registry import network_sizes  # which imports torch
 

@@ -17,7 +17,7 @@ from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, 
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.pipeline.ledgers.accountants import accountants
 from dprepro.pipeline.methods.spending import Statement, statement
-from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord
+from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord, unit_of
 from dprepro.rounding import down, up
 
 EXACT = "exact for Gaussian noise, composed over epochs"
@@ -152,6 +152,7 @@ def make_ledger(
         sampling=spending.sampling,
         steps=steps,
         delta=delta,
+        unit=unit_of(spending.group),
         neighbouring=spending.neighbouring,
         claimed=claimed if isfinite(claimed) else None,
         claimed_by=claimed_by,
@@ -167,6 +168,8 @@ def _worst_pair(spending: SampledGaussian, shared: bool) -> Statement:
     """Statement that names the pair of neighbouring data sets of the lower bound."""
     if spending.sampling == "shuffled":
         return statement("turns_one_batch_of_an_epoch")
+    if spending.group is not None:
+        return statement("person_at_full_length")
     single_vector = spending.sampling in ("poisson", "allocation") and not shared
     return statement("always_at_full_length" if single_vector else "turns_around")
 

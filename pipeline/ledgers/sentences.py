@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dprepro.accountants.records import Risk
 from dprepro.fields import is_large_delta
-from dprepro.pipeline.results.schema import Composition, Ledger
+from dprepro.pipeline.results.schema import EXAMPLE, Composition, Ledger
 from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def composition(spent: Composition) -> str:
         of.append(counted(spent.replaced, "earlier, replaced training"))
     listed = enumerated(of)
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
-    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {spent.neighbouring})"
+    unit = "" if spent.unit == EXAMPLE else f"{spent.unit}, "
+    most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {unit}{spent.neighbouring})"
     text = f"Together, {listed} have {most}."
     if spent.left_out:
         text = (
@@ -85,24 +86,28 @@ def data_budget(budget: "DataBudget") -> str:
     if spent is None:
         return f"Data set {budget.data}: no training in {' and '.join(where)} has a bound{unlinked}."
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
+    unit = "an example" if spent.unit == EXAMPLE else spent.unit
     return (
         f"Data set {budget.data}: {counted(spent.total, 'recorded private training')} "
         f"({' and '.join(where)} of params.yaml), together at most ε = {upwards(spent.epsilon)}{delta} "
-        f"(neighbouring data sets: {spent.neighbouring}), for an example that is in no public "
+        f"(neighbouring data sets: {spent.neighbouring}), for {unit} that is in no public "
         f"split and in none of their validation splits{left}{unlinked}."
     )
 
 
-def attack_risk(risk: Risk) -> str:
-    """Attack risk in words, for a data-protection officer."""
+def attack_risk(risk: Risk, unit: str = EXAMPLE) -> str:
+    """Attack risk in words, for a data-protection officer; ``unit``: as in the ledger."""
+    others, members = (
+        ("examples", "training examples") if unit == EXAMPLE else ("people", "people of the training data")
+    )
     return (
-        "Suppose an attack wrongly reports 1 of 100 examples that were not used for the training. Then it "
-        f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 training "
-        "examples. With 1 wrong report in 1,000 it is at most "
+        f"Suppose an attack wrongly reports 1 of 100 {others} that were not used for the training. Then it "
+        f"correctly reports, on average, at most {upwards(100 * risk.tpr_at_1_percent)} of 100 {members}. "
+        "With 1 wrong report in 1,000 it is at most "
         f"{upwards(1000 * risk.tpr_at_01_percent)} of 1,000. A blind guess "
         "reports 1 of 100, or 1 of 1,000, of both kinds. For every attack, the reported share of the "
-        f"training examples is at most {upwards(100 * risk.advantage)} percentage points above the reported "
-        "share of other examples."
+        f"{members} is at most {upwards(100 * risk.advantage)} percentage points above the reported "
+        f"share of other {others}."
     )
 
 

@@ -59,6 +59,7 @@ class Task:
     streams: Streams
     execution: Execution
     relevance: Relevances | None = None  # of the data's features; None: the data have none
+    group: int | None = None  # as in `SampledGaussian`
 
     def numbers(self, values: Iterable[float]) -> Tensor:
         """Float32 tensor on the device; the copy to a GPU blocks."""
@@ -109,7 +110,8 @@ class Method(ABC):
     @cached_property
     def sizes(self) -> Sizes:
         """Sizes of the task that the settings' spending depends on."""
-        return Sizes(self.examples, self.network_sizes(self.task.net, self.task.inputs))
+        network = self.network_sizes(self.task.net, self.task.inputs)
+        return Sizes(self.examples, network, group=self.task.group)
 
     def guarantee(self) -> Guarantee:
         """Guarantee of the training, by its settings."""

@@ -43,6 +43,7 @@ class Circumstances:
     relevances: Literal["train", "public"] | None  # split that gave the relevances; None: no relevances
     with_relevances: tuple[str, ...]  # names of all prepared data sets with relevances
     classes: int | None = None  # number of classes of own data; None: as in the catalogue
+    group: int | None = None  # as in `SampledGaussian`
 
 
 class MethodSettings(Strict):
@@ -64,6 +65,7 @@ class MethodSettings(Strict):
     unit_inputs: ClassVar[bool] = False  # whether its guarantee needs inputs between 0 and 1
     scales_inputs: ClassVar[bool] = False  # whether images are scaled by statistics of public images
     uses_relevances: ClassVar[bool] = False  # whether it uses the relevances of its data
+    protects_people: ClassVar[bool] = False  # whether Poisson samples have a bound for a person's examples
     # settings that only earlier records have, each with the value at which such a record is valid
     retired: ClassVar[dict[str, Any]] = {}
     # names of a model's further tensors, besides parameters, weights before averaging and batch norm
@@ -197,6 +199,7 @@ class MethodSettings(Strict):
             examples=self.population(sizes.examples),
             batch=self.batch,
             participations=self.joined,
+            group=sizes.group,
         )
 
     @property
@@ -218,6 +221,8 @@ class MethodSettings(Strict):
         if not self.private:
             return Guarantee(None, None, None, broken=(self.noiseless,))
         delta, claimed_by = self.claim
+        if sizes.group is not None and sizes.group > 1:
+            claimed_by = "pld"  # the only accountant
         broken = self.broken(normalization)
         return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))
 
@@ -259,6 +264,8 @@ class MethodSettings(Strict):
     def problem(self, circumstances: Circumstances) -> str | None:
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         normalization, data = circumstances.normalization, circumstances.data
+        if no_bound := self._people_problem(circumstances):
+            return no_bound
         if normalization not in self.normalizations:
             return (
                 f"model.normalization: {normalization!r} does not work with method {self.method!r}; "
@@ -287,6 +294,18 @@ class MethodSettings(Strict):
                 f"allowed: 1 to {self.population(circumstances.examples)}"
             )
         return self._allocation_problem(circumstances) or self._delta_problem(circumstances)
+
+    def _people_problem(self, circumstances: Circumstances) -> str | None:
+        """Reason why there is no bound for a person's examples; None if there is one, or none is needed."""
+        if not self.private or circumstances.group is None:
+            return None
+        if self.protects_people and self.drawn == "poisson":
+            return None
+        able = " or ".join(name for name, each in method_settings().items() if each.protects_people)
+        return (
+            f"method: {self.method!r} with 'sampling: {self.drawn}' has no bound for all examples of a "
+            f"person, the unit of {circumstances.data!r}; allowed: {able} with 'sampling: poisson'"
+        )
 
     def _allocation_problem(self, circumstances: Circumstances) -> str | None:
         """Reason why batches can't be allocated; None if they can."""
@@ -353,6 +372,8 @@ class EpochSettings(MethodSettings):
 
 class DescentSettings(MethodSettings):
     """Settings of DP-SGD: descent along noisy sums of the clipped gradients of single examples."""
+
+    protects_people: ClassVar[bool] = True
 
     clip: Positive = 1.0  # C: L2 bound of one example's gradient
     delta: Delta = 1e-5

@@ -62,6 +62,7 @@ class Sizes:
     examples: int  # N: private training examples
     network: NetworkSizes | None = None  # if the settings use it (`MethodSettings.uses_network`)
     relevances: RelevanceSizes | None = None
+    group: int | None = None  # as in `SampledGaussian`
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ def _check_public_forms(settings: Settings) -> None:
     """
     for name, data in settings.data.items():
         private, public = data.raw, data.public.raw
+        if private == public and data.public.count and settings.group(name) is not None:
+            raise ValueError(
+                f"data.{name}.public.count: {data.public.count} examples of people whose other examples are "
+                "private; allowed with 'unit': 0, or examples of another set"
+            )
         kinds = [_kind_of_features(settings.own[raw]) for raw in (private, public) if raw in settings.own]
         if len(kinds) == 2 and None not in kinds and kinds[0] != kinds[1]:
             raise ValueError(

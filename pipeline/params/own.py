@@ -21,7 +21,7 @@ from pydantic import (
 from dprepro.checking import CATEGORICAL, NUMERIC, NestedProblems, problem_lines
 from dprepro.errors import shown
 from dprepro.fields import Count, Finite, Key, Strict, omitted
-from dprepro.pipeline.limits import OWN_CLASSES, OWN_COLUMNS
+from dprepro.pipeline.limits import OWN_CLASSES, OWN_COLUMNS, OWN_GROUP
 from dprepro.pipeline.models.model import Below, Digest, PublicWeights, Side
 
 OWN = "own"  # name of the edition of own files
@@ -45,6 +45,13 @@ Class = Annotated[str, Field(min_length=1, max_length=200)]
 Classes = Annotated[list[Class], Field(min_length=2, max_length=OWN_CLASSES), AfterValidator(_differ)]
 
 
+class Unit(Strict):
+    """Unit of privacy: a person, of whom the first ``at_most`` lines of a file are kept."""
+
+    column: Annotated[str, Field(min_length=1)]  # has the same value in all lines of a person
+    at_most: Annotated[int, Field(ge=1, le=OWN_GROUP, strict=True)]  # not computed from the lines
+
+
 class OwnFiles(Strict):
     """Fields that all declarations of own files have."""
 
@@ -62,6 +69,20 @@ class OwnFiles(Strict):
     test: Count | None = None
     seed: Annotated[int, Field(ge=0, strict=True)] = 0  # of the permutation that chooses them
     licence: str = "not stated"
+    unit: Unit | None = omitted(None)  # of tables and texts; None: the unit of privacy is an example
+
+    @model_validator(mode="after")
+    def _people_are_no_features(self) -> "OwnFiles":
+        if self.unit is None:
+            return self
+        if not isinstance(self, OwnTable | OwnTexts):
+            raise ValueError("unit: allowed for tables and texts")
+        used = {self.text, self.label} if isinstance(self, OwnTexts) else {*self.columns, self.label}
+        if self.unit.column in used:
+            raise ValueError(
+                f"unit.column: {shown(self.unit.column)} is a feature or the label; allowed: another column"
+            )
+        return self
 
     @property
     def example_shape(self) -> tuple[int, ...] | None:

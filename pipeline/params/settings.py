@@ -150,7 +150,13 @@ class Settings(Strict):
             relevances=relevance.of if relevance else None,
             with_relevances=tuple(sorted(self.relevances)),
             classes=len(source.classes) if source else None,
+            group=self.group(row.data),
         )
+
+    def group(self, data: str) -> int | None:
+        """Largest number of a person's examples in prepared ``data``; None: the unit is an example."""
+        source = self.own.get(self.split(data).raw)
+        return source.unit.at_most if source is not None and source.unit is not None else None
 
     def has_features(self, data: str) -> bool:
         """Return whether the inputs of prepared data are features: outputs of a network's frozen part."""

@@ -75,6 +75,8 @@ def incomparable(left: Ledger, right: Ledger) -> str | None:
     """
     if left.epsilon_upper is None or right.epsilon_upper is None:
         return "no epsilon is proven"
+    if left.unit != right.unit:
+        return f"units {left.unit} and {right.unit}"
     if left.neighbouring is not right.neighbouring:
         return f"neighbours {left.neighbouring} and {right.neighbouring}"
     return None if left.delta == right.delta else f"delta {left.delta} and {right.delta}"

@@ -84,6 +84,16 @@ class Released(Strict):
     span: NotNegative  # largest less smallest exact value
 
 
+EXAMPLE = "one training example"  # the unit of privacy, unless the data declare people
+
+
+def unit_of(group: int | None) -> str:
+    """Unit of privacy in words; ``group`` as in `SampledGaussian`."""
+    if group is None:
+        return EXAMPLE
+    return f"one person with at most {group} training example{'' if group == 1 else 's'}"
+
+
 class Ledger(Strict):
     """Privacy of a replica: claimed epsilon, bounds, and uncovered uses of private data."""
 
@@ -96,7 +106,7 @@ class Ledger(Strict):
     sampling: Plain | None = None  # 'poisson', 'fixed', 'replacement', 'shuffled' or 'allocation'
     steps: Whole
     delta: Probability | None
-    unit: Plain = "one training example"
+    unit: Plain = EXAMPLE
     neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     claimed: NotNegative | None  # epsilon as the paper would state it; None: no claim (infinity)
     claimed_by: Plain | None  # the accountant behind the claim
@@ -544,6 +554,7 @@ class Composition(Strict):
 
     epsilon: NotNegative  # an upper bound
     delta: Probability
+    unit: Plain = omitted(EXAMPLE)
     neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: Plain  # method of the bound
     trainings: Whole  # private replicas of the row

@@ -130,6 +130,7 @@ def make_task(
         relevance=read_relevance(data, device),
         streams=Streams(run.name, reproducible, device, noise),
         execution=execution,
+        group=data.group,
     )
 
 

@@ -72,7 +72,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         UserError: a file is damaged, settings, data or versions differ, or a row is being trained here. Then
             no file has been placed.
     """
-    with _staging() as staged, ExitStack() as locks:
+    with _staging(source) as staged, ExitStack() as locks:
         packed = archive.unpack(source, settings, staged)
         for row in packed:  # otherwise a training that ends now would be missing in the merged record
             settings.row(row)  # raises for an unknown row
@@ -93,8 +93,11 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
 
 
 @contextmanager
-def _staging() -> Iterator[Path]:
-    """Yield a temporary folder on the disk of the results, so that files are placed by renaming."""
+def _staging(source: Path) -> Iterator[Path]:
+    """Yield a temporary folder on the disk of the results, so that files are placed by renaming.
+
+    Errors name the pack ``source`` and not this folder.
+    """
     with writing(STAGING):
         STAGING.mkdir(exist_ok=True)
         clear_leftovers(STAGING / "adopt")
@@ -103,6 +106,8 @@ def _staging() -> Iterator[Path]:
         folder.mkdir()
         try:
             yield folder
+        except UserError as problem:
+            raise UserError(str(problem).replace(f"{folder}/", f"{source}: ")) from problem
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -24,7 +24,7 @@ RUN_BY = {
     ("docs/audit-your-training.md", "python", 2): "tests/library/test_audit_training.py",
     ("docs/design.md", "text", 1): "tests/test_design.py",
     ("docs/laboratory.md", "yaml", 2): "tests/test_wheel.py",
-    ("docs/library.md", "python", 5): "tests/library/test_library.py",
+    ("docs/library.md", "python", 10): "tests/library/test_library.py",
     ("docs/own-model.md", "python", 1): "tests/test_contributing.py",
     ("docs/own-model.md", "yaml", 1): "tests/test_contributing.py",
     ("docs/private-model.md", "python", 2): "tests/docs/test_private_model.py",

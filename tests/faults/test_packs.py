@@ -61,8 +61,9 @@ def repack(change: Callable[[Members], object] = as_it_is, *more: tarfile.TarInf
 def refused(line: str, change: Callable[[Members], object] = as_it_is, *more: tarfile.TarInfo) -> None:
     """Make sure that a changed pack is refused with this line."""
     repack(change, *more)
-    with pytest.raises(UserError, match=line):
+    with pytest.raises(UserError, match=line) as problem:
         adopt(settings(), PACK)
+    assert ".partial" not in str(problem.value), "the pack is named, not a temporary folder"
 
 
 def with_record(members: Members, name: str, place: str, value: Any) -> None:

@@ -25,7 +25,7 @@ def bert(dropout: float = 0.0) -> BertForSequenceClassification:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 90, "max_position_embeddings": 16, "num_labels": 3}
     widths: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    dropouts: dict[str, Any] = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     return BertForSequenceClassification(BertConfig(**sizes, **widths, **dropouts, intermediate_size=16))
 
 

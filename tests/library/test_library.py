@@ -193,12 +193,6 @@ def test_a_clipped_sum_in_double_precision_is_that_of_one_example_at_a_time() ->
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
 
 
-def compiled_in_place() -> nn.Module:
-    net = network()
-    net.compile(backend="eager")
-    return net
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -221,8 +215,6 @@ def compiled_in_place() -> nn.Module:
         ),
         ({"clip": math.inf}, "clip: inf is not allowed"),
         ({"inputs": INPUTS.to_sparse()}, "inputs: torch.sparse_coo; allowed: dense"),
-        ({"network": torch.compile(network(), backend="eager")}, "network: compiled; allowed: "),
-        ({"network": compiled_in_place()}, "network: compiled; allowed: "),
         ({"clip": "1"}, "clip: '1' is not allowed"),
         (
             {
@@ -361,7 +353,8 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(capsys: pytest.Capture
     for number in said:
         assert any(round(value, len(number.partition(".")[2])) == float(number) for value in numbers), number
     for block in others:
-        exec(block, {})
+        if "PrivateBackward" not in block:  # test_backward.py runs those
+            exec(block, {})
 
 
 PARAMS = """\

@@ -2,18 +2,21 @@
 
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from dprepro.checking import problem_lines
-from dprepro.errors import UserError
+from dprepro.errors import UserError, notice
 from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import images, npz, tables, texts
 from dprepro.pipeline.params import Data, OwnFiles, Public, Text
 from dprepro.pipeline.params.own import KINDS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # a sixth of the examples is for test, a tenth of the rest for validation
@@ -74,15 +77,18 @@ def describe(
         raise UserError(f"{place}: examples of one class alone; needed: of two")
     if count < LEAST:
         raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
+    # a person's examples at the end of a split don't begin the next one
+    unit = options.get("unit")
+    cut = unit.at_most - 1 if unit else 0
     if not parted:
         test = count // TEST if test is None else test
-        count -= test
+        count -= test + cut
     declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **fields, "test": test})
     digest = digest_of(declared.digests(declared.find(name, declaration, root)))
     declaration = declaration.model_copy(update={"digest": digest})
     public = public or Public(raw=name, count=0)
     validation = count // VALIDATION
-    train = count - validation - (public.count if public.raw == name else 0)
+    train = count - validation - cut - (public.count if public.raw == name else 0)
     if train < 1 or not validation:
         raise UserError(
             f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to "
@@ -138,14 +144,23 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 def _texts(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     names = options.get("text", "text"), options.get("label", "label")
-    _, labels = texts.values(path, texts.csv_frame(path), *names)
+    _, labels = texts.values(path, _kept(path, texts.csv_frame(path), options), *names)
     return {"classes": sorted(set(labels))}, len(labels)
 
 
 def _table(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     if (file := tables.FORMATS.get(path.suffix.lower())) is None:
         raise UserError(f"{path}: not as --table takes it; allowed: {_LAYOUTS['table']}")
-    return {"classes": options["classes"], "file": file}, len(tables.frame(path))
+    return {"classes": options["classes"], "file": file}, len(_kept(path, tables.frame(path), options))
+
+
+def _kept(path: Path, lines: "DataFrame", options: dict[str, Any]) -> "DataFrame":
+    """Lines that the unit of privacy keeps; says how many it leaves out."""
+    unit = options.get("unit")
+    kept, _ = texts.kept(path, lines, unit)
+    if unit is not None and (out := len(lines) - len(kept)):
+        notice(f"{path}: {out:,} of {len(lines):,} lines are left out: a person has at most {unit.at_most}")
+    return kept
 
 
 _READ = {"npz": _npz, "images": _images, "texts": _texts, "table": _table}

@@ -21,11 +21,14 @@ _HEAD = """\
 """
 
 
-def template(table: Path, label: str, like: Path | None = None, number: bool = False) -> str:
+def template(
+    table: Path, label: str, like: Path | None = None, number: bool = False, people: str | None = None
+) -> str:
     """Template of a schema with the names of a table's columns.
 
     ``like``: a public table with the same columns, which gives classes, ranges and values; None: these are
-    left empty. ``number``: whether the label is a number; the schema then has no classes.
+    left empty. ``number``: whether the label is a number; the schema then has no classes. ``people``: name of
+    the column of people, which are no features; None: there is none.
 
     Raises:
         UserError: a file is no table or lacks the label, or the public table is the private one.
@@ -35,8 +38,9 @@ def template(table: Path, label: str, like: Path | None = None, number: bool = F
     if table.suffix.lower() not in tables.FORMATS:
         raise UserError(f"{table}: not as --table takes it; allowed: {', '.join(tables.FORMATS)}")
     names = tables.names(table)
-    if label not in names:
-        raise UserError(f"--label {label}: no column of {table}; there are: {listed(names)}")
+    for option, column in (("label", label), ("group", people)):
+        if column is not None and column not in names:
+            raise UserError(f"--{option} {column}: no column of {table}; there are: {listed(names)}")
     classes, columns = f"[]  # the values of {shown(label)}, in the order of their labels", {}
     if like is not None:
         if digest_file(like) == digest_file(table):
@@ -44,7 +48,9 @@ def template(table: Path, label: str, like: Path | None = None, number: bool = F
         found = tables.declared_by(like, label)
         classes, columns = flow(found["classes"]), found["columns"]
     content = ["columns:"] if number else [f"classes: {classes}", "columns:"]
-    declared = {name: flow(columns[name]) if name in columns else "" for name in names if name != label}
+    declared = {
+        name: flow(columns[name]) if name in columns else "" for name in names if name not in (label, people)
+    }
     content += [f"  {flow(name)}: {column}".rstrip() for name, column in declared.items()]
     return _HEAD + "\n".join(content) + "\n"
 

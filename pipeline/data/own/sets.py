@@ -1,7 +1,8 @@
 """The user's own files as an entry of the catalogue, and their examples.
 
 If the files have no test part, the declaration's seed permutes the examples, and the first ``test`` of them
-are the test part. Both parts keep the order of the files.
+are the test part. Both parts keep the order of the files. If the unit of privacy is a person, the seed
+permutes people, and no person is in both parts.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import npz, tables, texts
 from dprepro.pipeline.data.prepared import Features
-from dprepro.pipeline.data.splits import permutation
+from dprepro.pipeline.data.splits import permutation_of, without_people_of
 from dprepro.pipeline.params import (
     OWN,
     PARAMS,
@@ -58,6 +59,8 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
+        if both := len(set.intersection(*(_people(examples) for examples in parts.values()))):
+            raise UserError(f"{place}: {both:,} people are in both parts; allowed: each in one part")
     elif isinstance(declaration, OwnArrays) and declaration.test_inputs and declaration.test_labels:
         arrays = declaration.model_copy(
             update={"inputs": declaration.test_inputs, "labels": declaration.test_labels}
@@ -93,10 +96,19 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
         return npz.read(path, declaration.inputs, declaration.labels)
     if isinstance(declaration, OwnTable):
         return tables.read(
-            path, declaration.label, declaration.classes, declaration.columns, declaration.target
+            path,
+            declaration.label,
+            declaration.classes,
+            declaration.columns,
+            declaration.target,
+            declaration.unit,
         )
     assert isinstance(declaration, OwnTexts)
-    return texts.read(path, declaration.text, declaration.label, declaration.classes)
+    return texts.read(path, declaration.text, declaration.label, declaration.classes, declaration.unit)
+
+
+def _people(examples: Examples) -> set[str]:
+    return set() if examples.people is None else set(examples.people)
 
 
 def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Examples]:
@@ -106,9 +118,17 @@ def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Ex
         raise UserError(
             f"{PARAMS}: own.{name}.test: {declaration.test}; allowed: less than the {count} examples"
         )
-    order = permutation(count, declaration.seed)
-    chosen = {"train": np.sort(order[declaration.test :]), "test": np.sort(order[: declaration.test])}
-    return {part: Examples(examples.inputs[which], examples.labels[which]) for part, which in chosen.items()}
+    people = examples.people
+    order = permutation_of(count, declaration.seed, people)
+    test, train = order[: declaration.test], order[declaration.test :]
+    if people is not None:
+        train = without_people_of(test, train, people)
+    return {
+        part: Examples(
+            examples.inputs[which], examples.labels[which], None if people is None else people[which]
+        )
+        for part, which in (("train", np.sort(train)), ("test", np.sort(test)))
+    }
 
 
 def _check(name: str, declaration: OwnFiles, part: str, examples: Examples) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own.texts import csv_frame, csv_line, no_column, refuse_twice
+from dprepro.pipeline.data.own.texts import csv_frame, csv_line, kept, no_column, refuse_twice
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
-from dprepro.pipeline.params.own import Categorical, Column, Numeric
+from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -33,23 +33,26 @@ def read(
     classes: Sequence[str],
     columns: Mapping[str, Column],
     target: tuple[float, float] | None = None,
+    unit: Unit | None = None,
 ) -> Examples:
     """Features, float32 (N, D), and labels: classes, or numbers scaled from ``target`` to [0, 1].
+
+    With a ``unit`` the examples are those that it keeps, with their people.
 
     Raises:
         UserError: the file is no table, lacks a column, or has a value that the declaration doesn't allow.
     """
-    lines = frame(path, [*columns, label])
+    lines, people = kept(path, frame(path, [*columns, label, *([unit.column] if unit else [])]), unit)
     features = encode(path, lines, columns)
     if target is not None:
         scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target), is_target=True)
-        return Examples(features, (scaled[:, 0] + 1) / 2)
+        return Examples(features, (scaled[:, 0] + 1) / 2, people)
     numbers = {name: number for number, name in enumerate(classes)}
     names = _in_words(_column(path, lines, label), classes)
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
         raise UserError(f"{_at(path, line)}: {label} is {_unknown(names[line], classes)}")
-    return Examples(features, found.to_numpy(np.int64))
+    return Examples(features, found.to_numpy(np.int64), people)
 
 
 def frame(path: Path, columns: Sequence[str] | None = None) -> "DataFrame":

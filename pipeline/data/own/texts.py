@@ -14,24 +14,59 @@ import numpy as np
 from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.params.own import Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def read(path: Path, text: str, label: str, classes: Sequence[str]) -> Examples:
-    """Texts, objects of type str (N,), and their labels.
+def read(path: Path, text: str, label: str, classes: Sequence[str], unit: Unit | None = None) -> Examples:
+    """Texts, objects of type str (N,), their labels, and their people if there is a ``unit``.
 
     Raises:
-        UserError: the file is no CSV, lacks a column, or a row has no class or an unknown one.
+        UserError: the file is no CSV, lacks a column, or a row has no class, no person or an unknown class.
     """
-    texts, names = values(path, csv_frame(path), text, label)
+    rows, people = kept(path, csv_frame(path), unit)
+    texts, names = values(path, rows, text, label)
     numbers = {name: number for number, name in enumerate(classes)}
-    for row, name in enumerate(names):
+    for row, name in zip(rows.index, names, strict=True):
         if name not in numbers:
-            line = csv_line(path, row)
+            line = csv_line(path, int(row))
             raise UserError(f"{path}: line {line}: {label} is {shown(name)}; allowed: {listed(classes, 10)}")
-    return Examples(np.array(texts, object), np.array([numbers[name] for name in names], np.int64))
+    labels = np.array([numbers[name] for name in names], np.int64)
+    return Examples(np.array(texts, object), labels, people)
+
+
+def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame", np.ndarray | None]:
+    """Rows of a file that a unit of privacy keeps, and the person (N,) of each of these rows.
+
+    They are the first rows of each person, so they don't depend on other people. Names of a person that
+    differ in case, in outer blanks or in the form of Unicode's characters count as one.
+
+    Args:
+        path: the file.
+        rows: the file's rows.
+        unit: the unit; None keeps all rows, which then have no people.
+
+    Raises:
+        UserError: the column of people is missing, or a row has no person.
+    """
+    if unit is None:
+        return rows, None
+    if unit.column not in rows.columns:
+        raise UserError(no_column(path, unit.column, rows.columns))
+    column = rows[unit.column]
+    people = (
+        column.astype(object)
+        .where(column.notna(), "")
+        .map(lambda name: normalize("NFKC", str(name)).strip().casefold())
+    )
+    if people.eq("").any():
+        row = int(people.eq("").to_numpy().argmax())
+        where = f"line {row + 1 if path.suffix.lower() == '.parquet' else csv_line(path, row)}"
+        raise UserError(f"{path}: {where}: {unit.column} is missing; allowed: the name of a person")
+    first = people.groupby(people).cumcount() < unit.at_most
+    return rows[first], people[first].to_numpy(object)
 
 
 def _check_columns(path: Path) -> None:
@@ -152,6 +187,6 @@ def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
             raise UserError(no_column(path, name, rows.columns))
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
-        line = csv_line(path, int(short.to_numpy().argmax()))
+        line = csv_line(path, int(short.idxmax()))
         raise UserError(f"{path}: line {line}: no {' or no '.join(names)}")
     return [rows[name].tolist() for name in names]

@@ -1,6 +1,7 @@
 """Settings of DP-SGD."""
 
 import math
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
@@ -58,11 +59,11 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         Raises:
             UserError: no noise reaches the target epsilon.
         """
-        from dprepro.accountants.calibration import least_noise, noise_for
+        from dprepro.accountants.calibration import noise_for
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
-        if self.drawn == "allocation":
-            return least_noise(self.epsilon, self.delta, steps, lambda noise: self.spending_at(noise, sizes))
+        if self.drawn == "allocation" or sizes.group not in (None, 1):
+            return _least_noise(self, sizes, steps)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)
 
     @property
@@ -87,6 +88,19 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
+        several = circumstances.group is not None and circumstances.group > 1
+        if self.private and several and self.accountant == "rdp":
+            return "settings.accountant: 'rdp' has no bound for several examples of a person; allowed: pld"
         return super().problem(circumstances) or self._ignored(
             "statistics_weight", "public_bn", circumstances
         )
+
+
+@lru_cache(maxsize=64)
+def _least_noise(settings: DpsgdSettings, sizes: Sizes, steps: int) -> float:
+    """Least noise multiplier of ``steps`` steps with these settings."""
+    from dprepro.accountants.calibration import least_noise
+
+    return least_noise(
+        settings.epsilon, settings.delta, steps, lambda noise: settings.spending_at(noise, sizes)
+    )
