@@ -1,5 +1,6 @@
 """The `dprepro` command and its sub-commands. Heavy libraries are imported inside the sub-commands."""
 
+import errno
 import io
 import os
 import re
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 # Commands by panel of `--help`. Each is a function or a `Typer` in the module of the same name.
 COMMANDS = {
-    "Project": "init new status plan repro",
+    "Project": "init new remove status plan repro",
     "Data": "fetch prepare start relevance",
     "Training": "search train evaluate rerun",
     "Privacy": "ledger audit account epsilon compare tan",
@@ -75,7 +76,10 @@ def main() -> None:
     warnings.simplefilter("once", Notice)
     warnings.showwarning = _show_warning
     try:
-        app(prog_name="dprepro")
+        try:
+            app(prog_name="dprepro")
+        finally:
+            sys.stdout.flush()  # here, where an error is a line
     except UserError as problem:
         _end(str(problem), 1)
     except Stopped as problem:
@@ -90,9 +94,12 @@ def main() -> None:
         around = problem.object[max(0, problem.start - 60) : problem.end + 60]
         _end(f"{around}: a name that is not UTF-8; rename the file or the folder", 1)
     except OSError as problem:  # such as a name that is too long, or a folder without permission
-        if problem.filename is None:
+        if problem.filename is not None:
+            _end(f"{os.fsdecode(problem.filename)}: {problem.strerror}", 1)
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE):
             raise
-        _end(f"{os.fsdecode(problem.filename)}: {problem.strerror}", 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that Python's last flush is no second error
+        _end(f"output: {problem.strerror}", 1)
 
 
 def _lacking(problem: ModuleNotFoundError) -> str:

@@ -31,7 +31,9 @@ def audit(
     """Attack a row's code, or its final models, and compute lower bounds on its epsilon."""
     from dprepro.errors import UserError
     from dprepro.pipeline import params
+    from dprepro.pipeline.audits.rows import audit_row, noises
     from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.schema import FLOATING_POINT
 
     if level and not model:
         raise UserError(
@@ -44,13 +46,14 @@ def audit(
         data, how = ready(row, settings, device)
         path = audit_model(row, settings, data, how, lambda line: print(line, flush=True), levels=level or ())
     else:
-        from dprepro.pipeline.audits.rows import audit_row
-
         path = audit_row(row, settings)
     audited = records.read_audit(row, final_models=model)
     assert audited is not None
+    run, present = records.read_run(row), noises(settings.row(row))[-1]
+    ran = {replica.noise for replica in run.replicas} if run else {present}
     for attack in audited.attacks:
-        print(f"{row}, {describe(attack)}")
+        if attack.attack != FLOATING_POINT or attack.noise in ran:  # the arithmetic of other noise is another
+            print(f"{row}, {describe(attack)}")
     print(f"{row}: audited, {path}")
 
 

@@ -19,12 +19,17 @@ def compare(
     first: Annotated[str, typer.Argument(help="A row with results: a key of `rows` in params.yaml.")],
     second: Annotated[str, typer.Argument(help="Another row with results.")],
 ) -> None:
-    """Compare the accuracies of two rows at equal proven epsilons."""
+    """Compare the accuracies of two rows at equal proven epsilons. Missing ledgers are computed before."""
     from dprepro.pipeline import params
+    from dprepro.pipeline.ledgers.rows import row_ledgers
     from dprepro.pipeline.reporting.compare import compared
+    from dprepro.pipeline.results import records
     from dprepro.stages.answers import answering
 
     settings = params.load()
+    for row in dict.fromkeys((first, second)):
+        if settings.row(row) and records.read_run(row) and records.read_ledgers(row) is None:
+            print(f"{row}: accounted, {row_ledgers(row, settings)}")
     console, comparisons = answering(120), compared(first, second, settings)
     console.print(_table(first, second, comparisons))
     console.print(

@@ -22,7 +22,8 @@ def in_turn(commands: Sequence[Sequence[str]]) -> int:
     for words in commands:
         sys.argv = ["dprepro", *words]  # the command that records name
         if sys.argv[1] == "train":  # a trainer whose launcher was killed may still write its checkpoint
-            from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+            from dprepro.pipeline.results.records import CHECKPOINTS
+            from dprepro.pipeline.training.checkpoints import checkpoint_lock
 
             with checkpoint_lock(CHECKPOINTS / sys.argv[2], wait=True):
                 pass

@@ -120,7 +120,8 @@ def data(
 ) -> None:
     """Declare your own files in params.yaml and prepare splits and a manifest.
 
-    The files are added to .gitignore before any is read. No example becomes public without --public.
+    The files are added to .gitignore before any is read. No example becomes public without --public. The
+    command replaces an earlier declaration of this name if nothing was trained on it.
     """
     from dprepro.errors import UserError
     from dprepro.pipeline.data.fetch import fetch
@@ -129,7 +130,8 @@ def data(
     from dprepro.pipeline.data.own.schema import read_schema
     from dprepro.pipeline.data.prepare import prepare
     from dprepro.pipeline.data.prepared import PREPARED
-    from dprepro.pipeline.params import PARAMS, Public
+    from dprepro.pipeline.ledgers.data_budget import refuse_trained_on
+    from dprepro.pipeline.params import PARAMS, Public, load
     from dprepro.pipeline.params.adding import Adding
     from dprepro.pipeline.params.own import Unit
 
@@ -181,14 +183,20 @@ def data(
     unprotected = public if public is not None else PUBLIC if public_from else 0
     with placing(name, path) as fields["path"]:
         own, split = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
-        adding.entry("own", name, _entry(own))
-        adding.entry("data", name, _entry(split))
+        entries = {"own": _entry(own), "data": _entry(split)}
+        if is_other := any(adding.differs(section, name, text) for section, text in entries.items()):
+            refuse_trained_on(name, load())
+        for section, text in entries.items():
+            if is_other:
+                adding.remove(section, name)
+            adding.entry(section, name, text)
         settings = adding.checked()
         fetched = fetch(name, settings)
         splits = prepare(name, settings)["counts"]
         adding.write()
     counts = ", ".join(f"{split} {count}" for split, count in splits.items())
-    print(f"{name}: declared in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
+    again = " again" if is_other else ""
+    print(f"{name}: declared{again} in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if own.unit is not None:
         print(f"the unit of privacy is a person ({group}) with at most {at_most} examples")
     if not unprotected:

@@ -29,11 +29,12 @@ def predict(
 
     The result is a CSV with the class of each input and its probability. For a table, the CSV has the table's
     columns, then class and probabilities, or the predicted number. If files have labels, accuracy and other
-    scores are printed; a folder of images for each class has labels. Git ignores the file of --out.
+    scores are printed; a folder of images for each class has labels. Git ignores the classified files
+    and the file of --out.
     """
     from dprepro.errors import UserError, printable
     from dprepro.pipeline import params
-    from dprepro.pipeline.data.own.private import ignore_output
+    from dprepro.pipeline.data.own.private import ignore_inputs, ignore_output
     from dprepro.pipeline.export.folder import folder_predictor
     from dprepro.pipeline.files import write_bytes
 
@@ -44,6 +45,7 @@ def predict(
     if params.PARAMS.exists():
         params.use_code()
     predictor = folder_predictor(folder)
+    ignore_inputs(path for path in files if path.exists())
     if out is not None:
         ignore_output(out)
     head, lines, found = _predicted(predictor, files)
@@ -64,7 +66,7 @@ def _predicted(
     """Head and lines of the CSV, and the predictions for each file.
 
     Raises:
-        UserError: tables have different columns.
+        UserError: tables have different columns, or none of a folder's images can be classified.
     """
     import numpy as np
 
@@ -75,20 +77,28 @@ def _predicted(
     head: list[str] = []
     lines: list[list[str]] = []
     found: list[Predicted] = []
+    unread: list[UserError] = []
     for path, label in _inputs(files):
-        one = predictor.predict(path)
+        try:
+            one = predictor.predict(path)
+        except UserError as problem:
+            if label is None:
+                raise
+            unread.append(problem)
+            lines.append([str(path), "1", "", ""])
+            continue
         if label in classes:
             one = one._replace(labels=np.array([classes.index(label)]))
         found.append(one)
         for message in one.problems.values():
-            notice(f"{message}; this line has no prediction")
+            notice(f"{message}; this input has no prediction")
         numeric = one.outputs.ndim == 1
         names = [] if numeric else [classes[number] for number in one.outputs.argmax(1)]
         if one.lines is None:
             head = ["file", "input", "class", "probability"]
             lines += [
-                [str(path), str(place), name, f"{shares.max():.4f}"]
-                for place, (name, shares) in enumerate(zip(names, one.outputs, strict=True), 1)
+                [str(path), str(place + 1), *(("", "") if place in one.problems else (name, f"{most:.4f}"))]
+                for place, (name, most) in enumerate(zip(names, one.outputs.max(1), strict=True))
             ]
             continue
         answers = ["class", *(f"probability of {name}" for name in classes)]
@@ -108,19 +118,32 @@ def _predicted(
         for number in one.problems:
             found_here[number] = [""] * len(added)
         lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), found_here, strict=True)]
+    if unread and not found:
+        raise unread[0]
+    for each in unread:
+        notice(f"{each}; this input has no prediction")
     return head, lines, found
 
 
 def _inputs(files: Sequence[Path]) -> Iterator[tuple[Path, str | None]]:
-    """Files to classify; for images of a folder also the name of the folder in it, which may be a class."""
-    from dprepro.pipeline.data.own.files import images_of, say_left_out
+    """Files to classify; for images of a folder also the name of the folder in it, which may be a class.
+
+    A folder may have parts, as for `dprepro new data`: folders of images, or files.
+    """
+    from dprepro.pipeline.data.own.files import ENDINGS, IMAGES, PARTS, images_of, part_of, say_left_out
 
     for path in files:
-        images = images_of(path) if path.is_dir() else []
-        if images:
-            say_left_out(path)
-        for image in images or [path]:
-            yield image, image.relative_to(path).parts[0] if images else None
+        if not path.is_dir():
+            yield path, None
+            continue
+        folders = [folder for part in PARTS if (folder := part_of(path, part)).is_dir()] or [path]
+        images = [(folder, image) for folder in folders for image in images_of(folder)]
+        for folder in folders if images else ():
+            say_left_out(folder)
+        yield from ((image, image.relative_to(folder).parts[0]) for folder, image in images)
+        kinds = [ending for ending in ENDINGS if ending not in IMAGES]
+        parts = [file for part in PARTS for kind in kinds if (file := part_of(path, part, kind)).is_file()]
+        yield from ((file, None) for file in ([] if images else parts or [path]))
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:

@@ -370,7 +370,7 @@ class Trial:
         inputs = joined([example.inputs for example in chosen])
         labels = torch.tensor([example.label for example in chosen], device=self.device)
         mask = ones.new_tensor(weights)
-        bounds = ClipLimits(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
+        bounds = ClipLimits(ones.diag(), torch.inf * ones)  # every tensor is a part, and unclipped
         summed = factory(copy.deepcopy(self.net))(self.tensors, inputs, labels, mask, bounds)
         expected = torch.stack([example.norms for example in chosen])
         scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)

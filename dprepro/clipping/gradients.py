@@ -147,13 +147,12 @@ def clip_factors(
     Returns:
         (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
     """
-    weighted = squares * bounds.weights**2
     if finite:
-        norms = (weighted @ bounds.members).sqrt()
+        norms = (squares @ bounds.members).sqrt()
     else:
         # separate from the sums, in which infinity times 0 would spoil the norms of other parts
-        not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
-        norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
+        not_finite = (~torch.isfinite(squares)).to(squares) @ bounds.members > 0
+        norms = (torch.where(torch.isfinite(squares), squares, 0.0) @ bounds.members).sqrt()
         norms = torch.where(not_finite, torch.inf, norms)
     limits = torch.where(bounds.limits < LEAST_BOUND, 0.0, bounds.limits)
     # NaN comes from an infinite bound divided by an infinite norm

@@ -84,7 +84,7 @@ class GaussianMechanism:
         """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
         multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
         noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
-        return bounds.members @ noise / bounds.weights
+        return bounds.members @ noise
 
     def bits(self, size: int) -> int:
         """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""

@@ -18,6 +18,7 @@ from dprepro.pipeline.cluster.tasks import RowWork
 from dprepro.pipeline.files import locked
 from dprepro.pipeline.identity.plan import gpu_here
 from dprepro.pipeline.params import Settings
+from dprepro.pipeline.results.records import CHECKPOINTS
 from dprepro.pipeline.training.stopping import recording_signals
 from dprepro.pipeline.transport import dvclock
 
@@ -155,6 +156,4 @@ def _run(
 
 def _last_checkpoint(task: RowWork) -> float:
     """Time of a task's newest checkpoint, in Unix time; 0 without one."""
-    from dprepro.pipeline.training.checkpoints import CHECKPOINTS  # imports torch
-
     return max((path.stat().st_mtime for path in (CHECKPOINTS / task.name).rglob("*.pt")), default=0.0)

@@ -1,6 +1,6 @@
 """New files as inputs of a trained network, prepared like its training data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -41,7 +41,7 @@ class Given(NamedTuple):
     inputs: np.ndarray  # (N, ...) as stored in prepared data
     labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no labels
     lines: "DataFrame | None" = None  # rows of a table
-    # messages about lines of a table that are not as declared, by the number of the line, from 0
+    # messages about lines of a table or of texts that are not as declared, by the line's number, from 0
     problems: Mapping[int, str] = {}
 
 
@@ -152,11 +152,20 @@ def read_inputs(
         )
 
         lines = texts.csv_frame(path)
-        (sentences,) = texts.values(path, lines, preparation.column)
-        labels = tables.labels(lines, preparation.label)
+        if preparation.column not in lines.columns:
+            raise UserError(texts.no_column(path, preparation.column, lines.columns))
+        sentences = lines[preparation.column].tolist()
+        problems = {
+            number: f"{path}: line {texts.csv_line(path, number)}: no {preparation.column}"
+            for number, sentence in enumerate(sentences)
+            if not sentence
+        }
+        encoder: Callable[[Sequence[str]], np.ndarray]
         if preparation.vectors is not None:
-            return Given(VectorEncoder(preparation.tokens, preparation.vectors)(sentences), labels)
-        return Given(Encoder.read(parts[VOCABULARY], preparation.tokens)(sentences), labels)
+            encoder = VectorEncoder(preparation.tokens, preparation.vectors)
+        else:
+            encoder = Encoder.read(parts[VOCABULARY], preparation.tokens)
+        return Given(encoder(sentences), tables.labels(lines, preparation.label), problems=problems)
     if preparation.columns is not None:
         lines = tables.frame(path)
         inputs, problems = tables.encode_lines(path, lines, preparation.columns)

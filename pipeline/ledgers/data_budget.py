@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results import records
@@ -84,6 +85,39 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
         _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
         for data in sorted(rows.keys() | searches.keys())
     ]
+
+
+def refuse_trained(row: str, settings: Settings, root: Path = Path()) -> None:
+    """Make sure that nothing of a row was trained: neither itself nor a search or an attacked model of it.
+
+    Raises:
+        UserError: a training left a record or a checkpoint.
+    """
+    searches = {*records.searches_of(root).get(row, ())}
+    searches |= {name for name, search in settings.searches.items() if search.row == row}
+    left = [records.run_path(row, root), records.audit_path(row, root, final_models=True)]
+    left += [records.search_path(name, root) for name in sorted(searches)]
+    left.append(root / records.CHECKPOINTS / row)
+    for name in sorted(searches):
+        left += (root / records.CHECKPOINTS).glob(f"search-{name}-{12 * '?'}")
+    if found := next((path for path in left if path.exists()), None):
+        raise UserError(f"rows.{row}: was trained: {found}; allowed: entries without trainings")
+
+
+def refuse_trained_on(name: str, settings: Settings, root: Path = Path()) -> None:
+    """Make sure that nothing was trained on the own data set ``name``.
+
+    Raises:
+        UserError: there is a record of such a training, also of a row or search that is no longer declared.
+    """
+    for key, row in settings.rows.items():
+        split = settings.split(row.data)
+        if name in (split.raw, split.public.raw):
+            refuse_trained(key, settings, root)
+    for budget in data_budgets(settings, root):
+        if budget.data == name:
+            trained = [*budget.rows, *budget.searches][0]
+            raise UserError(f"own.{name}: {trained} was trained on it; allowed: data without trainings")
 
 
 def _trained_on(origins: Iterable[Provenance]) -> Iterator[str]:

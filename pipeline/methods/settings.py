@@ -321,19 +321,6 @@ class MethodSettings(Strict):
             "of an epoch; allowed with 'sampling: allocation': smaller batches"
         )
 
-    def _ignored(self, name: str, used_with: str, circumstances: Circumstances) -> str | None:
-        """Reason why setting ``name`` has no effect; None if it is at its default or has one.
-
-        ``used_with`` is the normalisation with which it has an effect.
-        """
-        default, value = type(self).model_fields[name].default, getattr(self, name)
-        if circumstances.normalization == used_with or value == default:
-            return None
-        return (
-            f"settings.{name}: {value} has no effect with normalization {circumstances.normalization!r}; "
-            f"allowed without {used_with!r}: {default}"
-        )
-
     def _delta_problem(self, circumstances: Circumstances) -> str | None:
         """Reason why a private training's delta is too large for so many examples; None if it isn't.
 

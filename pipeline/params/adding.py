@@ -95,6 +95,30 @@ class Adding:
         lines[end:end] = [f"{margin}{key}:", *(f"{margin}  {line}" for line in text.rstrip().split("\n"))]
         self.text = "\n".join(lines) + "\n"
 
+    def differs(self, section: str, name: str, text: str) -> bool:
+        """Return whether the section has an entry ``name`` with other content than ``text``."""
+        there = self._entries(section)
+        return name in there and there[name] != parse_yaml(text, self.path)
+
+    def remove(self, section: str, name: str) -> None:
+        """Remove the lines of an entry, unless the section lacks it; comments before the next entry stay."""
+        if name not in (there := self._entries(section)):
+            return
+        node = dict(_pairs(YAML().compose(self.text)))[section]
+        self.content[section] = {key: value for key, value in there.items() if key != name}
+        lines = self.text.split("\n")
+        starts = [key.start_mark for key, _ in node.value]
+        at = next(number for number, (key, _) in enumerate(node.value) if key.value == name)
+        start, end = starts[at].line, (*starts, node.end_mark)[at + 1].line
+        # blank lines, and comments that are not indented below the key
+        margin = starts[at].column
+        while end > start + 1 and re.match(rf"\s*$|\s{{0,{margin}}}#", lines[end - 1]):
+            end -= 1
+        del lines[start:end]
+        if not self.content[section]:
+            lines = [re.sub(rf"^{section}:(?=\s|$)", f"{section}: {{}}", line) for line in lines]
+        self.text = "\n".join(lines)
+
     def level(self, row: str, text: str) -> None:
         """Add a level, a line of YAML, after the last level of ``row``, unless the row has an equal level.
 
@@ -207,7 +231,8 @@ class Adding:
             content = None
         if content != self.content:
             raise UserError(
-                f"{self.path}: is laid out so that nothing can be added; allowed: sections as blocks"
+                f"{self.path}: is laid out so that no entry can be added or removed; "
+                "allowed: sections as blocks"
             )
         return parse(content, self.path)
 

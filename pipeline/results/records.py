@@ -44,6 +44,8 @@ EVALUATIONS = Path("reports/evaluations")
 LEDGERS = Path("reports/ledgers")
 AUDITS = Path("reports/audits")
 SEARCHES = Path("reports/searches")
+# of trainings; outside DVC's outputs, which DVC deletes before it runs a stage
+CHECKPOINTS = Path(".dprepro/checkpoints")
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # fields that a joined replica takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")

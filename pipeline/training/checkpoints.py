@@ -13,9 +13,6 @@ from dprepro.errors import UserError
 from dprepro.pipeline.files import Damaged, locked, read_sealed, write_sealed
 from dprepro.pipeline.methods.base import State
 
-# outside DVC's outputs, which DVC deletes before it runs a stage
-CHECKPOINTS = Path(".dprepro/checkpoints")
-
 
 @dataclass(frozen=True)
 class Checkpoint:

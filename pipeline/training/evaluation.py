@@ -142,6 +142,8 @@ def measure(
                 found = scores(outputs, labels)
             else:
                 low, high = data.target
+                if not np.isfinite(outputs).all():
+                    raise UserError(f"{run.name}: its outputs are not finite; a lower learning_rate may help")
                 found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
         elif data.target is None and trained.test_draws == 1:
             wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)

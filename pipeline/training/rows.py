@@ -39,7 +39,7 @@ from dprepro.pipeline.results.schema import (
     TrainingRecord,
 )
 from dprepro.pipeline.results.weights import clear_weights, lacking, weights_path, write_weights
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
 from dprepro.pipeline.training.not_covered import data_uses
 from dprepro.pipeline.training.side_by_side import train_runs
@@ -92,14 +92,14 @@ def train(
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
     # one lock for the row, because its valid replicas must not change before the results are written
-    with checkpoint_lock(root / CHECKPOINTS / key):
+    with checkpoint_lock(root / records.CHECKPOINTS / key):
         previous = records.read_run(key, root)
         valid = _valid(previous, row, data)
         wanted = missing(row, previous, data, root)
         frozen = _frozen(wanted, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
         identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
-        checkpoint = root / CHECKPOINTS / key / identity[7:19]
+        checkpoint = root / records.CHECKPOINTS / key / identity[7:19]
         context = Context(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
@@ -115,7 +115,7 @@ def train(
             if valid:
                 _write(key, row, None, source, data, {}, root)
             raise
-        shutil.rmtree(root / CHECKPOINTS / key, ignore_errors=True)
+        shutil.rmtree(root / records.CHECKPOINTS / key, ignore_errors=True)
     return TrainResult(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
 
 
@@ -151,7 +151,7 @@ def check_inputs(data: Prepared, method: str) -> None:
 
 def stopped_path(key: str, root: Path) -> Path:
     """File with the number of a row's or a search's stopped trainings that are in no record yet."""
-    return root / CHECKPOINTS / key / "stopped.json"
+    return root / records.CHECKPOINTS / key / "stopped.json"
 
 
 def stopped(key: str, root: Path) -> int:

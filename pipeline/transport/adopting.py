@@ -45,7 +45,7 @@ from dprepro.pipeline.results.schema import (
     TrainingRecord,
 )
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
 from dprepro.pipeline.transport.networks import check_network
@@ -76,7 +76,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         packed = archive.unpack(source, settings, staged)
         for row in packed:  # otherwise a training that ends now would be missing in the merged record
             settings.row(row)  # raises for an unknown row
-            locks.enter_context(checkpoint_lock(CHECKPOINTS / row))
+            locks.enter_context(checkpoint_lock(records.CHECKPOINTS / row))
         weights = {row: (staged / RUNS / row).exists() for row in packed}
         origin = f"{source.name} ({digest_file(source)})"
         searches = _searches(staged)

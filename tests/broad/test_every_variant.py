@@ -56,7 +56,7 @@ def test_rows_show_every_choice(method: str, settings: Settings) -> None:
     # of every method; tests/methods/test_settings.py has the schedules
     every_method = {"schedule", "epochs", "learning_rate", "warmup", "milestones", "gamma"}
     # which take no other way through the code, or tests of tests/methods do (allocated batches, DP-SGD)
-    plain_numbers = {"averaging", "delta", "participations", "class_weights"}
+    plain_numbers = {"delta", "participations", "class_weights"}
     for name, field in method_settings()[method].model_fields.items():
         values = {getattr(configured, name) for configured in shown}
         if name in every_method | plain_numbers:

@@ -14,7 +14,6 @@ import pytest
 from dprepro.pipeline import params
 from dprepro.pipeline.cluster import tasks
 from dprepro.pipeline.results import records
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from tests.cluster import project
 from tests.cluster.project import processes, trainers, until
@@ -25,7 +24,10 @@ ROW = "row-00"
 
 def begun(folder: Path) -> set[str]:
     """Rows that have a checkpoint."""
-    return {path.relative_to(folder / CHECKPOINTS).parts[0] for path in (folder / CHECKPOINTS).rglob("*.pt")}
+    return {
+        path.relative_to(folder / records.CHECKPOINTS).parts[0]
+        for path in (folder / records.CHECKPOINTS).rglob("*.pt")
+    }
 
 
 def kill(*pids: int) -> None:

@@ -14,7 +14,7 @@ from dprepro.pipeline import params
 from dprepro.pipeline.cluster import coordinator, tasks
 from dprepro.pipeline.cluster.coordinator import ENDED, RETRIES, environments, work
 from dprepro.pipeline.cluster.tasks import RowWork
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.results.records import CHECKPOINTS
 from dprepro.pipeline.transport import dvclock
 from dprepro.stages.repro import repro
 from tests.cluster import project

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS
+from dprepro.pipeline.results.records import CHECKPOINTS
 from tests.cluster import project
 from tests.cluster.project import processes, trainers, until
 

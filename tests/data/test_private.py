@@ -51,7 +51,9 @@ def test_files_from_anywhere_stay_there_and_git_looks_away(project: Path) -> Non
     new("--npz", "../scans.npz")  # the same command again, as after a kill
     Path("../other.npz").write_bytes(b"")
     line = refusal_of(lambda: new("--npz", "../other.npz"))
-    assert line == "data/own/mine.npz: is there already; allowed: another name"
+    assert line == (
+        "data/own/mine.npz: is there already; allowed: another name, or `dprepro remove data mine` before"
+    )
 
 
 def test_files_in_the_checkout_are_ignored_before_they_are_read(project: Path) -> None:
@@ -260,6 +262,23 @@ def test_a_part_of_a_private_table_is_found(people: Path, form: str) -> None:
     assert found == ("notes.parquet" if form == "parquet" else "notes.txt")
 
 
+@pytest.mark.parametrize("form", ["new lines", "predictions", "semicolons", "parquet", "below a comment"])
+def test_other_peoples_lines_in_the_columns_of_a_private_table_are_found(people: Path, form: str) -> None:
+    others = pandas.DataFrame({"Income": [1.5, 2.5, 3.5], "note": "x", " age": [1, 2, 3]})
+    name = "notes.parquet" if form == "parquet" else "notes.txt"
+    if form == "parquet":
+        others.to_parquet(name)
+    else:
+        others["class"] = "yes"
+        text = others.to_csv(sep=";" if form == "semicolons" else ",", index=form == "predictions")
+        Path(name).write_text("# of May\n" * (form == "below a comment") + text)
+    Path("names.csv").write_text("age,income,loan\n")  # no lines
+    Path("less.csv").write_text("age,loan\n1,yes\n2,no\n")
+    git("add", "-A")
+    assert private.private_files(params.load().own) == {"people": [name]}
+    assert "`git commit --no-verify`" in refusal_of(lambda: private.refuse_tracked([name]))
+
+
 def test_texts_with_commas_are_found_between_other_separators(tmp_path: Path) -> None:
     lines = [f'"one, two; number {row}",yes' for row in range(9)]
     private_table, copy = tmp_path / "texts.csv", tmp_path / "copy"
@@ -287,7 +306,7 @@ def test_a_file_of_many_rows_hides_no_later_one(tmp_path: Path, monkeypatch: pyt
 def test_common_rows_and_other_tables_raise_no_alarm(people: Path) -> None:
     lines = people.read_text().splitlines()
     other = [f"{number},{number}.5,yes" for number in range(1000, 1200)]
-    Path("other.csv").write_text("\n".join([lines[0], *[lines[-1]] * 50, *other, *lines[5:7]]) + "\n")
+    Path("other.csv").write_text("\n".join(["years,pay,loan", *[lines[-1]] * 50, *other, *lines[5:7]]) + "\n")
     Path("binary").write_bytes(np.random.default_rng(0).bytes(100_000))
     Path("long").write_bytes(b"1," * 200_000 + b'\r,"')
     git("add", "-A")

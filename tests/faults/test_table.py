@@ -32,7 +32,7 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.transport import dvclock
 from dprepro.stages.app import app
 from dprepro.stages.report import report_left_out
@@ -270,7 +270,10 @@ def test_the_spending_of_a_candidate_with_laplace_noise_is_compared_whole(change
 def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
     """They would each replace the record of the other, and its spending."""
     change(workspace / "params.yaml", "learning_rate: [0.25, 0.5]", "learning_rate: [0.25, 0.4]")
-    with checkpoint_lock(CHECKPOINTS / "search-quick"), pytest.raises(UserError, match="another process"):
+    with (
+        checkpoint_lock(records.CHECKPOINTS / "search-quick"),
+        pytest.raises(UserError, match="another process"),
+    ):
         project.search()
 
 

@@ -16,7 +16,7 @@ from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Replaced, TrainingRecord
 from dprepro.pipeline.results.weights import RUNS, weights_path
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS, checkpoint_lock
+from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.transport import dvclock
 from dprepro.pipeline.transport.adopting import Adopted, adopt
 from dprepro.pipeline.transport.archive import pack
@@ -138,7 +138,7 @@ def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
 def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home: Path) -> None:
     """Its training would end between the reading of the record and its writing, and its spending be lost."""
     with (
-        checkpoint_lock(home / CHECKPOINTS / ROW),
+        checkpoint_lock(home / records.CHECKPOINTS / ROW),
         pytest.raises(UserError, match="held by another process that trains this row"),
     ):
         bring()

@@ -77,6 +77,14 @@ def test_a_gpu_that_is_too_small_is_one_line(
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "epsilon --help", "status"])
+def test_output_that_cannot_be_written_is_a_line(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        line = [sys.executable, "-m", "dprepro.stages", *words.split()]
+        done = subprocess.run(line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "dprepro: output: No space left on device\n")
+
+
 def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"dprepro {version('dprepro')}\n"
 

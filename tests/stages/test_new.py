@@ -125,7 +125,6 @@ def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -
 def test_rows_that_are_refused(project: Path) -> None:
     run("data", "mine", "--npz", "mine.npz")
     assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
-    assert "own.mine: is there already" in refused("data", "mine", "--npz", "mine.npz", "--test", "30")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
     assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
     epsilon = ("--method", "dpsgd", "--epsilon", "3")
@@ -162,6 +161,69 @@ def test_the_same_command_again_completes_and_adds_nothing(project: Path) -> Non
     assert prepared.load("mine").classes == 4
     other = refused(*row("second", "--method", "dpsgd", "--epsilon", "4"))
     assert other == ("params.yaml: rows.second: is there already, with other content; allowed: another name")
+
+
+def test_data_without_trainings_are_replaced(project: Path) -> None:
+    before = Path("params.yaml").read_text().splitlines()
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    assert "mine: declared again in params.yaml" in run("data", "mine", "--npz", "mine.npz", "--test", "30")
+    assert (params.load().own["mine"].test, prepared.load("mine").manifest["counts"]["test"]) == (30, 30)
+    after = Path("params.yaml").read_text().splitlines()
+    assert [line for line in after if line.startswith("    path:")] == ['    path: "mine.npz"']
+    lost = [line for line in before if line not in after]
+    assert lost == ["own: {}  # of one's own", "data: {}   # splits"]
+    # batches of 32 are too large for what would be left
+    assert "rows.second.settings.batch: 32" in refused("data", "mine", "--npz", "mine.npz", "--test", "100")
+    assert prepared.load("mine").manifest["counts"]["test"] == 30
+
+
+REMAINS = {
+    "reports/trainings/second.jsonl": "", ".dprepro/checkpoints/second/x.pt": "",
+    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried-0123456789ab/x.pt": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("left", REMAINS)
+def test_what_was_trained_is_neither_replaced_nor_removed(project: Path, left: str) -> None:
+    run("data", "mine", "--npz", "mine.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    with Path("params.yaml").open("a") as file:
+        file.write("\nsearches:\n  tried: {row: second, grid: {clip: [1, 2]}}\n")
+    Path(left).parent.mkdir(parents=True)
+    Path(left).write_text(REMAINS[left])
+    trained = f"rows.second: was trained: {left.removesuffix('/x.pt')}; allowed"
+    assert trained in refused("data", "mine", "--npz", "mine.npz", "--test", "30")
+    assert trained in laboratory.refused("remove", "data", "mine")
+    assert trained in laboratory.refused("remove", "row", "second")
+
+
+def test_entries_are_removed_with_their_copies_alone(project: Path) -> None:
+    declared = Path("params.yaml")
+    before = PARAMS.replace("  first: &first", "  # of the first\n    first: &first").replace(
+        "levels: [{epsilon: 3}]}\n", "levels: [{epsilon: 3}]}\n    # of the second\n"
+    )
+    declared.write_text(before)
+    Path("elsewhere").mkdir()
+    shutil.move("mine.npz", "../theirs.npz")
+    run("data", "mine", "--npz", "../theirs.npz")
+    run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
+    assert "own.mine: rows use it; before: `dprepro remove row first`" in laboratory.refused(
+        "remove", "data", "mine"
+    )
+    laboratory.run("remove", "row", "first")
+    assert "    # of the second" in declared.read_text().splitlines()
+    assert params.load().rows.keys() == {"second"}
+    assert Path("data/own/mine.npz").is_symlink()
+    laboratory.run("remove", "row", "second")
+    assert "`dvc gc -w`" in laboratory.run("remove", "data", "mine")
+    assert params.load().rows == params.load().own == params.load().data == {}
+    assert "own: {}  # of one's own" in declared.read_text().splitlines()
+    assert [*Path("data").rglob("mine*")] == []
+    assert Path("../theirs.npz").is_file()
+    run("data", "mine", "--npz", "../theirs.npz")  # a new beginning
+    assert "no row 'first'" in laboratory.refused("remove", "row", "first")
+    assert "no own data set 'x'; there are: mine" in laboratory.refused("remove", "data", "x")
 
 
 def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
@@ -257,7 +319,7 @@ def test_a_section_in_one_line_is_not_added_to(project: Path) -> None:
     (project / "params.yaml").write_text("rows: {first: {}}\n")
     adding = Adding()
     adding.entry("rows", "second", "paper: mine")
-    with pytest.raises(UserError, match="is laid out so that nothing can be added"):
+    with pytest.raises(UserError, match="is laid out so that no entry can be added"):
         adding.checked()
 
 
@@ -316,6 +378,14 @@ def test_a_small_epsilon_is_one_that_its_accountant_can_tell(project: Path) -> N
 def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> None:
     Path("params.yaml").write_bytes(text)
     assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")
+
+
+@pytest.mark.parametrize("shape", [(120, 0), (120, 0, 5), (120, 28, 0), (120, 0, 28, 28)])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_examples_without_values_are_a_line(project: Path, shape: tuple[int, ...], kind: type) -> None:
+    np.savez("mine.npz", inputs=np.zeros(shape, kind), labels=np.arange(120) % 4)
+    said = refused("data", "mine", "--npz", "mine.npz")
+    assert said == f"mine.npz: 'inputs' is of shape {shape}; allowed: one value or more an example"
 
 
 @pytest.mark.parametrize("name", ["2023-05-09", "123", "true", "null", "1e3", "0x1f"])

@@ -47,7 +47,7 @@ from dprepro.pipeline.results.searches import definitions
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import checkpoints, evaluation, loop, search
 from dprepro.pipeline.training import rows as training
-from dprepro.pipeline.training.checkpoints import CHECKPOINTS, restore
+from dprepro.pipeline.training.checkpoints import restore
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
 from dprepro.pipeline.training.rows import TrainResult, check_inputs
 from dprepro.pipeline.training.side_by_side import train_runs
@@ -352,7 +352,8 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
     written = weights_path("quick", *done[0], project).read_bytes()
     steps_done = [
-        not_none(restore(path, torch.device("cpu"))).done for path in (project / CHECKPOINTS).rglob("*.pt")
+        not_none(restore(path, torch.device("cpu"))).done
+        for path in (project / records.CHECKPOINTS).rglob("*.pt")
     ]
     assert sorted(steps_done) == [5, 10]
     # and a machine with the packages for training alone, and no network, can do it
@@ -375,7 +376,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert names(project) == names(trained_project)
     curves = [records.read_history("quick", root) for root in (project, trained_project)]
     assert len(curves[0]) == len(curves[1])
-    assert not list((project / CHECKPOINTS).rglob("*.pt"))
+    assert not list((project / records.CHECKPOINTS).rglob("*.pt"))
 
 
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
@@ -483,7 +484,7 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
         spent = TrainingSpent.model_validate(candidate["spent"])
         assert (spent.spending.rate, spent.steps, spent.delta) == (0.1, 20, 1e-3)
         assert spent.spending.noise_multiplier == pytest.approx(noise_for(3.0, 1e-3, 0.1, 20, "rdp"))
-    assert not list((project / CHECKPOINTS).glob("search-*/*"))
+    assert not list((project / records.CHECKPOINTS).glob("search-*/*"))
     # it stands, also where its row has taken in the choice
     again = json.loads(search.search("quick", settings, data, cpu, quiet, project).read_text())
     assert again == results

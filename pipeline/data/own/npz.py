@@ -53,6 +53,8 @@ def _array(path: Path, name: str) -> np.ndarray:
 def read_inputs(path: Path, name: str) -> np.ndarray:
     """Images or features of the array ``name``, as in `read`."""
     array = _array(path, name)
+    if 0 in array.shape[1:]:
+        raise UserError(f"{path}: {name!r} is of shape {array.shape}; allowed: one value or more an example")
     return (_features if array.dtype.kind == "f" else _images)(path, name, array)
 
 

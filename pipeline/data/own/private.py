@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from dprepro.errors import UserError, reading
 from dprepro.pipeline.data.own.files import ENDINGS, FOLDER
-from dprepro.pipeline.data.own.rows import files_with_rows
+from dprepro.pipeline.data.own.rows import files_with_rows, has_columns
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import digest_file, write_bytes, writing
@@ -61,7 +61,9 @@ def placing(name: str, given: str) -> Iterator[str]:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
     elif link.resolve() != target:
-        raise UserError(f"{link}: is there already; allowed: another name")
+        raise UserError(
+            f"{link}: is there already; allowed: another name, or `dprepro remove data {name}` before"
+        )
     try:
         yield link.as_posix()
     except BaseException as problem:
@@ -71,6 +73,16 @@ def placing(name: str, given: str) -> Iterator[str]:
             # the message names the files by their original path
             raise UserError(str(problem).replace(link.as_posix(), given)) from problem
         raise
+
+
+def ignore_inputs(paths: Iterable[Path]) -> None:
+    """Let git ignore files to classify that lie in this folder, unless it tracks them already."""
+    if not _git(Path(), "rev-parse", "--git-dir"):
+        return
+    here, params = Path.cwd(), PARAMS.resolve()
+    inside = [place for path in paths if (place := path.resolve()).is_relative_to(here)]
+    new = [place.relative_to(here) for place in inside if not params.is_relative_to(place)]
+    ignore([path for path in new if not tracked([path])])
 
 
 def ignore_output(path: Path) -> None:
@@ -139,8 +151,9 @@ def private_files(declarations: Mapping[str, OwnFiles]) -> dict[str, list[str]]:
     """Private files that git tracks, and copies of them that are staged, for each own data set.
 
     Original, fetched and prepared files are found wherever git tracks them. Copies of original and fetched
-    files, and files with some rows of a private table or CSV of texts, are found in what the next commit adds
-    or changes, in the whole checkout, by git's own content.
+    files, files with some rows of a private table or CSV of texts, and tables with all columns of a private
+    table, such as predictions, are found in what the next commit adds or changes, in the whole checkout, by
+    git's own content.
     """
     if not declarations:
         return {}
@@ -162,6 +175,8 @@ def private_files(declarations: Mapping[str, OwnFiles]) -> dict[str, list[str]]:
                 others = [(each, path) for each, path in staged if each not in found]
                 tables = {path.resolve() for path in private}
                 parts = {*files_with_rows(tables, (path for _, path in others))}
+                if isinstance(declared, OwnTable) and len(declared.columns) > 1:  # new lines, or predictions
+                    parts |= {path for _, path in others if has_columns(path, declared.columns)}
                 found += dict.fromkeys(each for each, path in others if path in parts)
             tracked_files[name] = found
     return {name: files for name, files in tracked_files.items() if files}
@@ -201,7 +216,8 @@ def refuse_tracked(files: list[str]) -> None:
         more = f" and {len(files) - 1:,} more files" if len(files) > 1 else ""
         raise UserError(
             f"{files[0]}{more}: private, and git tracks it; `git rm -r --cached` takes it out of the next "
-            "commit, and commits that have it keep it"
+            "commit, and commits that have it keep it; `git commit --no-verify` commits public lines in a "
+            "private table's columns"
         )
 
 

@@ -6,7 +6,7 @@ the private row may be the first or last part of a longer row. At most `ROWS` ro
 """
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -47,6 +47,13 @@ def files_with_rows(private: Iterable[Path], others: Iterable[Path]) -> list[Pat
         if np.isin(np.unique(candidates), secret).sum() >= fewest:
             hits.append(path)
     return hits
+
+
+def has_columns(path: Path, names: Collection[str]) -> bool:
+    """Return whether a line of the file names all columns ``names``, and another line follows."""
+    wanted = {name.strip().casefold() for name in names}
+    rows = _rows(path, len(wanted))
+    return any(wanted <= {field.strip().casefold() for field in row} for row in rows) and any(rows)
 
 
 def _digests(rows: Iterable[list[str]], width: int) -> np.ndarray:
