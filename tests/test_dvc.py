@@ -4,6 +4,7 @@ One tiny row is trained once, by the fixture `origin`; every other test works in
 refuses to train.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -542,6 +543,9 @@ def test_every_committed_stage_is_in_the_lock() -> None:
     assert [name for name in declared if name not in stages] == []
     signed = {name: [*stages[name]["params"]["reports/identity.json"].values()] for name in declared}
     assert [name for name, digest in declared.items() if signed[name] != [digest]] == []
+    outs = [out for name in declared for out in stages[name]["outs"] if (ROOT / out["path"]).is_file()]
+    digests = {out["path"]: hashlib.md5((ROOT / out["path"]).read_bytes()).hexdigest() for out in outs}
+    assert [out["path"] for out in outs if out.get("md5") != digests[out["path"]]] == []
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
