@@ -48,7 +48,7 @@ def reading(path: Path, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        reason = problem.strerror or str(problem)
+        reason = " ".join((problem.strerror or str(problem)).split())
         raise UserError(f"{path}: can't be read: {reason}{remedy and f'; {remedy}'}") from problem
 
 

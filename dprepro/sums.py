@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from math import ceil
 from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -30,7 +31,7 @@ from dprepro.clipping.functional import (
     split,
     trial_results,
 )
-from dprepro.clipping.gradients import ClippedSum, Loss
+from dprepro.clipping.gradients import BookKeeping, ClippedSum, Clipper, Loss, Parts
 from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError, printable
 from dprepro.fields import Count, Positive
@@ -41,6 +42,7 @@ from dprepro.noise.streams import Streams
 _Tested = dict[Any, tuple[ClipperFactory, int, bool]]
 # State of a network at its tests, references to the objects whose ids are in this state, clippers
 _FACTORIES: WeakKeyDictionary[nn.Module, tuple[Any, list[ref[Any]], _Tested]] = WeakKeyDictionary()
+LEAST_SUM = 16  # fewest gradients whose sum in float32 is faster than one in float64
 _PLAIN = (bool, int, float, str)
 
 
@@ -98,12 +100,17 @@ def noisy_sum(
     """
     given, size = _examples(inputs, labels, loss)
     at_once = at_once or size
-    in_float64 = group is not None or at_once < size or roundings(size, at_once) > IN_FLOAT32
+    # number of gradients that float32 may sum; such sums are added in float64
+    in_float32 = None
+    if group is not None:
+        in_float32 = 0
+    elif at_once < size or roundings(size, at_once) > IN_FLOAT32:
+        in_float32 = min(at_once, max(0, IN_FLOAT32 // size - 1))
     # a batch of 0 examples has one part
     parts = [None] * max(1, ceil(size / max(1, at_once))) if labels is None else labels.split(at_once)
     batches = zip(split(given, at_once), parts, strict=True)
     sums = ClippedSum.of(
-        _clipped_sum(network, *batch, clip, loss, reference=False, in_float64=in_float64) for batch in batches
+        _clipped_sum(network, *batch, clip, loss, False, in_float32) for batch in batches
     ).sums
     if group is not None:
         sums = _joint(sums, group, (clip, noise_multiplier))
@@ -173,7 +180,7 @@ def clipped_sum(
             independent gradients.
     """
     given, _ = _examples(inputs, labels, loss)
-    return _clipped_sum(network, given, labels, clip, loss, reference, in_float64=False)
+    return _clipped_sum(network, given, labels, clip, loss, reference)
 
 
 def _joint(sums: dict[str, Tensor], group: Any, settings: tuple[float, ...]) -> dict[str, Tensor]:
@@ -246,13 +253,13 @@ def _clipped_sum(
     clip: float,
     loss: Loss | None,
     reference: bool,
-    in_float64: bool,
+    in_float32: int | None = None,
 ) -> ClippedSum:
-    """`clipped_sum`; if ``in_float64``, gradients are multiplied and summed in float64."""
+    """`clipped_sum`; ``in_float32``: number of gradients that float32 may sum, before float64; None: all."""
     network = getattr(network, "_orig_mod", network)  # of torch.compile
     is_compiled = any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules())
     with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
-        return _sum_of_network(network, inputs, labels, clip, loss, reference, in_float64)
+        return _sum_of_network(network, inputs, labels, clip, loss, reference, in_float32)
 
 
 def _sum_of_network(
@@ -262,7 +269,7 @@ def _sum_of_network(
     clip: float,
     loss: Loss | None,
     reference: bool,
-    in_float64: bool,
+    in_float32: int | None,
 ) -> ClippedSum:
     """`_clipped_sum` of a network that runs without compilation."""
     each = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
@@ -326,10 +333,15 @@ def _sum_of_network(
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
     bounds = ClipLimits.whole(clip * unit, len(tensors))
-    bounds = bounds.double() if in_float64 else bounds
     try:
         with torch.no_grad(), unchanged(tensors):
-            return factory(network, loss)(tensors, inputs, labels, unit.expand(len(labels)), bounds)
+            clipper: Clipper = factory(network, loss)
+            if in_float32 is not None:
+                if isinstance(clipper, BookKeeping) and in_float32 >= LEAST_SUM:
+                    clipper = partial(clipper, parts=Parts.of(len(labels), in_float32))
+                else:
+                    bounds = bounds.double()
+            return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except IndexError as problem:

@@ -5,7 +5,7 @@ Records, weights and `dvc.lock` stay unchanged. Row and rerun have equal seeds, 
 equal. Samples and noise are drawn anew unless the row is `reproducible`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -20,7 +20,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.intervals import LEVEL, Mean, mean
+from dprepro.pipeline.reporting.intervals import LEVEL, Mean, SeedValues, mean
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowEvaluations
 from dprepro.pipeline.results.weights import duration
@@ -33,24 +33,12 @@ Verdict = Literal["same", "no difference found", "differs", "undecided"]
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """Test accuracies of a level's seeds."""
-
-    by_seed: Mapping[int, float]
-
-    @property
-    def mean(self) -> Mean:
-        """Mean over seeds."""
-        return mean(tuple(self.by_seed.values()))
-
-
-@dataclass(frozen=True)
 class Difference:
     """Test accuracies of one level in percent: as recorded, and of trainings with the same settings since."""
 
     level: str
-    before: Accuracy
-    after: Accuracy
+    before: SeedValues
+    after: SeedValues
 
     @property
     def mean(self) -> Mean:
@@ -181,8 +169,8 @@ def differences(before: RowEvaluations, after: RowEvaluations) -> Iterator[Diffe
             yield Difference(level, recorded[level], again[level])
 
 
-def _by_level(evaluation: RowEvaluations) -> dict[str, Accuracy]:
+def _by_level(evaluation: RowEvaluations) -> dict[str, SeedValues]:
     values: dict[str, dict[int, float]] = {}
     for replica in evaluation.replicas:
         values.setdefault(replica.level, {})[replica.seed] = 100 * replica.metrics["test_accuracy"]
-    return {level: Accuracy(by_seed) for level, by_seed in values.items()}
+    return {level: SeedValues(each, mean(tuple(each.values()))) for level, each in values.items()}

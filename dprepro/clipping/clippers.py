@@ -10,7 +10,7 @@ network on made-up inputs, without data, and compares each example in a batch wi
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from dprepro.clipping.functional import Inputs, Tensors, a_tensor, joined, of_each, run, split
-from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, OneByOne, PerExample, loss_of
+from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, Measured, OneByOne, PerExample, loss_of
 from dprepro.clipping.layers import watch_layers
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import (
@@ -63,6 +63,8 @@ class ClipperFactory:
     resets: bool  # whether each call gets a copy of the network's state
     tried: bool  # whether the network changes variables outside itself, which calls share
     taps: bool  # as in `BookKeeping`
+    # one at most, by the first clipper
+    _measured: list[Measured] = field(default_factory=list, compare=False)
 
     @property
     def isolation(self) -> Isolation:
@@ -74,8 +76,12 @@ class ClipperFactory:
     def __call__(self, net: nn.Module, loss: Loss | None = None) -> Clipper:
         """Clipper for ``net``, with the loss of one example ``loss`` (`loss_of`)."""
         if self.way is BookKeeping:
-            example = random_inputs(net, self.example, 1)
-            return BookKeeping(net, example, self.copies, self.resets, self.taps, loss)
+            example = self.example if self._measured else random_inputs(net, self.example, 1)
+            known = self._measured[0] if self._measured else None
+            clipper = BookKeeping(net, example, self.copies, self.resets, self.taps, loss, known)
+            if clipper.measured and not self._measured:
+                self._measured.append(clipper.measured)
+            return clipper
         way: Callable[..., Clipper] = self.way
         return way(net, self.copies, self.resets, loss)
 
@@ -370,7 +376,7 @@ class Trial:
         inputs = joined([example.inputs for example in chosen])
         labels = torch.tensor([example.label for example in chosen], device=self.device)
         mask = ones.new_tensor(weights)
-        bounds = ClipLimits(ones.diag(), torch.inf * ones, ones)  # every tensor is a part, and unclipped
+        bounds = ClipLimits(ones.diag(), torch.inf * ones)  # every tensor is a part, and unclipped
         summed = factory(copy.deepcopy(self.net))(self.tensors, inputs, labels, mask, bounds)
         expected = torch.stack([example.norms for example in chosen])
         scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)

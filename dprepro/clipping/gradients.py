@@ -26,7 +26,7 @@ from dprepro.clipping.functional import (
     split,
     wants_channels_last,
 )
-from dprepro.clipping.layer_gradients import Full, Gradients, of_examples, rule_for
+from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, rule_for
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import call, fresh_state
@@ -37,6 +37,10 @@ CACHED_FLOATS = 2_000_000
 # Largest size of per-example gradients in one pass of `BookKeeping` on a CPU, in floats, and fewest examples
 # of a pass; larger passes are no faster
 MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
+# Largest size, in floats, of per-example gradients that stay in a CPU's cache and in malloc's memory
+HELD_FLOATS = 6_400_000
+# Most sums of matrix products in float32 that take less time than one in float64
+MOST_SUMS = 8
 # Smallest bound to which a part of a gradient is clipped. With smaller bounds, factors C / norm are below the
 # normal numbers of float32, and their rounding would make clipped vectors too long, or their noise 0
 LEAST_BOUND = 1e-18
@@ -77,6 +81,21 @@ class Parts(NamedTuple):
 
     sizes: tuple[int, ...]  # of the parts, in the order of the batch
     in_float64: bool  # whether the parts' sums are added in float64
+    # False: rounding may depend on other parts; then sums in float64 may be of the whole batch
+    separate: bool = True
+
+    @classmethod
+    def of(cls, count: int, size: int) -> "Parts":
+        """Similar parts of up to ``size`` of ``count`` examples: few numbers are added in float32."""
+        number = max(1, math.ceil(count / size))
+        return cls(tuple(count // number + (place < count % number) for place in range(number)), True, False)
+
+
+class Measured(NamedTuple):
+    """What a call of a network on one example shows."""
+
+    shapes: dict[str, list[torch.Size]]  # of the outputs of a trained layer's uses, by the layer's name
+    activations: int  # numbers in all layers' outputs
 
 
 def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean", loss: Loss | None = None) -> Tensor:
@@ -147,13 +166,13 @@ def clip_factors(
     Returns:
         (B, T) factors of the tensors, equal within a part; (B, G) norms of the parts.
     """
-    weighted = squares * bounds.weights**2
+    squares = squares.to(bounds.members)
     if finite:
-        norms = (weighted @ bounds.members).sqrt()
+        norms = (squares @ bounds.members).sqrt()
     else:
         # separate from the sums, in which infinity times 0 would spoil the norms of other parts
-        not_finite = (~torch.isfinite(weighted)).to(weighted) @ bounds.members > 0
-        norms = (torch.where(torch.isfinite(weighted), weighted, 0.0) @ bounds.members).sqrt()
+        not_finite = (~torch.isfinite(squares)).to(squares) @ bounds.members > 0
+        norms = (torch.where(torch.isfinite(squares), squares, 0.0) @ bounds.members).sqrt()
         norms = torch.where(not_finite, torch.inf, norms)
     limits = torch.where(bounds.limits < LEAST_BOUND, 0.0, bounds.limits)
     # NaN comes from an infinite bound divided by an infinite norm
@@ -200,9 +219,13 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
     """`Gradients.weighted_sum` of each part, added up."""
     if parts is None:
         return gradients.weighted_sum(factors, finite)
+    if not parts.separate and len(parts.sizes) > MOST_SUMS and not is_large(gradients):
+        return gradients.weighted_sum(factors.double(), finite)
     stops = list(itertools.accumulate(parts.sizes))
     places = map(slice, [0, *stops], stops)
-    sums = (of_examples(gradients, place).weighted_sum(factors[place], finite) for place in places)
+    sums = (
+        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite) for place in places
+    )
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
 
@@ -305,9 +328,10 @@ class BookKeeping:
     # changes these outputs in place
     taps: bool = False
     loss: Loss | None = None  # as in `PerExample`
+    measured: Measured | None = None  # by an earlier clipper of an equal network; None: on ``example``
 
     def __post_init__(self, example: Inputs) -> None:
-        """Record the layers' output shapes on ``example``.
+        """Find the layers' rules.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
@@ -318,12 +342,30 @@ class BookKeeping:
         self.by_example = not self.taps and works_by_example(net)
         self.prefers_channels_last = self.on_cpu and wants_channels_last(net)
         self.layers = trained_layers(net)
+        self.rules = {name: rule_for(layer) for name, layer in self.layers.items()}
+        self.measured = self.measured or self._measure(example)
+        kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
+        self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
+        self.cached_examples = CACHED_FLOATS // max(1, self.measured.activations)
+        held = [
+            layer.weight.numel()
+            for name, layer in self.layers.items()
+            if isinstance(layer, nn.Linear | nn.Conv2d)
+            and sum(shape.numel() for shape in self.measured.shapes[name])
+            > copies * (layer.out_features if isinstance(layer, nn.Linear) else 0)
+        ]
+        self.held_examples = max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(held)))
+        for name, outputs in self.measured.shapes.items():
+            if not outputs:
+                raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
+
+    def _measure(self, example: Inputs) -> Measured:
+        """Call the network on ``example`` (1, ...)."""
+        net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
 
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape)
-
-        activations = 0
 
         def count(name: str, *values: object) -> None:
             nonlocal activations
@@ -332,13 +374,7 @@ class BookKeeping:
         parts = {name: layer for name, layer in net.named_modules() if not list(layer.children())}
         with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
             call(net, {}, of_each(example, lambda value: value.expand(copies, *value.shape[1:])), False)
-        self.shapes, self.cached_examples = shapes, CACHED_FLOATS // max(1, activations)
-        self.rules = {name: rule_for(layer) for name, layer in self.layers.items()}
-        kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
-        self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
-        for name, outputs in shapes.items():
-            if not outputs:
-                raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
+        return Measured(shapes, activations)
 
     def pass_size(self, usual: int) -> int:
         """Largest number of examples in a pass of several parts; other passes have at most ``usual``."""
@@ -355,13 +391,18 @@ class BookKeeping:
         bounds: ClipLimits,
         parts: Parts | None = None,
     ) -> ClippedSum:
-        """Clipped sum of one batch, in one pass if it has ``parts``; see `Clipper`."""
-        if parts or not self.on_cpu or len(labels) <= self.examples_per_pass:
+        """Clipped sum of one batch, in one pass if it has separate ``parts``; see `Clipper`."""
+        separate = parts is not None and parts.separate
+        at_once = min(self.examples_per_pass, self.held_examples) if parts else self.examples_per_pass
+        if separate or not self.on_cpu or len(labels) <= at_once:
             return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
-        pieces = math.ceil(len(labels) / self.examples_per_pass)
+        pieces = math.ceil(len(labels) / at_once)
         size = math.ceil(len(labels) / pieces)
         batches = zip(split(inputs, size * self.copies), labels.split(size), mask.split(size), strict=True)
-        return ClippedSum.of(self._one_pass(tensors, *batch, bounds) for batch in batches)
+        return ClippedSum.of(
+            self._one_pass(tensors, *batch, bounds, parts and Parts.of(len(batch[1]), parts.sizes[0]))
+            for batch in batches
+        )
 
     def _one_pass(
         self,
@@ -420,9 +461,11 @@ class BookKeeping:
 
     def _taps(self, tensors: Tensors, count: int) -> Uses:
         """Zeros (B, ...) for each use of a layer, in the shape of its output."""
+        assert self.measured is not None, "set in __post_init__"
         zero = next(iter(tensors.values())).new_zeros(())
         return {
-            name: [zero.expand(count, *shape) for shape in shapes] for name, shapes in self.shapes.items()
+            name: [zero.expand(count, *shape) for shape in shapes]
+            for name, shapes in self.measured.shapes.items()
         }
 
     def _forward(

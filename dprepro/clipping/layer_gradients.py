@@ -123,8 +123,13 @@ class Full(NamedTuple):
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
 
-def of_examples(gradients: Any, place: slice) -> Gradients:
-    """Gradients of consecutive examples, copied to memory of their own.
+def is_large(gradients: Gradients) -> bool:
+    """Return whether gradients are in one tensor whose conversion to float64 takes longer than its sums."""
+    return isinstance(gradients, Full) and gradients.value.numel() > CACHE_FLOATS
+
+
+def of_examples(gradients: Any, place: slice, copied: bool = True) -> Gradients:
+    """Gradients of consecutive examples, by default copied to memory of their own.
 
     A matrix product may round differently if its factors lie at another memory offset. Without the copy,
     one more example in one part of a batch could change the sums of later parts.
@@ -132,12 +137,16 @@ def of_examples(gradients: Any, place: slice) -> Gradients:
     Args:
         gradients: one of `Outer`, `Rows` and `Full`, whose tensors are (B, ...).
         place: slice of the examples.
+        copied: whether to copy them.
 
     Returns:
         Gradients of the same kind.
     """
     tensors = {name: value for name, value in gradients._asdict().items() if isinstance(value, Tensor)}
-    part: Gradients = gradients._replace(**{name: value[place].clone() for name, value in tensors.items()})
+    values = {name: value[place] for name, value in tensors.items()}
+    part: Gradients = gradients._replace(
+        **{name: value.clone() if copied else value for name, value in values.items()}
+    )
     return part
 
 

@@ -8,13 +8,11 @@ from torch import Tensor
 class ClipLimits(NamedTuple):
     """Clipping bounds of a gradient of T tensors: G parts, each with a bound.
 
-    Each tensor belongs to one part. A tensor's weight is a factor inside the part's norm. Clipping and noise
-    are as if the tensor were first multiplied by its weight, and divided by it after noise is added.
+    Each tensor belongs to one part.
     """
 
     members: Tensor  # (T, G) 1 if a tensor belongs to a part
     limits: Tensor  # (G,) L2 bound of each part
-    weights: Tensor  # (T,)
 
     def double(self) -> "ClipLimits":
         """The same bounds in float64; gradients are then multiplied and summed in float64 too."""
@@ -23,4 +21,4 @@ class ClipLimits(NamedTuple):
     @classmethod
     def whole(cls, limit: Tensor, tensors: int) -> "ClipLimits":
         """Bounds of the whole gradient as one part, clipped to ``limit`` () (Abadi et al. 2016)."""
-        return cls(limit.new_ones(tensors, 1), limit[None], limit.new_ones(tensors))
+        return cls(limit.new_ones(tensors, 1), limit[None])

@@ -20,6 +20,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.functional import Tensors
 from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
+from dprepro.noise.rounded_noise import BLOCK
 from dprepro.noise.streams import Streams
 
 # Rounding adds at most this share to a sensitivity
@@ -84,7 +85,7 @@ class GaussianMechanism:
         """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
         multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
         noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
-        return bounds.members @ noise / bounds.weights
+        return bounds.members @ noise
 
     def bits(self, size: int) -> int:
         """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
@@ -127,8 +128,16 @@ def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, size
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
     """(D,) float32 ``values``, rounded to multiples of ``spacings``, plus ``noise`` times ``spacings``."""
-    # overwrites `noise`; converts first, because a division of float32 by float64 takes twice as long
-    return noise.add_(values.double().div_(spacings).round_()).mul_(spacings).float()
+    if values.device.type != "cpu":
+        return noise.add_(values.double().div_(spacings).round_()).mul_(spacings).float()
+    # in blocks that stay in the CPU's cache, which overwrite `noise`
+    released = torch.empty(len(values))
+    shared = spacings.expand(len(values))
+    for block in zip(*(part.split(BLOCK) for part in (released, values, noise, shared)), strict=True):
+        place, exact, integers, spacing = block
+        # converts first, because a division of float32 by float64 takes twice as long
+        place.copy_(integers.add_(exact.double().div_(spacing).round_()).mul_(spacing))
+    return released
 
 
 def release_laplace(

@@ -16,6 +16,7 @@ So if the bits are random, the integers have exactly these probabilities, and no
 numerical error. The bits come from AES-128 in counter mode. They are as random as AES-128 is a random
 permutation, except that blocks never repeat. This exception distinguishes n blocks from random blocks with
 an advantage of n^2 / 2^129 (Bellare et al. 1997): 2^-85 for 2^24 normal numbers, which take 2^22 blocks.
+Numbers of several keys (`Streams`) have a smaller advantage: the sum over keys of each one's.
 """
 
 from collections.abc import Sequence
@@ -103,16 +104,29 @@ def table(bits: int) -> NormalTable:
     return NormalTable(numbers, len(used), fraction_bits, shift)
 
 
-def rounded_normal(generator: np.random.Generator, size: int, bits: int) -> np.ndarray:
-    """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest."""
+def rounded_normal(
+    generator: np.random.Generator, size: int, bits: int, out: np.ndarray | None = None
+) -> np.ndarray:
+    """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest.
+
+    Args:
+        generator: generator of random bits.
+        size: number of integers.
+        bits: log2 of the scale.
+        out: (size,) float64 array for the integers; None: a new one.
+
+    Returns:
+        The integers.
+    """
     numbers, entries, fraction_bits, shift = table(bits)
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
-    words = generator.integers(2**64, size=-(-size * signed.itemsize // 8), dtype=np.uint64)
-    words = words.view(unsigned)[:size]
-    noise, left = np.empty(size), [np.empty(0, np.int64)]
+    noise = np.empty(size) if out is None else out
+    left = [np.empty(0, np.int64)]
     buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed), np.empty(BLOCK, signed)
     for start in range(0, size, BLOCK):
-        block = words[start : start + BLOCK]
+        count = min(BLOCK, size - start)
+        words = generator.integers(2**64, size=-(-count * signed.itemsize // 8), dtype=np.uint64)
+        block = words.view(unsigned)[:count]
         index, integer, fraction = (buffer[: len(block)] for buffer in buffers)
         np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
         # `wrap` saves a copy of `integer`; no index is out of range

@@ -29,6 +29,7 @@ from torch import Tensor
 from dprepro.fields import Noise
 from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal
 
+PIECE = 2**19  # secret normal numbers that a thread draws with a key of their own
 BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
@@ -136,7 +137,19 @@ class Streams:
         return noise.to(self.device)
 
     def _rounded_normal(self, step: int, size: int, bits: int) -> Tensor:
-        return torch.from_numpy(rounded_normal(self._generator("noise", step), size, bits))
+        """`rounded_normal`; all threads draw secret numbers, in pieces with AES keys of their own."""
+        if self.reproducible or size <= PIECE:
+            return torch.from_numpy(rounded_normal(self._generator("noise", step), size, bits))
+        noise = np.empty(size)
+
+        def draw(piece: int) -> None:
+            place = noise[piece * PIECE : (piece + 1) * PIECE]
+            rounded_normal(self._generator(f"noise/{piece}", step), len(place), bits, place)
+
+        # the prefetcher's thread has one
+        with ThreadPoolExecutor(torch.get_num_threads(), "noise") as threads:
+            list(threads.map(draw, range(-(-size // PIECE))))
+        return torch.from_numpy(noise)
 
     def rounded_laplace(
         self, step: int, count: int, scales: np.ndarray, purpose: str

@@ -226,10 +226,6 @@ class MethodSettings(Strict):
         broken = self.broken(normalization)
         return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))
 
-    def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Number of forward and backward passes of single examples in a step: the cost of training."""
-        return self.batch
-
     def total_steps(self, examples: int) -> int:
         """Number of steps for a training split of ``examples``."""
         raise NotImplementedError
@@ -319,19 +315,6 @@ class MethodSettings(Strict):
         return (
             f"settings.batch: {self.batch} of {examples} examples puts each into all {self.joined} batches "
             "of an epoch; allowed with 'sampling: allocation': smaller batches"
-        )
-
-    def _ignored(self, name: str, used_with: str, circumstances: Circumstances) -> str | None:
-        """Reason why setting ``name`` has no effect; None if it is at its default or has one.
-
-        ``used_with`` is the normalisation with which it has an effect.
-        """
-        default, value = type(self).model_fields[name].default, getattr(self, name)
-        if circumstances.normalization == used_with or value == default:
-            return None
-        return (
-            f"settings.{name}: {value} has no effect with normalization {circumstances.normalization!r}; "
-            f"allowed without {used_with!r}: {default}"
         )
 
     def _delta_problem(self, circumstances: Circumstances) -> str | None:

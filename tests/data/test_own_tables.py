@@ -270,8 +270,19 @@ def test_messages_on_cells_help(tmp_path: Path) -> None:
     assert "line 3: city is 'Zu\\u0308rich'; allowed: 'Zürich', 'b', of which 'Z\\xfcrich' looks" in told(
         city=city
     )
-    path.write_text("day,y\n2023-05-09,no\n")
-    assert told(day=number).endswith("write a date as a number, such as its days since a public day")
+    for day in (
+        "2023-05-09",
+        "2023/5/9",
+        "9.5.23",
+        "2023-05-09T10:00:00Z",
+        "9 May 2023",
+        "9may23",
+        "Sept. 5 2023",
+    ):
+        path.write_text(f"day,y\n{day},no\n")
+        assert told(day=number).endswith("write a date as a number, such as its days since a public day")
+    path.write_text("day,y\n3 boxes,no\n")
+    assert "date" not in told(day=number)
 
 
 @pytest.mark.parametrize(

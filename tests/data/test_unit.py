@@ -153,7 +153,7 @@ def test_what_has_no_bound_for_a_person_is_refused(lab: Path) -> None:
     assert "allowed with --texts or --table" in refused(
         "new data x --npz ../visits.csv --group p --at-most 2"
     )
-    assert "--group nobody: no column" in refused(
+    assert "--group nobody: ../visits.csv: no column 'nobody'" in refused(
         NEW.replace("patient", "nobody").replace("visits --table", "other --table")
     )
     run(f"{NEW} --schema visits.schema.yaml")
@@ -197,7 +197,7 @@ def test_a_person_in_both_parts_of_the_files_is_refused(lab: Path) -> None:
     for part, there in (("train", lines), ("test", lines[lines["patient"] == "secret11"])):
         there.to_csv(f"../parts/{part}.csv", index=False)
     line = NEW.replace("../visits.csv", "../parts")
-    assert "1 people are in both parts; allowed: each in one part" in refused(
+    assert "people in both parts: 1; allowed: each person in one part" in refused(
         f"{line} --schema visits.schema.yaml"
     )
     others = lines[lines["patient"] != "secret11"]

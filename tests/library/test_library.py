@@ -181,15 +181,6 @@ def network() -> nn.Sequential:
     ).double()
 
 
-def test_a_clipped_sum_in_double_precision_is_that_of_one_example_at_a_time() -> None:
-    net, inputs, labels = network(), torch.rand(6, 1, 8, 8).double(), torch.tensor([0, 1, 2, 0, 1, 2])
-    norms, sums = alone(net, inputs, labels, 0.5)
-    for reference in (False, True):
-        actual = dprepro.clipped_sum(net, inputs, labels, 0.5, reference=reference)
-        torch.testing.assert_close(actual.norms[:, 0], norms)
-        torch.testing.assert_close(dict(actual.sums), sums)
-
-
 INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
 
 

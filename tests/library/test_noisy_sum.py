@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
+from dprepro.clipping import gradients, layer_gradients
 from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from dprepro.noise.streams import Streams
@@ -76,6 +77,23 @@ def test_a_release_is_the_clipped_sum_to_the_rounding_that_its_noise_covers(at_o
     neighbours = released(net, at_once=at_once) - released(net, INPUTS[1:], LABELS[1:], at_once=at_once)
     assert neighbours.norm() <= 0.5 * (1 + COMPUTING + FINENESS)
     assert released(net, INPUTS[:0], LABELS[:0]).count_nonzero() == 0
+
+
+@pytest.mark.parametrize("size", [300, 1000])
+@pytest.mark.usefixtures("without_noise")
+def test_parts_in_float32_are_within_the_rounding_that_the_noise_covers(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of layers that an example uses once and at several places, in several passes."""
+    monkeypatch.setattr(gradients, "HELD_FLOATS", 100 * 256)
+    monkeypatch.setattr(layer_gradients, "CACHE_FLOATS", 1000)
+    torch.manual_seed(0)
+    places = [nn.Unflatten(1, (5, 4)), nn.Linear(4, 64), nn.Tanh(), nn.Flatten(), nn.Linear(320, 3)]
+    net, inputs, labels = nn.Sequential(*places), torch.rand(size, 20), torch.randint(3, (size,))
+    whole = released(net, inputs, labels)
+    assert (whole - exact(net, inputs, labels)).norm() < 0.5 * (COMPUTING / 2 + FINENESS)
+    one_less = released(net, inputs[1:], labels[1:])
+    assert (whole - one_less).norm() <= 0.5 * (1 + COMPUTING + FINENESS)
 
 
 @pytest.mark.parametrize(

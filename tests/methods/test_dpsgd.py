@@ -109,7 +109,7 @@ def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> Non
 
 
 def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
-    method = make(tiny, dpsgd(statistics_weight=0.3), "public_bn")
+    method = make(tiny, dpsgd(), "public_bn")
     statistics, parameters = method.statistics, method.init()["parameters"]
     inputs, labels, mask = sample_of(method.task, np.arange(12))
     tensors = {**parameters, **statistics.input_statistics(parameters)}

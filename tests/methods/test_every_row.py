@@ -90,9 +90,9 @@ def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, 
         first, other = (method.clipped_sums(tensors, sample, bound, 0).sums for sample in samples)
         if row.model.trainable == "linear":
             assert not any(name.startswith("1.") for name in first)  # the first convolution is frozen
-        names = list(first)[: len(bound.weights)]  # without statistics of mini-sets
+        names = list(first)[: len(bound.members)]  # without statistics of mini-sets
         squares = torch.stack([(first[name] - other[name]).square().sum() for name in names])
-        moved = ((squares * bound.weights**2) @ bound.members).sqrt()
+        moved = (squares @ bound.members).sqrt()
         if joint:  # the ledger's reason, seen in the very network that the row trains
             assert moved > 1.05 * bound.limits
         else:

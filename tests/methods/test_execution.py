@@ -20,7 +20,7 @@ GROUPED = Model(name="lenet5", normalization="group", groups=2)
 COPIES: dict[str, Any] = {"copies": 3, "augment": "crop_flip"}
 ADAM: dict[str, Any] = {**COPIES, "optimizer": "adam", "weight_decay": 0.01}
 DPSGD = dpsgd(momentum=0.5, epsilon=7, clip=0.5)
-NOISY = noisy(sigma=1, learning_rate=0.1, averaging=0.5)
+NOISY = noisy(sigma=1, learning_rate=0.1)
 ILM = {"batch": 20, "epochs": 0.3, "optimizer": "sgd", "variant": "paper", "sensitivity": 9800.0}
 # much noise makes trainings overflow
 QUIET = {"epsilon": 8.0, "learning_rate": 0.1}

@@ -57,7 +57,7 @@ def test_an_epoch_sees_every_example_once_in_a_new_order(tiny: Prepared) -> None
 
 def test_running_averages_are_those_of_torch(tiny: Prepared) -> None:
     """Eqs. 9 and 10: the biased variance of each batch, under the noise of its step."""
-    method = make(tiny, noisy(sigma=0, averaging=0.3), "running_bn")
+    method = make(tiny, noisy(sigma=0), "running_bn")
     state = method.init()
     chosen = method.task.streams.shuffled(0, 200, 20)
     summed = F.conv2d(
@@ -66,8 +66,8 @@ def test_running_averages_are_those_of_torch(tiny: Prepared) -> None:
     )  # fmt: skip
     state, _ = method.step(state, 0)
     variance, mean = torch.var_mean(summed, (0, 2, 3), correction=0)
-    torch.testing.assert_close(state["running"]["1.mean"], 0.3 * mean, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(state["running"]["1.var"], 0.7 + 0.3 * variance, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state["running"]["1.mean"], 0.1 * mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state["running"]["1.var"], 0.9 + 0.1 * variance, rtol=1e-4, atol=1e-5)
 
 
 def test_at_test_an_image_does_not_depend_on_the_others(tiny: Prepared) -> None:

@@ -10,8 +10,6 @@ from torch.optim import lr_scheduler as scheduler
 
 from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
-from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from tests.params.good import GOOD, PERTURBED, with_relevance
 
@@ -240,18 +238,3 @@ def test_settings_that_mean_nothing_are_refused(raw: dict[str, Any], line: str) 
     with pytest.raises(UserError) as caught:
         params.parse(raw)
     assert str(caught.value).splitlines()[0] == f"params.yaml: rows.{line}"
-
-
-def test_running_averages_of_a_network_that_has_none_are_refused() -> None:
-    common: dict[str, Any] = {"batch": 10, "epochs": 1, "learning_rate": 0.1, "averaging": 0.5}
-    here = replace(params.parse(GOOD).circumstances(params.parse(GOOD).rows["one"]), one_set=True)
-    for settings, norm in (
-        (NoisyWeightsSettings(sigma=0.0, **common), "running_bn"),
-        (BatchClippingSettings(clipping="full", **common), "batch_bn"),
-    ):
-        refused = (
-            f"settings.averaging: 0.5 has no effect with normalization 'layer'; allowed without '{norm}'"
-        )
-        assert (settings.problem(replace(here, normalization="layer")) or "").startswith(refused)
-        assert settings.changed({"averaging": 0.1}).problem(replace(here, normalization="layer")) is None
-        assert settings.problem(replace(here, normalization=norm)) is None

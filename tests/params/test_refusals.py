@@ -76,11 +76,6 @@ from tests.refusal import refusal_of
             {"name": "wrn16_4", "order": "relu_norm"},
             "rows.one.model.order: 'relu_norm' has no effect with normalization 'none'; allowed: 'norm_relu'",
         ),
-        (
-            "rows/one/settings/statistics_weight",
-            2.0,
-            "settings.statistics_weight: 2.0 has no effect with normalization",
-        ),
         ("rows/one/model/order", "relu_norm", "order: 'relu_norm' is for wrn16_4; allowed: 'norm_relu'"),
         ("rows/one/simulates", "one", "rows.one.simulates: 'one'; only rows of method 'tan' can be scaled"),
         ("rows/one/axis", "clp", "axis: 'clp' is no setting; allowed: accountant, batch"),

@@ -65,11 +65,9 @@ def test_parts_together_have_the_multiplier_that_is_accounted() -> None:
     bounds = ClipLimits(
         torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
         torch.tensor([0.3, 5.0]),
-        torch.tensor([1.0, 4.0, 1.0]),
     )
     deviations = mechanism.deviations(bounds)
-    # the noise inside a clipped part is that of its tensors, multiplied by their weights
-    parts = [2 * 0.3 / deviations[0], 2 * 0.3 / (4 * deviations[1]), 2 * 5.0 / deviations[2]]
+    parts = [2 * 0.3 / deviations[0], 2 * 0.3 / deviations[1], 2 * 5.0 / deviations[2]]
     assert parts[0] == pytest.approx(parts[1])
     assert (parts[0] ** 2 + parts[2] ** 2) ** -0.5 == pytest.approx(0.7)
 
@@ -153,7 +151,7 @@ def test_integers_spend_no_more_than_dp_accounting_says_of_real_numbers() -> Non
 
 
 def test_a_tensor_that_is_clipped_to_nothing_stays_0() -> None:
-    bounds = ClipLimits(torch.eye(2), torch.tensor([0.0, 1.0]), torch.ones(2))
+    bounds = ClipLimits(torch.eye(2), torch.tensor([0.0, 1.0]))
     sums = {"w": torch.zeros(4), "v": torch.ones(4)}
     released = mechanism_of(1.0).release(sums, bounds, streams("grid"), 0)
     assert not released["w"].any()

@@ -4,11 +4,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_distribution import from_mixture_gaussian_mechanism
 from pydantic import ValidationError
 from scipy.stats import binom, norm
+from torch import nn
 
+import dprepro
 from dprepro.accountants.attack_risk import gaussian_risk
 from dprepro.accountants.bounds import bounds_of, describe, smallest_bound, spent_epsilon
 from dprepro.accountants.calibration import least_noise
@@ -127,3 +130,20 @@ def test_noise_for_a_person_is_the_least() -> None:
 def test_other_mechanisms_have_no_bound_for_a_person(changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="group"):
         SampledGaussian.model_validate({**spending(2).model_dump(), **changes})
+
+
+def test_a_person_with_k_examples_moves_a_sum_by_at_most_k_clipping_bounds() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+    inputs, labels = 10 * torch.randn(9, 4), torch.arange(9) % 2
+    inputs[6:], labels[6:] = inputs[6].clone(), labels[6].clone()  # a person with three equal examples
+
+    def moved(drawn: list[int]) -> float:
+        sums = [
+            dprepro.clipped_sum(network, inputs[rows], labels[rows], 0.5).sums
+            for rows in (list(range(6)) + drawn, list(range(6)))
+        ]
+        return float(sum((sums[0][name] - sums[1][name]).square().sum() for name in sums[0]) ** 0.5)
+
+    for count in (0, 1, 2, 3):
+        assert moved([6, 7, 8][:count]) == pytest.approx(0.5 * count, abs=1e-5)

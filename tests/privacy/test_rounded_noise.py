@@ -7,9 +7,10 @@ from unittest.mock import patch
 import mpmath
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare, kstest, laplace, norm
 
-from dprepro.noise import rounded_noise
+from dprepro.noise import rounded_noise, streams
 from dprepro.noise.rounded_noise import (
     CELL_BITS,
     INDEX_BITS,
@@ -247,3 +248,28 @@ def test_an_odd_number_of_them_and_many() -> None:
 def test_integers_too_large_for_float64_are_refused() -> None:
     with pytest.raises(ValueError, match=r"scale of 2\^49; allowed: up to 2\^48"):
         rounded_normal(generator(), 1, LONGEST + 1)
+
+
+def test_secret_pieces_have_keys_of_their_own_and_are_the_same_with_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "PIECE", 100_000)
+    secret, before, size = streams.Streams("a", False, torch.device("cpu")), torch.get_num_threads(), 450_007
+    secret.entropy = bytes(32)
+    drawn = {}
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        drawn[threads] = secret.rounded_normal(0, size, 2)
+    torch.set_num_threads(before)
+    assert torch.equal(drawn[1], drawn[3])
+    pieces = [piece.numpy() for piece in drawn[1].split(100_000)]
+    assert [len(piece) for piece in pieces] == [100_000] * 4 + [50_007]
+    correlations = np.corrcoef([piece[:50_000] for piece in pieces]) - np.eye(5)
+    assert np.abs(correlations).max() < 5 / 50_000**0.5
+    chances = np.diff(norm.cdf([-np.inf, *((np.arange(-8, 8) + 0.5) / 4), np.inf]))
+    counts = np.bincount((drawn[1].numpy().clip(-8, 8) + 8).astype(int), minlength=17)
+    assert chisquare(counts, size * chances).pvalue > SURE
+    # seeded noise stays one stream
+    seeded = streams.Streams("a", True, torch.device("cpu"), noise="grid")
+    expected = rounded_normal(seeded._generator("noise", 0), size, 2)
+    assert np.array_equal(seeded.rounded_normal(0, size, 2).numpy(), expected)

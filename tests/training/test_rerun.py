@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 
 from dprepro.pipeline.files import digest_files
-from dprepro.pipeline.rerun import Accuracy, Difference
+from dprepro.pipeline.reporting.intervals import SeedValues, mean
+from dprepro.pipeline.rerun import Difference
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.stages.answers import compared
 from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
 from tests.not_none import not_none
+
+
+def of_seeds(values: dict[int, float]) -> SeedValues:
+    return SeedValues(values, mean(tuple(values.values())))
 
 
 @pytest.fixture
@@ -91,12 +96,12 @@ def test_training_anew_is_compared_with_what_it_replaces(recorded: Path) -> None
     ],
 )
 def test_verdicts(before: dict[int, float], after: dict[int, float], verdict: str) -> None:
-    assert Difference("epsilon=3", Accuracy(before), Accuracy(after)).verdict == verdict
+    assert Difference("epsilon=3", of_seeds(before), of_seeds(after)).verdict == verdict
 
 
 def test_one_more_training_is_compared_with_the_prediction_interval() -> None:
     """Student's t with 2 degrees of freedom, 4.3027, times the spread 1, times the root of 1 + 1/3."""
-    difference = Difference("epsilon=3", Accuracy({0: 90.0, 1: 91.0, 2: 92.0}), Accuracy({0: 92.5}))
+    difference = Difference("epsilon=3", of_seeds({0: 90.0, 1: 91.0, 2: 92.0}), of_seeds({0: 92.5}))
     assert compared(difference, "trained again") == (
         "epsilon = 3: test accuracy 91.00 ± 2.48 (n = 3) percent recorded, 92.50 trained again: outside "
         "the range of the recorded seeds (90.00 to 92.00) and inside the 95 % prediction interval of one "

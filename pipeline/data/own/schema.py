@@ -5,6 +5,7 @@ from typing import Any
 
 from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.own import tables
+from dprepro.pipeline.data.own.texts import no_column
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.documents import flow, parse_yaml, read_yaml
 
@@ -40,7 +41,7 @@ def template(
     names = tables.names(table)
     for option, column in (("label", label), ("group", people)):
         if column is not None and column not in names:
-            raise UserError(f"--{option} {column}: no column of {table}; there are: {listed(names)}")
+            raise UserError(f"--{option} {column}: {no_column(table, column, names)}")
     classes, columns = f"[]  # the values of {shown(label)}, in the order of their labels", {}
     if like is not None:
         if digest_file(like) == digest_file(table):

@@ -60,7 +60,7 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
         if both := len(set.intersection(*(_people(examples) for examples in parts.values()))):
-            raise UserError(f"{place}: {both:,} people are in both parts; allowed: each in one part")
+            raise UserError(f"{place}: people in both parts: {both:,}; allowed: each person in one part")
     elif isinstance(declaration, OwnArrays) and declaration.test_inputs and declaration.test_labels:
         arrays = declaration.model_copy(
             update={"inputs": declaration.test_inputs, "labels": declaration.test_labels}

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import normalize
 
 import numpy as np
 
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own.texts import csv_frame, csv_line, kept, no_column, refuse_twice
+from dprepro.pipeline.data.own.texts import csv_frame, csv_line, kept, no_column, refuse_twice, unknown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
 FILLED = "a value, or `fill` or `indicator` in the column's declaration"
 DATES = "; write a date as a number, such as its days since a public day"
-DATE = r"\d{4}-\d\d?-\d\d?|\d\d?[./-]\d\d?[./-]\d{2,4}"  # as people write one
+MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+# as people write one, with figures or with the name of a month
+DATE = rf"\d{{4}}[./-]\d\d?[./-]\d\d?|\d\d?[./-]\d\d?[./-]\d{{2,4}}|\d\d?[. -]*{MONTH}|{MONTH}[a-z]*\.? \d"
 FEW = 50  # largest number of values of a public column that counts as categorical
 
 
@@ -51,7 +52,7 @@ def read(
     names = _in_words(_column(path, lines, label), classes)
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        raise UserError(f"{_at(path, line)}: {label} is {_unknown(names[line], classes)}")
+        raise UserError(f"{_at(path, line)}: {label} is {unknown(names[line], classes)}")
     return Examples(features, found.to_numpy(np.int64), people)
 
 
@@ -287,15 +288,6 @@ def _at(path: Path, line: int) -> str:
     return f"{path}: line {csv_line(path, line) if path.suffix.lower() != '.parquet' else line + 1}"
 
 
-def _unknown(text: str, declared: Sequence[str]) -> str:
-    """Text of a value that is not ``declared``, and what is allowed, for messages."""
-    allowed = listed(declared, 10)
-    alike = [each for each in declared if normalize("NFC", each) == normalize("NFC", text)]
-    if alike:
-        return f"{text!a}; allowed: {allowed}, of which {alike[0]!a} looks the same"
-    return f"{shown(text)}; allowed: {allowed}"
-
-
 def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target: bool = False) -> np.ndarray:
     """Scaled numbers of a feature, or of the target, which has no declaration that could allow more."""
     others = "" if is_target else ", or `values` in place of `range` in the column's declaration"
@@ -303,7 +295,7 @@ def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target
     numbers = as_numbers(texts)
     if (line := _first(~missing & np.isnan(numbers))) is not None:
         empty = "" if is_target else ", and an empty cell for a missing one"
-        days = DATES if re.match(DATE, texts[line]) else ""
+        days = DATES if re.match(DATE, texts[line], re.IGNORECASE) else ""
         raise UserError(
             f"{_at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}{days}"
         )
@@ -330,9 +322,9 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
             f"there is {shown(texts[other].iloc[0])}"
         )
     if not column.other and (line := _first(other)) is not None:
-        unknown = _unknown(texts[line], column.values)
         raise UserError(
-            f"{_at(path, line)}: {name} is {unknown}, or `other: true` in the column's declaration"
+            f"{_at(path, line)}: {name} is {unknown(texts[line], column.values)}, or `other: true` in the "
+            "column's declaration"
         )
     parts = [texts.eq(value) for value in column.values]
     parts += [missing] * column.indicator + [other] * column.other

@@ -32,7 +32,7 @@ def read(path: Path, text: str, label: str, classes: Sequence[str], unit: Unit |
     for row, name in zip(rows.index, names, strict=True):
         if name not in numbers:
             line = csv_line(path, int(row))
-            raise UserError(f"{path}: line {line}: {label} is {shown(name)}; allowed: {listed(classes, 10)}")
+            raise UserError(f"{path}: line {line}: {label} is {unknown(name, classes)}")
     labels = np.array([numbers[name] for name in names], np.int64)
     return Examples(np.array(texts, object), labels, people)
 
@@ -174,6 +174,15 @@ def no_column(path: Path, name: str, there: Iterable[str]) -> str:
     if alike:
         return f"{path}: no column {name!a}; {alike[0]!a} looks the same"
     return f"{path}: no column {name!r}; there are: {listed(there)}"
+
+
+def unknown(text: str, declared: Sequence[str]) -> str:
+    """Text of a value that is not ``declared``, and what is allowed, for messages."""
+    allowed = listed(declared, 10)
+    alike = [each for each in declared if normalize("NFC", each) == normalize("NFC", text)]
+    if alike:
+        return f"{text!a}; allowed: {allowed}, of which {alike[0]!a} looks the same"
+    return f"{shown(text)}; allowed: {allowed}"
 
 
 def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:

@@ -31,6 +31,7 @@ from dprepro.pipeline.methods.samples import Sample
 from dprepro.pipeline.methods.spending import Statement
 
 TINY = 1e-12
+AVERAGING = 0.1  # share of a step's statistics in running averages
 KINDS: dict[type[nn.Module], str] = {
     nn.Conv2d: "conv",
     nn.Linear: "linear",
@@ -118,8 +119,7 @@ class BatchClipping(PrivateSteps):
         count, rate = self.settings.sets, self.rate(step)
         parameters = {name: value - rate * sums[name] / count for name, value in state["parameters"].items()}
         running = {
-            name: value + self.settings.averaging * (statistics[name] - value)
-            for name, value in state["running"].items()
+            name: value + AVERAGING * (statistics[name] - value) for name, value in state["running"].items()
         }
         state = {**state, "parameters": parameters, "running": running}
         if self.settings.note_norms:
@@ -187,7 +187,7 @@ class BatchClipping(PrivateSteps):
         """(P, T) norms of the gradients of P examples before clipping, one norm per tensor."""
         # each tensor is a separate part
         ones = next(iter(tensors.values())).new_ones(len(tensors))
-        separate = ClipLimits(ones.diag(), ones, ones)
+        separate = ClipLimits(ones.diag(), ones)
         return self.of_examples(tensors, inputs, labels, torch.ones_like(labels).float(), separate).norms
 
     def _epoch(self, step: int) -> int:
@@ -237,7 +237,7 @@ def layer_bounds(clip: float | None, norms: Tensor) -> ClipLimits:
         norms: (T,) e_h, measured on public examples alone, so the bounds are public.
     """
     limits = norms if clip is None else clip * norms / norms.amax().clamp_min(TINY)
-    return ClipLimits(torch.eye(len(norms), device=norms.device), limits, torch.ones_like(norms))
+    return ClipLimits(torch.eye(len(norms), device=norms.device), limits)
 
 
 def layer_names(net: nn.Module, tensors: list[str]) -> list[str]:

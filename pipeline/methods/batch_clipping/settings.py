@@ -26,6 +26,7 @@ class BatchClippingSettings(EpochSettings):
     retired: ClassVar[dict[str, Any]] = {
         **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
         **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},
+        "averaging": 0.1,
     }
     suggested_defaults: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
@@ -50,7 +51,6 @@ class BatchClippingSettings(EpochSettings):
     # Statistics of batch_bn at test time. 'public': those of D_pub. 'running': running averages over
     # mini-sets, as in the paper; no noise protects them.
     statistics: Literal["public", "running"] = "public"
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1  # share of a step's statistics in running averages
     delta: Delta = 1e-5
 
     @property
@@ -177,4 +177,4 @@ class BatchClippingSettings(EpochSettings):
                 f"settings.side: is for images, and {circumstances.data!r} has {circumstances.no_images}; "
                 "allowed: null"
             )
-        return super().problem(circumstances) or self._ignored("averaging", "batch_bn", circumstances)
+        return super().problem(circumstances)

@@ -31,8 +31,6 @@ class Dpsgd(PrivateSteps):
         """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
         self.statistics = STATISTICS[normalization](task, settings)
-        # weights of the tensors in the clipped vector
-        self.weights = task.numbers([*(1.0 for _ in task.parameters), *self.statistics.weights.values()])
         self.optimizer: Optimizer = Adam() if settings.optimizer == "adam" else Sgd(settings.momentum)
 
     @property
@@ -60,7 +58,7 @@ class Dpsgd(PrivateSteps):
         tensors = self.network(parameters, 0) if self.settings.private else parameters
         batch = self.clipped_sums(tensors, self.sample(step), bounds, step)
         sums = self.released(batch.sums, bounds, step)
-        if self.settings.private and self.statistics.weights:
+        if self.settings.private and self.statistics.names:
             sums = self.statistics.parameter_gradients(parameters, sums)
         # divided by the expected batch size, because the true size is private
         gradients = {name: value / self.settings.batch for name, value in sums.items()}
@@ -69,7 +67,7 @@ class Dpsgd(PrivateSteps):
 
     def network(self, model: Tensors, draw: int) -> Tensors:
         """Parameters, and the statistics of `public_bn` for these parameters."""
-        return {**model, **self.statistics.input_statistics(model)} if self.statistics.weights else model
+        return {**model, **self.statistics.input_statistics(model)} if self.statistics.names else model
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, K) outputs at test time, with batch norm's statistics from their source."""
@@ -77,8 +75,8 @@ class Dpsgd(PrivateSteps):
 
     def bounds(self, limit: float) -> ClipLimits:
         """Bounds of parameters and statistics as one part, clipped to ``limit``."""
-        whole = ClipLimits.whole(self.task.numbers([limit])[0], len(self.weights))
-        return whole._replace(weights=self.weights)
+        tensors = len(self.task.parameters) + len(self.statistics.names)
+        return ClipLimits.whole(self.task.numbers([limit])[0], tensors)
 
     def pass_size(self, sample: Sample) -> int:
         """Number of examples in one forward pass: the whole sample if its examples share statistics."""

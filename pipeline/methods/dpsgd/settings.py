@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
-from dprepro.fields import Count, Epsilon, NotNegative, Positive, omitted
+from dprepro.fields import Count, Epsilon, NotNegative, omitted
 from dprepro.pipeline.methods.settings import Circumstances, DescentSettings, EpochSettings
 from dprepro.pipeline.methods.spending import Sizes, Statement, statement
 
@@ -25,7 +25,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     title: ClassVar[str] = "DP-SGD (Davody et al.; the others' baseline)"
     noiseless: ClassVar[Statement] = statement("no_clipping_no_noise")
     retired: ClassVar[dict[str, Any]] = {
-        **{"activation_range": 8.0, "statistics_share": 0.5, "averaging": 0.1}
+        **{"activation_range": 8.0, "statistics_share": 0.5, "statistics_weight": 1.0, "averaging": 0.1}
     }
     # From a search of 96 settings of private logistic regression (batches of N/8 to N, 8 to 100 epochs, step
     # sizes .25 to 8, clip 1), judged on validation data of iris, wine, breast cancer, digits and 1,000 MNIST
@@ -40,8 +40,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
     # Public number in place of N for sampling rate, steps and noise; then N itself stays private
     nominal_examples: Count | None = omitted(None)
     weight_decay: NotNegative = omitted(0.0)
-    # public_bn only: weight `a` of the statistics' gradients in the joint clipped vector
-    statistics_weight: Positive = 1.0
 
     @property
     def private(self) -> bool:
@@ -75,11 +73,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Statement that the statistics of a joint batch mix examples (Davody et al., Algorithm 1)."""
         return (JOINT,) if normalization == "batch_bn" else ()
 
-    def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Passes in a step; private `batch_bn` passes batch and public images once for each example."""
-        joint = self.private and circumstances.normalization == "batch_bn"
-        return self.batch * (self.batch + circumstances.public if joint else 1)
-
     def needs_public(self, normalization: str) -> bool:
         """Return whether the statistics of batch norm use public examples."""
         return normalization in ("public_bn", "batch_bn")
@@ -91,9 +84,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         several = circumstances.group is not None and circumstances.group > 1
         if self.private and several and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for several examples of a person; allowed: pld"
-        return super().problem(circumstances) or self._ignored(
-            "statistics_weight", "public_bn", circumstances
-        )
+        return super().problem(circumstances)
 
 
 @lru_cache(maxsize=64)

@@ -36,16 +36,15 @@ class NoStatistics:
     divisible = True
 
     def __init__(self, task: Task, settings: DpsgdSettings):
-        """Take the network, the public inputs and the weights of statistics."""
+        """Take the network, the public inputs and the names of statistics."""
         self.net: nn.Module = task.net
         self.execution = task.execution
         self.public = as_input(task.public)
         self.example = as_input(task.inputs[:1])
-        # weights in the clipped vector of the gradients of statistics, by the statistic's name
-        self.weights = self._weights(settings)
+        self.names = self._names()  # of `input_statistics`
 
-    def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
-        return {}
+    def _names(self) -> list[str]:
+        return []
 
     def input_statistics(self, parameters: Tensors) -> Tensors:
         """Statistics that are separate inputs of an example's loss, by name."""
@@ -78,14 +77,13 @@ class PublicStatistics(NoStatistics):
     """``public_bn``: statistics s(theta) of the public images alone, in training and at test time.
 
     An example's loss depends on the example, theta and s. Its gradients are d_i with respect to theta and u_i
-    with respect to s. The vector (d_i, a u_i) is clipped; the noisy sum of these vectors, its second part
-    divided by a, is (D, U). `parameter_gradients` returns the gradient with respect to theta, D + J^T U with
-    J = ds/dtheta. It uses no private data besides the noisy sum, so it is post-processing.
+    with respect to s. The vector (d_i, u_i) is clipped; the noisy sum of these vectors is (D, U).
+    `parameter_gradients` returns the gradient with respect to theta, D + J^T U with J = ds/dtheta. It uses no
+    private data besides the noisy sum, so it is post-processing.
     """
 
-    def _weights(self, settings: DpsgdSettings) -> dict[str, float]:
-        names = _batch_norms(self.net)
-        return {f"{name}.{part}": settings.statistics_weight for name in names for part in ("mean", "var")}
+    def _names(self) -> list[str]:
+        return [f"{name}.{part}" for name in _batch_norms(self.net) for part in ("mean", "var")]
 
     def input_statistics(self, parameters: Tensors) -> Tensors:
         """Mean and variance of every batch-norm layer on the public images."""
@@ -93,7 +91,7 @@ class PublicStatistics(NoStatistics):
 
     def parameter_gradients(self, parameters: Tensors, released: Tensors) -> Tensors:
         """Gradient D + J^T U (see the class), by one backward pass through the public images."""
-        upstream = {name: released[name] for name in self.weights}
+        upstream = {name: released[name] for name in self.names}
         statistics_gradients = vjp(self.input_statistics, parameters)[1](upstream)[0]
         return {name: released[name] + statistics_gradients[name] for name in parameters}
 

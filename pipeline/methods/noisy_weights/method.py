@@ -16,6 +16,7 @@ from dprepro.pipeline.methods.base import Method, Predict, State, Task, as_input
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.optimizers import Adam
 
+AVERAGING = 0.1  # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
 MEASURED = 1000  # number of training examples on which a draw's statistics are measured
 
 
@@ -54,7 +55,7 @@ class NoisyWeights(Method):
             self._loss, self.task.net, weights, as_input(inputs), labels
         )
         running = {
-            name: value + self.settings.averaging * (batch_statistics[name] - value)
+            name: value + AVERAGING * (batch_statistics[name] - value)
             for name, value in state["running"].items()
         }
         updated = self.optimizer.update(state, gradients, self.rate(step), step)

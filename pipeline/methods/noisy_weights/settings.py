@@ -1,11 +1,9 @@
 """Settings of training with noise on the weights."""
 
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal
 
 from dprepro.fields import Count, NotNegative, Positive
-from dprepro.pipeline.methods.settings import Circumstances, EpochSettings
+from dprepro.pipeline.methods.settings import EpochSettings
 from dprepro.pipeline.methods.spending import Statement, statement
 
 
@@ -20,13 +18,11 @@ class NoisyWeightsSettings(EpochSettings):
     title: ClassVar[str] = "noisy weights (Davody et al.)"
     # gradients are neither clipped nor noised
     noiseless: ClassVar[Statement] = statement("noisy_weights")
-    retired: ClassVar[dict[str, Any]] = {"scale": 1}
+    retired: ClassVar[dict[str, Any]] = {"scale": 1, "averaging": 0.1}
     suggested_defaults: ClassVar[dict[str, Any]] = {"epochs": 8, "learning_rate": 0.01, "schedule": "cosine"}
 
     sigma: NotNegative  # standard deviation of every weight
     augment: Literal["none", "crop_flip"] = "none"  # of training images
-    # alpha of Eqs. 9 and 10: share of a batch's own statistics in the running averages
-    averaging: Annotated[float, Field(gt=0, le=1)] = 0.1
     # Statistics of running_bn at test time. 'running': the running averages, as in the paper. 'draw':
     # measured on training examples with the weights of the tested draw.
     statistics: Literal["running", "draw"] = "running"
@@ -34,7 +30,3 @@ class NoisyWeightsSettings(EpochSettings):
     # lambdas of the paper's scale invariance, for further tests of the trained network: factors of every
     # matrix and of the bias in the same layer
     scales: tuple[Positive, ...] = ()
-
-    def problem(self, circumstances: Circumstances) -> str | None:
-        """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
-        return super().problem(circumstances) or self._ignored("averaging", "running_bn", circumstances)

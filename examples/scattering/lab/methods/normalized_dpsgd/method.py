@@ -67,7 +67,6 @@ class NormalizedDpsgd(PrivateSteps):
         bounds = ClipLimits(
             members=torch.eye(len(SUMMED), device=sums[0].device),
             limits=torch.stack(limits),
-            weights=sums[0].new_ones(len(SUMMED)),
         )
         summed = dict(zip(SUMMED, sums, strict=True))
         released = self.statistics_mechanism.release(summed, bounds, self.task.streams, BEFORE)
