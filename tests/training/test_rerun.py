@@ -133,4 +133,4 @@ def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Pat
         each.test_errors is None for each in not_none(records.read_evaluation("r")).replicas
     )  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
-    assert "1 replicas trained, 3 stand" in run("train r")
+    assert "1 replica trained, 3 stand" in run("train r")
