@@ -48,7 +48,7 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
             for line in score_lines(replica.scores, classes):
                 yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
     for replica in evaluation.replicas if evaluation else ():
-        if replica.scores is not None and replica.scores.guess and replica is not first[replica.level]:
+        if replica.scores is not None and replica.scores.guess:
             yield f"{replica.level.replace('=', ' = ')}, seed {replica.seed}: {replica.scores.guess}"
 
 
@@ -100,8 +100,9 @@ def accounted(line: str) -> Iterator[str]:
     Each level's line is about its least private seed. It ends with the uses of private data outside epsilon.
     Lines on independent gradients, the composition and a large delta follow.
     """
+    from dprepro.pipeline.ledgers.sentences import composition, delta_remark
     from dprepro.pipeline.reporting.privacy import not_covered, specific, worst
-    from dprepro.pipeline.reporting.wording import composition, delta_remark, isolation
+    from dprepro.pipeline.reporting.wording import isolation
     from dprepro.pipeline.results import records
 
     ledgers, all_attacks = records.read_ledgers(line), records.read_attacks(line)
@@ -128,8 +129,8 @@ def accounted(line: str) -> Iterator[str]:
 
 def privacy_summary(ledger: "Ledger") -> str:
     """Summary of a ledger: proven and claimed epsilon."""
-    from dprepro.pipeline.reporting.vocabulary import joined
-    from dprepro.pipeline.reporting.wording import claim, downwards, upwards
+    from dprepro.pipeline.ledgers.sentences import claim, downwards, upwards
+    from dprepro.pipeline.reporting.wording import joined
     from dprepro.pipeline.results.schema import EXAMPLE
 
     if ledger.epsilon_upper is None:

@@ -59,7 +59,8 @@ def audit(
 
 def describe(attack: "Attack") -> str:
     """One line about an attack."""
-    from dprepro.pipeline.reporting.wording import downwards, shown_words, upwards
+    from dprepro.pipeline.ledgers.sentences import downwards, upwards
+    from dprepro.pipeline.reporting.wording import shown_words
 
     epsilon_upper = (
         "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"

@@ -44,7 +44,7 @@ def compare(
 
 def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
     """Sentences on epsilons that only the first row has, with commands that add such levels to the second."""
-    from dprepro.pipeline.reporting.wording import upwards
+    from dprepro.pipeline.ledgers.sentences import upwards
 
     planned = settings.rows[second].plan
     for comparison in comparisons:
@@ -75,7 +75,7 @@ def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
 
 def _composition(*rows: str) -> Iterator[str]:
     """Sentences with the composed epsilon of each row and its search."""
-    from dprepro.pipeline.reporting.wording import composition
+    from dprepro.pipeline.ledgers.sentences import composition
     from dprepro.pipeline.results import records
 
     for row in dict.fromkeys(rows):
@@ -88,7 +88,8 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
     from rich import box
     from rich.table import Table
 
-    from dprepro.pipeline.reporting.wording import bound, level_words, signed
+    from dprepro.pipeline.ledgers.sentences import bound
+    from dprepro.pipeline.reporting.wording import level_words, signed
 
     table = Table(title=f"{first} and {second}", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("first", "accuracy", "privacy", "second", "accuracy", "privacy", "difference"):

@@ -71,7 +71,7 @@ def epsilon(
     from dprepro.errors import UserError
     from dprepro.pipeline.ledgers.accountants import fast_accountants
     from dprepro.pipeline.ledgers.ledger import make_ledger
-    from dprepro.pipeline.reporting.wording import delta_remark
+    from dprepro.pipeline.ledgers.sentences import delta_remark
     from dprepro.rounding import up
 
     if (sigma is None) == (for_epsilon is None):
@@ -128,7 +128,7 @@ def _print(sigma: float, rate: float, ledger: "Ledger") -> None:
     from rich import box
     from rich.table import Table
 
-    from dprepro.pipeline.reporting.wording import attack_risk, downwards, gaussian_dp, number, upwards
+    from dprepro.pipeline.ledgers.sentences import attack_risk, downwards, gaussian_dp, number, upwards
     from dprepro.stages.answers import answering, privacy_summary
 
     console = answering()

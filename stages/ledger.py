@@ -14,7 +14,7 @@ def ledger(
     from dprepro.pipeline import params
     from dprepro.pipeline.ledgers.data_budget import budget_of
     from dprepro.pipeline.ledgers.rows import row_ledgers
-    from dprepro.pipeline.reporting.wording import data_budget
+    from dprepro.pipeline.ledgers.sentences import data_budget
 
     settings = params.load()
     print(f"{row}: accounted, {row_ledgers(row, settings)}")

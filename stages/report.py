@@ -13,8 +13,7 @@ def report() -> None:
 
     settings = params.load()
     report_left_out(settings)
-    written = reporting.write(settings)
-    print(f"{written.index}: written")
+    print(f"{reporting.write(settings)}: written")
 
 
 def report_left_out(settings: "Settings") -> None:

@@ -13,7 +13,7 @@ def status() -> None:
     for line in standing.lines(summary):
         print(line)
     if budgets := data_budgets(settings):
-        from dprepro.pipeline.reporting.wording import data_budget  # imports SciPy
+        from dprepro.pipeline.ledgers.sentences import data_budget
 
         for budget in budgets:
             print(data_budget(budget))

@@ -91,7 +91,7 @@ def _table(planned: "Plan") -> "Table":
 
 
 def _cells(choice: "Choice", best: "Choice") -> list[str]:
-    from dprepro.pipeline.reporting.wording import number
+    from dprepro.pipeline.ledgers.sentences import number
 
     return [
         str(choice.batch),
@@ -144,6 +144,6 @@ def _share(cost: float) -> str:
 
 
 def _bound(epsilon: float | None) -> str:
-    from dprepro.pipeline.reporting.wording import upwards
+    from dprepro.pipeline.ledgers.sentences import upwards
 
     return "-" if epsilon is None else upwards(epsilon)

@@ -11,7 +11,7 @@ import pytest
 
 from dprepro.errors import UserError
 from dprepro.pipeline.methods.spending import Statement, statement
-from dprepro.pipeline.reporting.vocabulary import WORDS, joined, words
+from dprepro.pipeline.reporting.wording import WORDS, joined, words
 from dprepro.pipeline.results import records
 
 ROOT = Path(__file__).parents[1]

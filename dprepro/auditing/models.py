@@ -27,7 +27,7 @@ from dprepro.auditing.canaries import (
 from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
 from dprepro.auditing.verdicts import Shown, Verdict, beyond, could_have_shown
 from dprepro.checking import checked, floats, refuse_sparse
-from dprepro.clipping.functional import evaluating
+from dprepro.clipping.functional import evaluating, outputs_of
 from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, Epsilon, Positive
 
@@ -112,7 +112,8 @@ def audit_model(
             released noisy gradient, and the network must run under ``torch.func.vmap``. The function may also
             yield pairs of the network and its Opacus ``DPOptimizer``. A ``torch.nn.Module`` gets tensors on
             its own device.
-        inputs: (N, ...) tensor or array of the training examples.
+        inputs: (N, ...) tensor or array of the training examples, or a dict of such by keyword. Then canaries
+            are 'mislabelled', and the network gets keywords and may have named outputs with ``logits``.
         labels: (N,) classes of the training examples, from 0.
         delta: delta of the guarantee.
         epsilon_claimed: epsilon of the training, for comparison.
@@ -141,11 +142,19 @@ def audit_model(
         )
     own_labels = given_labels.astype(int)
     classes = int(own_labels.max(initial=0)) + 1
-    if len(own_labels) != len(inputs) or not canaries <= len(own_labels) or classes < 2:
-        counts = f"inputs: {len(inputs)}, labels: {len(own_labels)} of {classes} classes"
+    by_name = dict(inputs) if isinstance(inputs, Mapping) else {"inputs": inputs}
+    sizes = {len(values) for values in by_name.values()}
+    if isinstance(inputs, Mapping) and kind != "mislabelled":
+        raise UserError(f"kind: {kind}, with inputs by keyword; allowed: mislabelled")
+    if sizes != {len(own_labels)} or not canaries <= len(own_labels) or classes < 2:
+        counts = (
+            f"inputs: {', '.join(map(str, sorted(sizes)))}, labels: {len(own_labels)} of {classes} classes"
+        )
         raise UserError(f"{counts}; needed: as many of each, at least {canaries} (canaries), 2 classes")
     form = "extreme" if kind == "gradient" else kind
-    stored = _stored(inputs)
+    # inputs by keyword have positions in their place, as a mislabelled canary's inputs are an example's
+    positions = np.arange(len(own_labels)) if isinstance(inputs, Mapping) else None
+    stored = _stored(inputs) if positions is None else positions
     made = make_canaries(form, stored, own_labels, canaries, classes, seed)
     alpha, trials, independent = 1 - confidence, runs * canaries, canaries == 1
     could_show = attainable_bounds(epsilon_claimed, delta, trials, independent, alpha)
@@ -159,9 +168,12 @@ def audit_model(
     present, scores, sees = fair_coins(runs, canaries, seed), [], set[str]()
     seen, expected = 0, 0.0  # numbers of gradient canaries in the batches so far
     for run, inside in enumerate(present):
-        data = _with_canaries(inputs, labels, made, inside, replace)
-        returned = train(*data)
-        own = _like(made.inputs, inputs)
+        given = inputs if positions is None else positions
+        rows, classes_of_rows = _with_canaries(given, labels, made, inside, replace)
+        own = _like(made.inputs, given)
+        if positions is not None:
+            rows, own = _rows(inputs, rows), _rows(inputs, own)
+        returned = train(rows, classes_of_rows)
         attack = _Steps(made, kind == "gradient", len(own_labels), own)
         if isinstance(returned, Iterator):
             scores.append(attack.scores(returned))
@@ -264,7 +276,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
         inputs = _as_network(inputs, network)
     with torch.no_grad(), evaluating(network) if isinstance(network, nn.Module) else nullcontext():
         parts = [
-            floats("logits", network(inputs[start : start + AT_ONCE]))
+            floats("logits", _outputs(network, _rows(inputs, slice(start, start + AT_ONCE))))
             for start in range(0, len(labels), AT_ONCE)
         ]
     logits = np.concatenate(parts)
@@ -273,6 +285,20 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
     if not np.isfinite(logits).all():
         raise UserError("logits: not finite; needed: a network whose training didn't diverge")
     return margins(logits, labels)
+
+
+def _rows(inputs: Any, index: Any) -> Any:
+    """Inputs of the examples at ``index``, or several by keyword."""
+    if isinstance(inputs, Mapping):
+        return {name: values[index] for name, values in inputs.items()}
+    return inputs[index]
+
+
+def _outputs(network: Any, inputs: Any) -> Any:
+    """Logits of ``inputs``, which may have keywords."""
+    if isinstance(inputs, dict):
+        return outputs_of(network(**inputs), inputs)
+    return network(inputs)
 
 
 def _with_canaries(
@@ -297,8 +323,10 @@ def _like(values: np.ndarray, others: Any) -> Any:
     return values.astype(np.asarray(others).dtype)
 
 
-def _as_network(inputs: Any, network: nn.Module) -> Tensor:
-    """``inputs`` as a tensor on the network's device; arrays of floats get the type of its parameters."""
+def _as_network(inputs: Any, network: nn.Module) -> Any:
+    """``inputs`` as tensors on the network's device; arrays of floats get the type of its parameters."""
+    if isinstance(inputs, dict):
+        return {name: _as_network(values, network) for name, values in inputs.items()}
     tensor = torch.as_tensor(inputs)
     parameter = next(network.parameters(), tensor)
     is_array = not isinstance(inputs, Tensor) and tensor.is_floating_point()
@@ -314,8 +342,8 @@ class _Steps:
         ``gradients``: True for canaries of kind 'gradient'. ``examples``: number of the user's examples.
         """
         self.gradients, self.examples = gradients, examples
-        self.given, self.inputs = inputs, torch.as_tensor(inputs)
-        self.labels = torch.from_numpy(canaries.labels.astype(np.int64)).to(self.inputs.device)
+        self.given = inputs
+        self.labels = torch.from_numpy(canaries.labels.astype(np.int64))
         self.places = list[tuple[str, tuple[int, ...]]]()  # tensor and entry of each canary's gradient
         self.seen, self.rows = 0, 0  # numbers of canaries and of all examples in batches so far
 
@@ -371,11 +399,14 @@ class _Steps:
         fixed = {name: value for name, value in before.items() if name not in released}
         fixed |= dict(network.named_buffers())
 
-        def loss(tensors: Mapping[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
+        def loss(tensors: Mapping[str, Tensor], row: Any, label: Tensor) -> Tensor:
             everything = {name.removeprefix(WRAPPED): value for name, value in {**fixed, **tensors}.items()}
-            return F.cross_entropy(functional_call(bare, everything, (row[None],)), label[None])
+            one = {name: value[None] for name, value in row.items()} if isinstance(row, dict) else row[None]
+            arguments, named = ((), one) if isinstance(one, dict) else ((one,), {})
+            outputs = outputs_of(functional_call(bare, everything, arguments, named), one)
+            return F.cross_entropy(outputs, label[None])
 
-        def projection(row: Tensor, label: Tensor) -> Tensor:
+        def projection(row: Any, label: Tensor) -> Tensor:
             gradient = grad(loss)({name: before[name] for name in released}, row, label)
             norm = torch.stack([value.norm() for value in gradient.values()]).norm()
             along = torch.stack([(value * released[name]).sum() for name, value in gradient.items()]).sum()
@@ -383,7 +414,7 @@ class _Steps:
 
         size = max(1, min(AT_ONCE, int(NUMBERS / sum(value.numel() for value in released.values()))))
         inputs = _as_network(self.given, network)
-        labels = self.labels.to(inputs.device)
+        labels = self.labels.to(next(iter(before.values())).device)
         return floats("released", vmap(projection, chunk_size=size)(inputs, labels))
 
     def _inject_gradients(self, network: nn.Module, optimizer: Any) -> None:
@@ -405,7 +436,7 @@ class _Steps:
             name, value = list(trained.items())[part]
             place = np.unravel_index(entry - ends[part] + value.numel(), value.shape)
             self.places.append((name, tuple(map(int, place))))
-        canaries = {_bytes(row): canary for canary, row in enumerate(self.inputs)}
+        canaries = {_bytes(row): canary for canary, row in enumerate(torch.as_tensor(self.given))}
         if len(canaries) < len(self.labels):
             raise UserError(f"canaries: {len(self.labels)}; allowed: fewer, as inputs have too few entries")
         batch: list[int | None] = []  # the canary in each row of the batch

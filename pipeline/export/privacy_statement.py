@@ -13,10 +13,11 @@ from html import escape
 from markdown_it import MarkdownIt
 
 from dprepro.pipeline.export.statement import PrivacyStatement
+from dprepro.pipeline.ledgers import sentences
 from dprepro.pipeline.ledgers.data_budget import DataBudget
-from dprepro.pipeline.reporting import vocabulary, wording
+from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.privacy import not_covered, privacy
-from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results.schema import (
     EXAMPLE,
     FINAL_MODEL,
@@ -160,12 +161,12 @@ def privacy_statement(
         else (),
         not_covered_of_records=tuple(use.words for use in uses if use.key in OF_RECORDS),
         declared_public=tuple(use.words for use in uses if use.key in DECLARED_PUBLIC),
-        composition=wording.composition(record.composition) if record.composition else None,
-        data_budget=wording.data_budget(budget) if budget else None,
+        composition=sentences.composition(record.composition) if record.composition else None,
+        data_budget=sentences.data_budget(budget) if budget else None,
         examples_stated=not nominal,
-        attack_risk=wording.attack_risk(ledger.risk, ledger.unit) if ledger.risk else None,
-        gaussian_dp=wording.gaussian_dp(ledger.risk) if ledger.risk else None,
-        delta_remark=wording.delta_remark(ledger.delta, nominal or made.examples),
+        attack_risk=sentences.attack_risk(ledger.risk, ledger.unit) if ledger.risk else None,
+        gaussian_dp=sentences.gaussian_dp(ledger.risk) if ledger.risk else None,
+        delta_remark=sentences.delta_remark(ledger.delta, nominal or made.examples),
         assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
         versions=versions,
     )
@@ -208,14 +209,14 @@ def _assumptions(replica: TrainingResult, device: str, reproducible: bool) -> tu
 def _attack(attack: Attack) -> str:
     """Description of one attack."""
     shown = ", ".join(
-        f"ε ≥ {wording.downwards(bound.epsilon)} ({vocabulary.WORDS.bounds[bound.by]})"
+        f"ε ≥ {sentences.downwards(bound.epsilon)} ({wording.WORDS.bounds[bound.by]})"
         for bound in sorted(attack.bounds, key=lambda bound: -bound.epsilon)
     )
     upper = attack.epsilon_upper
-    proven = "no proven bound" if upper is None else f"proven ε ≤ {wording.upwards(upper)}"
+    proven = "no proven bound" if upper is None else f"proven ε ≤ {sentences.upwards(upper)}"
     run = "a separate run with the whole mechanism" if attack.whole else "a smaller run of the same code"
     return (
-        f"{vocabulary.WORDS.attacks[attack.attack]}; the attacker sees {attack.sees} of {run} with "
+        f"{wording.WORDS.attacks[attack.attack]}; the attacker sees {attack.sees} of {run} with "
         f"{attack.noise} noise ({proven}). Result: {shown}, at {100 * attack.confidence:g} % confidence"
     )
 
@@ -225,11 +226,11 @@ def headline(statement: PrivacyStatement) -> str:
     why = f": {statement.why}" if statement.why else ""
     if statement.epsilon is None:
         return f"No differential privacy is proven of this model ({statement.verdict}{why})."
-    delta = f" and δ = {wording.number(statement.delta)}" if statement.delta else ""
+    delta = f" and δ = {sentences.number(statement.delta)}" if statement.delta else ""
     bad = f" **{statement.verdict}**{why}." if why else ""
     return (
         "Under the assumptions below, the training of this model was differentially private with ε ≤ "
-        f"{wording.upwards(statement.epsilon)}{delta}, for data sets that differ in {statement.unit} "
+        f"{sentences.upwards(statement.epsilon)}{delta}, for data sets that differ in {statement.unit} "
         f"({statement.neighbouring}).{bad}"
     )
 
@@ -329,10 +330,10 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     """Lines for engineers: mechanism, bounds, uses of data that epsilon does not cover, and attacks."""
     upper = "none is proven"
     if statement.epsilon is not None:
-        upper = f"{wording.upwards(statement.epsilon)}, by {statement.accountant}"
+        upper = f"{sentences.upwards(statement.epsilon)}, by {statement.accountant}"
     claimed = None
     if statement.claimed is not None and statement.claimed != statement.epsilon:
-        claimed = f"{wording.upwards(statement.claimed)}, by {statement.claimed_by}"
+        claimed = f"{sentences.upwards(statement.claimed)}, by {statement.claimed_by}"
     items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
@@ -348,8 +349,8 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
             + ("" if statement.unit == EXAMPLE else "; by people with one example each"),
         ),
         "mechanism": statement.mechanism and f"`{statement.mechanism}`",
-        "noise multiplier": statement.noise_multiplier and wording.number(statement.noise_multiplier),
-        "sampling rate": statement.sampling_rate and wording.number(statement.sampling_rate),
+        "noise multiplier": statement.noise_multiplier and sentences.number(statement.noise_multiplier),
+        "sampling rate": statement.sampling_rate and sentences.number(statement.sampling_rate),
         "steps": f"{statement.steps:,}",
         "protects": statement.protects,
         "covered": statement.covered if statement.epsilon is not None else None,
@@ -382,8 +383,8 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
 
 
 def _delta(delta: float | None) -> str | None:
-    return None if delta is None else wording.number(delta) if delta else "0 (pure)"
+    return None if delta is None else sentences.number(delta) if delta else "0 (pure)"
 
 
 def _lower(epsilon: float | None, on: str | None) -> str | None:
-    return None if epsilon is None else f"{wording.downwards(epsilon)} ({on})"
+    return None if epsilon is None else f"{sentences.downwards(epsilon)} ({on})"

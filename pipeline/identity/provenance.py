@@ -45,21 +45,6 @@ def is_lost(revision: str) -> bool:
     return (_git("rev-parse", "--is-shallow-repository") or "").strip() == "false"
 
 
-def deleted_files(folder: Path) -> dict[Path, str]:
-    """Files that a commit deleted from ``folder``, each with the commit before the file's last deletion."""
-    listed = _git(
-        *("log", "--diff-filter=D", "--name-only", "--relative", "--format=:%H", "--", str(folder)),
-        folder=Path(),
-    )
-    files: dict[Path, str] = {}
-    for line in (listed or "").splitlines():
-        if line.startswith(":"):
-            commit = line[1:]
-        elif line:
-            files.setdefault(Path(line), f"{commit}^")  # the latest deletion comes first
-    return files
-
-
 def committed_text(path: Path, commit: str) -> str | None:
     """Text of a file below the working folder at a commit; None if git doesn't have the file."""
     return _git("show", f"{commit}:./{path.as_posix()}", folder=Path())

@@ -226,10 +226,6 @@ class MethodSettings(Strict):
         broken = self.broken(normalization)
         return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))
 
-    def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Number of forward and backward passes of single examples in a step: the cost of training."""
-        return self.batch
-
     def total_steps(self, examples: int) -> int:
         """Number of steps for a training split of ``examples``."""
         raise NotImplementedError

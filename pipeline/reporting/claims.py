@@ -8,10 +8,10 @@ from math import inf
 import pandas as pd
 
 from dprepro.errors import UserError
+from dprepro.pipeline.params.papers import PREVIOUS, Bound, Claim, Effect, Value
 from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.effects import Cell, Results, confounded, difference, measured, reason_not_run
 from dprepro.pipeline.reporting.intervals import Mean, computed, contrast
-from dprepro.pipeline.reporting.papers import PREVIOUS, Bound, Claim, Effect, Value
 from dprepro.pipeline.reporting.privacy import worst
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import Columns

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from dprepro.pipeline.params.printed import Table
 from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.intervals import NORMAL, Mean, SeedValues, contrast
-from dprepro.pipeline.reporting.printed import Table
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import CELL, Columns
 from dprepro.pipeline.results.schema import ACCOUNTING

@@ -35,6 +35,11 @@ class SeedValues:
     by_seed: Mapping[int, float]
     mean: Mean
 
+    @classmethod
+    def of(cls, by_seed: Mapping[int, float]) -> "SeedValues":
+        """Values of trained seeds, with their mean."""
+        return cls(by_seed, mean(tuple(by_seed.values())))
+
 
 def mean(values: Sequence[float]) -> Mean:
     """Mean of ``values``, one per seed."""
@@ -48,8 +53,8 @@ def computed(value: float) -> Mean:
     return Mean(value, 0.0, 1)
 
 
-def contrast(terms: Sequence[tuple[float, str, SeedValues]], less: float = 0.0) -> Mean:
-    """Weighted sum of means, minus the number ``less``; ``terms`` are (weight, key of the row, its result).
+def contrast(terms: Sequence[tuple[float, str, SeedValues]]) -> Mean:
+    """Weighted sum of means; ``terms`` are (weight, key of the row, its result).
 
     Cells of one row are combined seed by seed, because their trainings are dependent. Cells of different rows
     are independent.
@@ -57,14 +62,14 @@ def contrast(terms: Sequence[tuple[float, str, SeedValues]], less: float = 0.0) 
     by_row: dict[str, list[tuple[float, SeedValues]]] = {}
     for weight, row, cell in terms:
         by_row.setdefault(row, []).append((weight, cell))
-    constant, samples = -less, []
+    constant, samples = 0.0, []
     for cells in by_row.values():
         if all(cell.mean.exact for _, cell in cells):
             constant += sum(weight * cell.mean.value for weight, cell in cells)
             continue
         seeds = set.intersection(*(set(cell.by_seed) for _, cell in cells))
         if not seeds:
-            return Mean(sum(weight * cell.mean.value for weight, _, cell in terms) - less, None, 0)
+            return Mean(sum(weight * cell.mean.value for weight, _, cell in terms), None, 0)
         samples.append([sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)])
     return _total(samples, constant) if samples else computed(constant)
 

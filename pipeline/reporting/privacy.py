@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dprepro.fields import Noise
+from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.vocabulary import joined, words
-from dprepro.pipeline.reporting.wording import upwards
+from dprepro.pipeline.reporting.wording import joined, words
 from dprepro.pipeline.results.schema import (
     FINAL_MODEL,
     FLOATING_POINT,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -16,21 +15,11 @@ from dprepro.pipeline.reporting.effects import effects
 from dprepro.pipeline.reporting.pages.environment import render
 from dprepro.pipeline.reporting.pages.views import Cell, Report, cell
 from dprepro.pipeline.reporting.sources import read_sources
-from dprepro.pipeline.reporting.table import primary, results, to_csv
+from dprepro.pipeline.reporting.table import results, to_csv
 from dprepro.rounding import rounded_up
 
 REPORTS = Path("reports")
 FOLDERS = ("figures", "metrics", "papers", "rows")  # DVC refuses a stage if one of its outputs is missing
-
-
-@dataclass(frozen=True)
-class Written:
-    """A written report: what it shows, and paths of its pages and tables."""
-
-    report: Report
-    index: Path  # the first page
-    pages: dict[str, Path]  # by paper
-    tables: tuple[Path, ...]  # CSV files of all papers
 
 
 def gather(settings: Settings, root: Path = Path()) -> Report:
@@ -45,8 +34,8 @@ def gather(settings: Settings, root: Path = Path()) -> Report:
     return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
 
 
-def write(settings: Settings, root: Path = Path()) -> Written:
-    """Write the report. Unchanged files keep their modification time.
+def write(settings: Settings, root: Path = Path()) -> Path:
+    """Write the report, and return the path of its first page. Unchanged files keep their modification time.
 
     Raises:
         UserError: a record, history, search or paper is invalid, or a file can't be written.
@@ -55,10 +44,7 @@ def write(settings: Settings, root: Path = Path()) -> Written:
     for outputs in FOLDERS:
         (folder / outputs).mkdir(parents=True, exist_ok=True)
     _put(dict(_files(report)), folder)
-    published = (view.key for view in report.papers if view.paper.published)
-    pages = {key: folder / "papers" / f"{key}.html" for key in published}
-    tables = folder / "summary.csv", folder / "contrasts.csv"
-    return Written(report, folder / "index.html", pages, tables)
+    return folder / "index.html"
 
 
 def _put(files: Mapping[str, str], folder: Path) -> None:
@@ -106,15 +92,10 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
         )
     yield "summary.csv", summary
     yield "contrasts.csv", to_csv(report.effects)
-    printed = primary(report.table)
-    for view in report.papers:
-        ran = int((report.table.loc[report.table["paper"] == view.key, "ours"].notna()).sum())
-        counts = printed.loc[printed["paper"] == view.key, "status"].value_counts().sort_index()
-        yield f"metrics/{view.key}.json", _json({"results": ran, **counts.to_dict()})
-    for line in printed.to_dict("records"):
-        if isinstance(line["status"], str) and line["status"] != "not run":
-            name = f"{line['paper']}-{line['table']}-{line['line']}-{line['level']}"
-            yield f"metrics/{name}.json", _json(_numbers(cell(line, report.sources)))
+    for each in report.lines:
+        if each.judged:
+            name = "-".join(each.line[name] for name in ("paper", "table", "line", "level"))
+            yield f"metrics/{name}.json", json.dumps(_numbers(each), indent=2) + "\n"
 
 
 def _numbers(value: Cell) -> dict[str, float]:
@@ -128,7 +109,3 @@ def _numbers(value: Cell) -> dict[str, float]:
         "epsilon": None if pd.isna(upper) else float(rounded_up(float(f"{upper:.9g}"), 3)),
     }
     return {name: float(number) for name, number in numbers.items() if not pd.isna(number)}
-
-
-def _json(numbers: Mapping[str, float]) -> str:
-    return json.dumps(numbers, indent=2) + "\n"

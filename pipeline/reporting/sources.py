@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dprepro.pipeline.params import PAPERS, Account, Row, Settings
-from dprepro.pipeline.reporting import papers
-from dprepro.pipeline.reporting.papers import Paper
-from dprepro.pipeline.reporting.printed import PrintedLine, Table
+from dprepro.pipeline.params import PAPERS, Account, Row, Settings, papers
+from dprepro.pipeline.params.papers import Paper
+from dprepro.pipeline.params.printed import PrintedLine, Table
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record, SearchRecord
 

@@ -14,10 +14,10 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.params import Account, Row
+from dprepro.pipeline.params.printed import Printed, PrintedLine, Table
 from dprepro.pipeline.reporting import caveats, verdict
 from dprepro.pipeline.reporting.caveats import Caveat
 from dprepro.pipeline.reporting.intervals import computed, mean
-from dprepro.pipeline.reporting.printed import Printed, PrintedLine, Table
 from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results.schema import ACCOUNTING, Record, TrainingResult
@@ -58,11 +58,6 @@ def results(sources: Sources) -> pd.DataFrame:
     lines += _printed_only(primary, sources)
     lines = [line | _judged(line, most.get(_column(line), 0.0), sources) for line in lines]
     return pd.DataFrame(lines, columns=COLUMNS)
-
-
-def primary(table: pd.DataFrame) -> pd.DataFrame:
-    """Lines of the table that the papers print, with the rows that decide them."""
-    return table[table["is_primary"] & table["printed"].notna()]
 
 
 def to_csv(table: pd.DataFrame) -> str:

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from scipy.special import stdtrit
 
+from dprepro.pipeline.params.printed import NO_CONVERGENCE, Printed
 from dprepro.pipeline.reporting.intervals import LEVEL, NORMAL, Mean
-from dprepro.pipeline.reporting.printed import NO_CONVERGENCE, Printed
 from dprepro.rounding import up
 
 Value = Literal["reproduced", "higher", "lower", "uncertain", "not run"]

@@ -33,7 +33,7 @@ from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.schema import (

@@ -25,7 +25,7 @@ from dprepro.pipeline.export import folder as exporting
 from dprepro.pipeline.export.inputs import read_inputs
 from dprepro.pipeline.export.privacy_statement import OF_RECORDS
 from dprepro.pipeline.files import digest_file, digest_json
-from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.ledgers import sentences
 from dprepro.pipeline.reporting.privacy import not_covered
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
@@ -308,15 +308,15 @@ def test_the_statement_has_the_ledgers_numbers(here: Path) -> None:
     assert any("float32 rounding" in use for use in told["not_covered"])
     card = Path(f"out/{IMAGES}/README.md").read_text()
     for said in (
-        *(wording.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
+        *(sentences.bound(ledger), ledger.accountant, f"| steps | {ledger.steps} |", "add or remove one"),
         *(
-            wording.downwards(ledger.epsilon_lower or 0),
+            sentences.downwards(ledger.epsilon_lower or 0),
             *told["not_covered"],
             *told["not_covered_of_records"],
             *told["assumptions"],
             "Poisson",
         ),
-        wording.composition(records.read_ledgers(IMAGES).composition),  # type: ignore[arg-type]
+        sentences.composition(records.read_ledgers(IMAGES).composition),  # type: ignore[arg-type]
     ):
         assert said in card
 

@@ -24,11 +24,11 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.files import digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
+from dprepro.pipeline.ledgers import sentences
 from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.ledgers.searched import _same_spending
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
@@ -534,7 +534,7 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     assert (composition.trainings, composition.left_out) == (1, 3)
     assert (
         "No bound is proven for 3 trainings, so none is proven for all trainings together"
-        in wording.composition(composition)
+        in sentences.composition(composition)
     )
 
 

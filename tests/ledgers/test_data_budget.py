@@ -11,11 +11,11 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.data_budget import budget_of, data_budgets
 from dprepro.pipeline.ledgers.rows import entries
+from dprepro.pipeline.ledgers.sentences import data_budget, delta_remark
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.params.suggested import delta_for
-from dprepro.pipeline.reporting.wording import data_budget, delta_remark
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Provenance, Replaced, RowTrainings, TrainingSpent
 from tests.made_records import keep_search, made_up_run, made_up_training

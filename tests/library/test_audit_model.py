@@ -249,7 +249,7 @@ def test_projections_are_those_of_single_backward_passes() -> None:
             parameter.add_(1)  # a step was made since
     projections = fast._projections(net, network(8), before)
     net.load_state_dict(before)
-    for row, label, projection in zip(fast.inputs, fast.labels, projections, strict=True):
+    for row, label, projection in zip(fast.given, fast.labels, projections, strict=True):
         loss = F.cross_entropy(net(row[None]), label[None])
         gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
         along = torch.cat([value.flatten() for value in released.values()]) @ gradient / gradient.norm()

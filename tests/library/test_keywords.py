@@ -1,5 +1,6 @@
 """Networks whose forward takes keywords, such as those of Hugging Face: sums, noise and replay."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -155,6 +156,36 @@ def test_a_step_of_a_network_with_keywords_replays_without_a_violation_and_with_
     assert dprepro.replay(step_of(False), inputs, LABELS, **claims).violations == ()
     found = dprepro.replay(step_of(True), inputs, LABELS, **claims).violations
     assert "divisor" in {violation.name for violation in found}
+
+
+@pytest.mark.parametrize("every_step", [False, True])
+def test_canaries_of_a_network_with_keywords_show_a_training_without_noise(every_step: bool) -> None:
+    words = torch.randint(1, 90, (60, 6), generator=SEEDED)
+    inputs = {"input_ids": words, "attention_mask": torch.ones(60, 1, 1, 6).bool()}
+    labels = torch.randint(3, (60,), generator=SEEDED)
+
+    def steps(inputs: dict[str, Tensor], labels: Tensor) -> Iterator[nn.Module]:
+        net = bert().eval()
+        adam = torch.optim.Adam(net.parameters(), lr=0.03)
+        yield net
+        for _ in range(30):
+            sums = dprepro.clipped_sum(net, inputs, labels, 1.0).sums
+            for name, value in sums.items():
+                net.get_parameter(name).grad = value / len(labels)
+            adam.step()
+            yield net
+
+    def train(inputs: dict[str, Tensor], labels: Tensor) -> Any:
+        assert set(inputs) == {"input_ids", "attention_mask"}
+        assert all(len(value) == len(labels) for value in inputs.values())
+        return steps(inputs, labels) if every_step else list(steps(inputs, labels))[-1]
+
+    options: dict[str, Any] = {"delta": 1e-5, "epsilon_claimed": 0.5, "say": lambda _: None}
+    audited = dprepro.audit_model(train, inputs, labels, canaries=60, **options)
+    assert audited.verdict == "wrong"
+    assert audited.sees == ("every step" if every_step else "the final model")
+    with pytest.raises(dprepro.UserError, match="kind: extreme, with inputs by keyword; allowed"):
+        dprepro.audit_model(train, inputs, labels, canaries=60, kind="extreme", **options)
 
 
 class Mixed(Two):

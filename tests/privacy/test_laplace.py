@@ -13,8 +13,8 @@ from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.accountants.records import NeighboringRelation
 from dprepro.pipeline.ledgers.declared import _same_releases
 from dprepro.pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
+from dprepro.pipeline.ledgers.sentences import number
 from dprepro.pipeline.methods.spending import statement
-from dprepro.pipeline.reporting.wording import number
 
 FEATURES = 784
 IMAGES = list(product([0.0, 0.4, 1.0], repeat=3))  # of three pixels

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from dprepro.errors import UserError
-from dprepro.pipeline.params import PAPERS
+from dprepro.pipeline.params import PAPERS, papers
 from dprepro.pipeline.params import load as load_settings
-from dprepro.pipeline.reporting import papers
 from dprepro.pipeline.reporting.wording import printed
 
 ROOT = Path(__file__).parents[2]

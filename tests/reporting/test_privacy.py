@@ -4,10 +4,10 @@ import pytest
 
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.pipeline.ledgers.ledger import release_ledger
+from dprepro.pipeline.ledgers.sentences import bound, claim
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.reporting.privacy import Privacy, floats_tell, not_covered, privacy, specific
-from dprepro.pipeline.reporting.vocabulary import words
-from dprepro.pipeline.reporting.wording import bound, claim
+from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Composition, Ledger, TrainingResult
 from tests.reporting.made_up import dpsgd
 from tests.reporting.made_up.dpsgd import attack

@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.params import PAPERS
-from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.params import PAPERS, papers
 from dprepro.stages.init import init, stages
 from tests.laboratory import NOTHING, run
 

@@ -18,7 +18,7 @@ from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings, parse
-from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.weights import weights_path

@@ -73,11 +73,6 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Statement that the statistics of a joint batch mix examples (Davody et al., Algorithm 1)."""
         return (JOINT,) if normalization == "batch_bn" else ()
 
-    def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Passes in a step; private `batch_bn` passes batch and public images once for each example."""
-        joint = self.private and circumstances.normalization == "batch_bn"
-        return self.batch * (self.batch + circumstances.public if joint else 1)
-
     def needs_public(self, normalization: str) -> bool:
         """Return whether the statistics of batch norm use public examples."""
         return normalization in ("public_bn", "batch_bn")

@@ -38,10 +38,6 @@ class TanSettings(DescentSettings):
         """Return whether gradients are noised; they are always clipped."""
         return self.sigma > 0
 
-    def passes_per_step(self, circumstances: Circumstances) -> int:
-        """Number of passes in a step: every copy of every example."""
-        return self.batch * self.copies
-
     def for_audit(self, images: bool) -> Self:
         """Settings without augmentation, noted norms and class weights; on images also without momentum."""
         plain = {"augment": "none", "copies": 1, "note_norms": False, "class_weights": ()}

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
+from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.methods.settings import method_settings
-from dprepro.pipeline.params import PAPERS, Settings
-from dprepro.pipeline.reporting import papers
+from dprepro.pipeline.params import PAPERS, Settings, papers
 from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, svg
-from dprepro.pipeline.reporting.wording import level_words, upwards
+from dprepro.pipeline.reporting.wording import level_words
 
 NAME = "accuracy-privacy"
 METRIC = "test_accuracy"
@@ -76,7 +76,11 @@ def _bounded(lines: pd.DataFrame) -> pd.Series:
 
 
 def draw(table: pd.DataFrame, external: Sequence[ExternalResult] = ()) -> str | None:
-    """SVG text with a panel per data set; points link to their rows. None without any point."""
+    """SVG text with a panel per data set; points link to their rows. None without any point.
+
+    Points are rows that decide a printed value, and rows of tables without one.
+    """
+    table = table[table["is_primary"] & (table["status"] != "not run")]
     lines = table[(table["metric"] == METRIC) & (table["unit"] == "percent") & table["ours"].notna()]
     lines = lines[_bounded(lines)]
     shown = {key: lines[lines["dataset"] == key] for key in SETS if (lines["dataset"] == key).any()}

@@ -1,6 +1,7 @@
 """Rendering of pages and Markdown files from the templates in this folder."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,18 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from dprepro.pipeline.reporting import wording
+from dprepro.pipeline.ledgers.sentences import composition, counted, data_budget, delta, number, upwards
 from dprepro.pipeline.reporting.pages import views
-from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import (
+    attack_words,
+    half,
+    isolation,
+    level_words,
+    settings_words,
+    signed,
+    spelled,
+    words,
+)
 
 
 def render(template: str, **values: Any) -> str:
@@ -32,11 +42,20 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = [each for each in vars(wording).values() if getattr(each, "__module__", "") == wording.__name__]
-    environment.filters |= {
-        each.__name__: each
-        for each in (*formats, words, views.row_settings, views.uses, views.base_rate, views.guess)
-    }
+    texts: list[Callable[..., Any]] = [
+        attack_words,
+        composition,
+        counted,
+        data_budget,
+        delta,
+        half,
+        isolation,
+        level_words,
+        number,
+    ]
+    texts += [settings_words, signed, spelled, upwards, words]
+    texts += [views.base_rate, views.guess, views.row_settings, views.uses]
+    environment.filters |= {each.__name__: each for each in texts}
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")

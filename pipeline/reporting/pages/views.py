@@ -9,26 +9,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from dprepro.pipeline.ledgers.sentences import counted, downwards, number, upwards
+from dprepro.pipeline.params.papers import Headline, Paper, short
+from dprepro.pipeline.params.printed import Printed, Table
 from dprepro.pipeline.reporting.caveats import STAND_INS
 from dprepro.pipeline.reporting.claims import ClaimResult, Part
 from dprepro.pipeline.reporting.effects import Results
-from dprepro.pipeline.reporting.papers import Headline, Paper, short
-from dprepro.pipeline.reporting.printed import Printed, Table
 from dprepro.pipeline.reporting.privacy import not_covered, specific
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import Columns
-from dprepro.pipeline.reporting.wording import (
-    counted,
-    downwards,
-    fixed,
-    half,
-    level_value,
-    level_words,
-    number,
-    printed,
-    signed,
-    upwards,
-)
+from dprepro.pipeline.reporting.wording import fixed, half, level_value, level_words, printed, signed
 from dprepro.pipeline.results.schema import GUESS, Record, Scores
 
 # A sign tells statuses apart in print, and for readers who can't tell colours apart.
@@ -75,7 +65,7 @@ class Report:
         """Results and printed values in the order of the papers' tables, the judged first."""
         grids = [grid for view in self.papers for grid in view.grids]
         found = [each for grid in grids for each in grid.every if each.ran or each.printed]
-        return sorted(found, key=lambda each: (each.status in ("", "not run"), not each.ran))
+        return sorted(found, key=lambda each: (not each.judged, not each.ran))
 
 
 @dataclass(frozen=True)
@@ -104,6 +94,11 @@ class Cell:
     def claims(self) -> bool:
         """Whether an epsilon is claimed."""
         return self.privacy not in ("", "no claim")
+
+    @property
+    def judged(self) -> bool:
+        """Whether it decides a printed value."""
+        return self.status not in ("", "not run")
 
     @property
     def trained(self) -> bool:
@@ -284,7 +279,7 @@ class Grid:
     @property
     def rebuild(self) -> str | None:
         """Command that trains a cell again."""
-        judged = [cell for cell in self.cells if cell.status not in ("", "not run") and cell.line["epochs"]]
+        judged = [cell for cell in self.cells if cell.judged and cell.line["epochs"]]
         cell = min(judged, key=lambda cell: not cell.claims, default=None)
         return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
 
@@ -353,9 +348,11 @@ class PaperView:
         text += f", claimed {' and '.join(bounds)}" if bounds else ""
         if part.theirs is not None:
             text += f", printed {signed(part.theirs, 2) if apart else number(part.theirs)}"
-        found = self.result(left) if part.ours is not None else None
-        proven = f", at ε ≤ {found.at_most}" if found and found.claims and found.at_most != "none" else ""
-        return text + proven + (f" ({part.reason})" if part.reason else "")
+        found = self.result(left)
+        if found and part.ours is not None and found.claims and found.at_most != "none":
+            text += f", at ε ≤ {found.at_most}"
+        why = f": {_remark([found])}" if found and part.reason == found.privacy == "exceeded" else ""
+        return text + (f" ({part.reason}{why})" if part.reason else "")
 
     def line(self, place: tuple[str, str]) -> Columns | None:
         """Line of the table that decides (TABLE/LINE, level), in the table's own metric."""

@@ -14,7 +14,7 @@ from typing import Any
 from dprepro.accountants.records import AccountantEpsilon
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings, parse
-from dprepro.pipeline.reporting.vocabulary import words
+from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, TrainingResult
 from tests.made_records import keep, keep_history
 

@@ -154,7 +154,3 @@ class PrintedTables(Strict):
                         key=line.key, label=f"{line.label}, {words}", values=line.also.get(metric, {})
                     )
         return by_reference
-
-    def table_of(self, reference: str) -> Table:
-        """Table of the line with this reference."""
-        return self.tables[reference.partition("/")[0]]

@@ -10,7 +10,7 @@ from dprepro.errors import UserError, reading
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.reporting.printed import PrintedTables
+from dprepro.pipeline.params.printed import PrintedTables
 
 # TABLE/LINE, or TABLE/LINE:METRIC for a further metric of the table
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?$")]
