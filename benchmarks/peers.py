@@ -18,7 +18,6 @@ from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.reporting.intervals import Mean, SeedValues, contrast
-from dprepro.pipeline.rerun import Accuracy
 from dprepro.pipeline.results.records import read_evaluation, read_run
 
 RECORD, PEERS = Path("reports/benchmarks/peers.json"), Path("reports/benchmarks/peers.md")
@@ -67,11 +66,11 @@ def settings(network: str, root: Path = Path()) -> dict[str, Any]:
     return found[0]
 
 
-def ours(network: str, root: Path = Path()) -> Accuracy:
+def ours(network: str, root: Path = Path()) -> SeedValues:
     """Accuracies of our row of ``network``."""
     evaluation = read_evaluation(ROWS[network], root)
     assert evaluation is not None
-    return Accuracy(
+    return SeedValues.of(
         {each.seed: each.metrics["test_accuracy"] for each in evaluation.replicas if each.level == LEVEL}
     )
 
@@ -132,7 +131,10 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
             runs = [run for run in record["runs"] if (run["peer"], run["network"]) == (peer, network)]
             if not runs:
                 continue
-            theirs, own = Accuracy({run["seed"]: run["test_accuracy"] for run in runs}), ours(network, root)
+            theirs, own = (
+                SeedValues.of({run["seed"]: run["test_accuracy"] for run in runs}),
+                ours(network, root),
+            )
             difference = contrast(
                 [
                     (1, f"{peer} {network}", SeedValues(theirs.by_seed, theirs.mean)),

@@ -20,7 +20,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.intervals import LEVEL, Mean, SeedValues, mean
+from dprepro.pipeline.reporting.intervals import LEVEL, Mean, SeedValues
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowEvaluations
 from dprepro.pipeline.results.weights import duration
@@ -173,4 +173,4 @@ def _by_level(evaluation: RowEvaluations) -> dict[str, SeedValues]:
     values: dict[str, dict[int, float]] = {}
     for replica in evaluation.replicas:
         values.setdefault(replica.level, {})[replica.seed] = 100 * replica.metrics["test_accuracy"]
-    return {level: SeedValues(each, mean(tuple(each.values()))) for level, each in values.items()}
+    return {level: SeedValues.of(each) for level, each in values.items()}

@@ -48,7 +48,7 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
             for line in score_lines(replica.scores, classes):
                 yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
     for replica in evaluation.replicas if evaluation else ():
-        if replica.scores is not None and replica.scores.guess and replica is not first[replica.level]:
+        if replica.scores is not None and replica.scores.guess:
             yield f"{replica.level.replace('=', ' = ')}, seed {replica.seed}: {replica.scores.guess}"
 
 

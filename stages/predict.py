@@ -20,7 +20,8 @@ def predict(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Images or folders of them, npz of images or features, CSV of texts, CSV or Parquet tables."
+            help="Images, npz of images or features, CSV of texts, CSV or Parquet tables, or folders as "
+            "`new data` takes them."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,

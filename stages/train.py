@@ -115,7 +115,8 @@ def train(
         done = training.train(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
         )
-    print(f"{row}: {done.trained} replicas trained, {done.standing} stand, {done.path}")
+    replicas = "replica" if done.trained == 1 else "replicas"
+    print(f"{row}: {done.trained} {replicas} trained, {done.standing} stand, {done.path}")
 
 
 def _left(settings: "Settings") -> str | None:

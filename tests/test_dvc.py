@@ -268,7 +268,7 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     clone.allow_training()
     clone.run("dvc", "repro", "prepare@toy")
     said = clone.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
-    assert ("toy: 1 replicas trained, 1 stand" if pulled else "toy: 2 replicas trained, 0 stand") in said
+    assert ("toy: 1 replica trained, 1 stand" if pulled else "toy: 2 replicas trained, 0 stand") in said
     assert "Running stage 'train@other'" not in said
     assert (clone.folder / "reports/trainings/other.jsonl").read_bytes() == other
     lines = (clone.folder / "reports/trainings/toy.jsonl").read_text().splitlines()

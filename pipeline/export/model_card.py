@@ -140,9 +140,12 @@ def _results(replica: TrainingResult) -> Iterator[tuple[str, str, float]]:
 
 def _accuracy(record: Record, replica: TrainingResult, data: Prepared) -> str:
     if isinstance(replica.scores, Errors):
-        return f"{replica.scores.words} on {len(data.splits['test']):,} test examples, of this training."
+        own = f"{replica.scores.words} on {len(data.splits['test']):,} test examples, of this training."
+        return f"{own}{replica.scores.guess and f' They are {replica.scores.guess}.'}"
     own = f"{100 * replica.metrics[ACCURACY]:.2f} % of {len(data.splits['test']):,} test examples"
     scored = f" {replica.scores.words}." if replica.scores else ""
+    if replica.scores and replica.scores.guess:
+        scored += f" The accuracy is {replica.scores.guess}."
     sentence = f"{own}, of this training.{scored}"
     if replica.ledger.event is None:
         # other private trainings used the same examples; the epsilon of this one does not cover their results

@@ -1,5 +1,6 @@
 """Training classes and networks by their names in params.yaml."""
 
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -59,7 +60,8 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
     """
     part = extensions("models")[model.name]
     try:
-        net: nn.Module = part.load().build(model, shape, classes)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of layers without weights
+            net: nn.Module = part.load().build(model, shape, classes)
         problem = _problem(net, shape, classes) if tried else None
     except UserError:
         raise

@@ -35,6 +35,11 @@ class SeedValues:
     by_seed: Mapping[int, float]
     mean: Mean
 
+    @classmethod
+    def of(cls, by_seed: Mapping[int, float]) -> "SeedValues":
+        """Values of trained seeds, with their mean."""
+        return cls(by_seed, mean(tuple(by_seed.values())))
+
 
 def mean(values: Sequence[float]) -> Mean:
     """Mean of ``values``, one per seed."""

@@ -432,11 +432,13 @@ def is_guess(right: int, examples: int, most_frequent: int) -> bool:
     """Return whether a classifier with ``right`` answers may be no better than the most frequent class.
 
     It is better if the probability of so many right answers by guessing is at most 5 %, for answers that are
-    each right with probability ``most_frequent`` / ``examples``.
+    each right with probability ``most_frequent`` / ``examples``. Examples of one class alone don't tell.
     """
     from scipy.special import bdtrc  # imported here, so that predictions don't wait for it
 
-    return float(bdtrc(right - 1, examples, most_frequent / examples)) > GUESS_ERROR if right else True
+    if right == 0 or most_frequent == examples:
+        return right == 0
+    return float(bdtrc(right - 1, examples, most_frequent / examples)) > GUESS_ERROR
 
 
 class Scores(Strict):
@@ -474,14 +476,13 @@ class Scores(Strict):
 
     @property
     def words(self) -> str:
-        """Scores over all classes, and whether accuracy is a guess's, in one line of text."""
+        """Scores over all classes, in one line of text."""
         names = {"auc": "AUC", "f1": "macro F1"}
-        shown = (
+        return ", ".join(
             f"{names.get(name, name.replace('_', ' '))} {value:.3f}"
             for name, value in self.over_all.items()
             if value is not None
         )
-        return ", ".join([*shown, self.guess] if self.guess else shown)
 
 
 class Errors(Strict):
@@ -503,9 +504,9 @@ class Errors(Strict):
 
     @property
     def words(self) -> str:
-        """All errors, and whether guessing has them too, in one line of text."""
+        """All errors, in one line of text."""
         r2 = "" if self.r2 is None else f", R² {self.r2:.3f}"
-        return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}{self.guess and f', {self.guess}'}"
+        return f"RMSE {self.rmse:.4g}, MAE {self.mae:.4g}{r2}"
 
 
 class EvaluationRecord(RecordFile, OfTraining):

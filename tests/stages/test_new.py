@@ -400,6 +400,7 @@ def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name
     assert settings.rows[name].data == name
 
 
+@pytest.mark.filterwarnings("error:Initializing zero-element tensors")
 @pytest.mark.parametrize(
     ("model", "shape", "side"),
     [("lenet5", (8, 8), 28), ("lenet5_tanh", (30, 8), 32), ("convnet", (4, 4), 28)],

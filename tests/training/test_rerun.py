@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dprepro.pipeline.files import digest_files
-from dprepro.pipeline.reporting.intervals import SeedValues, mean
+from dprepro.pipeline.reporting.intervals import SeedValues
 from dprepro.pipeline.rerun import Difference
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import TrainingRecord
@@ -15,10 +15,6 @@ from dprepro.pipeline.results.weights import weights_path
 from dprepro.stages.answers import compared
 from tests.laboratory import declare, laboratory, new_data, new_row, refused, run, train
 from tests.not_none import not_none
-
-
-def of_seeds(values: dict[int, float]) -> SeedValues:
-    return SeedValues(values, mean(tuple(values.values())))
 
 
 @pytest.fixture
@@ -96,12 +92,12 @@ def test_training_anew_is_compared_with_what_it_replaces(recorded: Path) -> None
     ],
 )
 def test_verdicts(before: dict[int, float], after: dict[int, float], verdict: str) -> None:
-    assert Difference("epsilon=3", of_seeds(before), of_seeds(after)).verdict == verdict
+    assert Difference("epsilon=3", SeedValues.of(before), SeedValues.of(after)).verdict == verdict
 
 
 def test_one_more_training_is_compared_with_the_prediction_interval() -> None:
     """Student's t with 2 degrees of freedom, 4.3027, times the spread 1, times the root of 1 + 1/3."""
-    difference = Difference("epsilon=3", of_seeds({0: 90.0, 1: 91.0, 2: 92.0}), of_seeds({0: 92.5}))
+    difference = Difference("epsilon=3", SeedValues.of({0: 90.0, 1: 91.0, 2: 92.0}), SeedValues.of({0: 92.5}))
     assert compared(difference, "trained again") == (
         "epsilon = 3: test accuracy 91.00 ± 2.48 (n = 3) percent recorded, 92.50 trained again: outside "
         "the range of the recorded seeds (90.00 to 92.00) and inside the 95 % prediction interval of one "
@@ -137,4 +133,4 @@ def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Pat
         each.test_errors is None for each in not_none(records.read_evaluation("r")).replicas
     )  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
-    assert "1 replicas trained, 3 stand" in run("train r")
+    assert "1 replica trained, 3 stand" in run("train r")

@@ -79,14 +79,14 @@ def test_scores_say_that_guessing_has_them_too() -> None:
     labels = np.arange(200) % 4 % 3  # half of them are of class 0
     constant, exact = np.eye(3)[0 * labels], np.eye(3)[labels]
     line = "no better than guessing: 50.0 % are of the most frequent class"
-    assert scores(constant, labels).words.endswith(line)
-    assert "guessing" not in scores(exact, labels).words
+    assert scores(constant, labels).guess == line
+    assert scores(exact, labels).guess == scores(constant, 0 * labels).guess == ""
     many = np.arange(3 * (CONFUSED + 1)) % (CONFUSED + 1)
-    assert "guessing" in scores(np.eye(CONFUSED + 1)[0 * many], many).words
-    assert "guessing" not in scores(np.eye(CONFUSED + 1)[many], many).words
+    assert scores(np.eye(CONFUSED + 1)[0 * many], many).guess == "no better than guessing"
+    assert scores(np.eye(CONFUSED + 1)[many], many).guess == ""
     numbers = np.array([1.0, 2.0, 6.0])
-    assert errors(np.full(3, 3.0), numbers).words.endswith("no better than guessing the mean")
-    assert "guessing" not in errors(numbers + 0.1, numbers).words
+    assert errors(np.full(3, 3.0), numbers).guess == "no better than guessing the mean"
+    assert errors(numbers + 0.1, numbers).guess == ""
 
 
 def test_errors_are_those_of_their_definitions() -> None:

@@ -140,7 +140,7 @@ def say_left_out(folder: Path) -> None:
     """Say how many files of a folder of classes are no examples: hidden ones, and those of other endings."""
     listed, hidden = _files_of(folder)
     if hidden:
-        notice(f"{folder}: {hidden:,} hidden files are left out")
+        notice(f"{folder}: {f'{hidden:,} hidden files are' if hidden > 1 else 'a hidden file is'} left out")
     others = Counter(path.suffix.lower() or "no ending" for path in listed)
     for ending in IMAGES:
         del others[ending]
