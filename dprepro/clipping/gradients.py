@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass
 from functools import reduce
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -141,7 +141,7 @@ class Clipper(Protocol):
     """
 
     def __call__(
-        self, tensors: Tensors, inputs: Inputs, labels: Tensor, mask: Tensor, bounds: ClipLimits
+        self, tensors: Tensors, inputs: Any, labels: Tensor, mask: Tensor, bounds: ClipLimits
     ) -> ClippedSum:
         """Clipped sum of one batch."""
 
