@@ -88,11 +88,7 @@ class _SecretSampler(Sampler[list[int]]):
 
     def _pass(self) -> Iterator[list[int]]:
         """Samples of a pass, of which the drawn ones are left out."""
-        if os.getpid() != self._process:
-            raise UserError(
-                f"{type(self).__name__}: was made in another process; "
-                "needed: a sampler made in each process, with its rank"
-            )
+        self._check_process()
         if self._begin is None:
             self._key = secrets.randbits(128)
         self._drawn, self._begin = self._begin or 0, None
@@ -101,6 +97,15 @@ class _SecretSampler(Sampler[list[int]]):
             self._drawn += 1
             self._sizes.append(len(sample))
             yield self._own[sample].tolist()
+            self._check_process()  # a fork during a pass would have the samples of this process
+
+    def _check_process(self) -> None:
+        """Raise an error in a process that did not make the sampler."""
+        if os.getpid() != self._process:
+            raise UserError(
+                f"{type(self).__name__}: was made in another process; "
+                "needed: a sampler made in each process, with its rank"
+            )
 
     def _samples(self, begin: int) -> Iterator[np.ndarray]:
         """Samples from number ``begin`` on, as rising places among the process's examples."""

@@ -169,10 +169,13 @@ def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.Mon
     sampler = make(1000, 40, 1)  # no batch is empty, which a loader can't collate
     workers = DataLoader(TensorDataset(torch.arange(1000)), batch_sampler=sampler, num_workers=1)
     assert len(list(workers)) == len(sampler)
+    begun = iter(sampler)
+    next(begun)
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)
-    with pytest.raises(dprepro.UserError, match="made in another process"):
-        next(iter(sampler))
+    for samples in (iter(sampler), begun):
+        with pytest.raises(dprepro.UserError, match="made in another process"):
+            next(samples)
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (10, 0), (10, 4, 5), (10, 2.5)])
