@@ -56,21 +56,19 @@ class PrivateBackward:
         self.network, self.sampler, self.clip, self.loss, self.at_once = network, sampler, clip, loss, at_once
         self.noise_multiplier = noise_multiplier
         self.steps = Counter[float]()
+        self._rate = sampler.batch / sampler.examples  # of all steps
         place = (0, 1)
         if distributed.is_available() and distributed.is_initialized():
             place = distributed.get_rank(), distributed.get_world_size()
         if place != (sampler.rank, sampler.ranks):
             ours, theirs = f"rank {sampler.rank} of {sampler.ranks}", f"rank {place[0]} of {place[1]}"
             raise UserError(f"sampler: {ours}, the process: {theirs}; needed: the same")
-        for parameter in network.parameters():
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(_refuse)
+        self._guard()
 
     @property
     def history(self) -> list[tuple[float, float, int]]:
         """(Noise multiplier, sampling rate, steps) of the calls for `compose`, as of Opacus's accountants."""
-        rate = self.sampler.batch / self.sampler.examples
-        return [(noise, rate, steps) for noise, steps in self.steps.items()]
+        return [(noise, self._rate, steps) for noise, steps in self.steps.items()]
 
     def __call__(self, inputs: Tensor | Mapping[str, Tensor], labels: Tensor | None = None) -> None:
         """Set the gradients for a sample, an empty one too.
@@ -81,16 +79,30 @@ class PrivateBackward:
 
         Raises:
             UserError: as in `noisy_sum`, or the batch isn't the sampler's next sample: it has another size.
+                Or the sampler has another sampling rate than at the start.
         """
+        if (rate := self.sampler.batch / self.sampler.examples) != self._rate:
+            raise UserError(
+                f"sampler: sampling rate {rate:g}, at the start {self._rate:g}; needed: one rate, or another "
+                "PrivateBackward, and `compose` of both histories"
+            )
+        self._guard()
         if not REPEATED.get():  # `replay` chooses its batches
             first = next(iter(inputs.values()), ()) if isinstance(inputs, Mapping) else inputs
             self.sampler.check(len(first))
         group = distributed.group.WORLD if self.sampler.ranks > 1 else None
         options: dict[str, Any] = {"loss": self.loss, "at_once": self.at_once, "group": group}
         noisy = noisy_sum(self.network, inputs, labels, self.clip, self.noise_multiplier, **options)
-        self.steps[self.noise_multiplier] += 1
+        self.steps[float(self.noise_multiplier)] += 1  # a number, because a tensor may change after the step
         for name, value in noisy.items():
             self.network.get_parameter(name).grad = value / self.sampler.batch
+
+    def _guard(self) -> None:
+        """Let autograd raise an error at the trained parameters, also at those that were frozen before."""
+        for parameter in self.network.parameters():
+            hooks = getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
+            if parameter.requires_grad and _refuse not in hooks.values():
+                parameter.register_post_accumulate_grad_hook(_refuse)
 
 
 def _refuse(parameter: Tensor) -> None:

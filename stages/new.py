@@ -123,6 +123,9 @@ def data(
     The files are added to .gitignore before any is read. No example becomes public without --public. The
     command replaces an earlier declaration of this name if nothing was trained on it.
     """
+    from pydantic import ValidationError
+
+    from dprepro.checking import problem_lines
     from dprepro.errors import UserError
     from dprepro.pipeline.data.fetch import fetch
     from dprepro.pipeline.data.own.describe import PUBLIC, describe
@@ -169,7 +172,11 @@ def data(
         if target:
             fields["target"] = fields.pop("range")
     if group is not None:
-        fields["unit"] = Unit(column=fields.pop("group"), at_most=fields.pop("at-most"))
+        try:
+            fields["unit"] = Unit(column=fields.pop("group"), at_most=fields.pop("at-most"))
+        except ValidationError as problem:
+            lines = (f"own.{name}.unit.{line}" for line in problem_lines(problem))
+            raise UserError("\n".join(lines)) from problem
     if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
         from dprepro.pipeline.data.own.trunk import width
 

@@ -156,6 +156,9 @@ def test_what_has_no_bound_for_a_person_is_refused(lab: Path) -> None:
     assert "--group nobody: ../visits.csv: no column 'nobody'" in refused(
         NEW.replace("patient", "nobody").replace("visits --table", "other --table")
     )
+    for bad, key in (("--at-most 101", "at_most"), ("--at-most 3 --group=", "column")):
+        said = refused(f"{NEW.replace('--at-most 3', bad)} --schema visits.schema.yaml")
+        assert f"own.visits.unit.{key}: " in said
     run(f"{NEW} --schema visits.schema.yaml")
     for method in ("batch_clipping --sigma 1", "ilm --epsilon 3"):
         line = ROW.replace("dpsgd --epsilon 3", method)

@@ -286,3 +286,39 @@ def test_the_page_says_the_epsilon_of_an_opacus_history(capsys: pytest.CaptureFi
     exec(block, {})
     said = re.findall(r"upper bound; (\d\.\d+)", block)
     assert said == [f"{float(capsys.readouterr().out):.4f}"]
+
+
+def test_a_history_has_the_noise_of_each_step_though_a_tensor_changes() -> None:
+    sampler, noise = dprepro.PoissonSampler(300, 40, 4), torch.tensor(1.0)
+    private_backward = dprepro.PrivateBackward(network(), sampler, CLIP, SIGMA)
+    private_backward.noise_multiplier = noise
+    for inputs, labels in dprepro.loader(DATA, sampler):
+        private_backward(inputs, labels)
+        noise *= 2
+    assert private_backward.history == [(2.0**step, 40 / 300, 1) for step in range(4)]
+
+
+def test_another_sampling_rate_is_refused_because_a_history_has_one() -> None:
+    sampler = dprepro.PoissonSampler(300, 40, 2)
+    private_backward = dprepro.PrivateBackward(network(), sampler, CLIP, SIGMA)
+    for place in sampler:
+        private_backward(INPUTS[place], LABELS[place])
+    private_backward.sampler = dprepro.PoissonSampler(300, 1, 2)
+    place = next(iter(private_backward.sampler))
+    with pytest.raises(dprepro.UserError, match="at the start 0"):
+        private_backward(INPUTS[place], LABELS[place])
+    assert private_backward.history == [(SIGMA, 40 / 300, 2)]
+
+
+def test_backward_is_refused_for_layers_that_were_frozen_at_first() -> None:
+    net, sampler = network(), dprepro.PoissonSampler(300, 40, 2)
+    net[0].requires_grad_(False)
+    private_backward = dprepro.PrivateBackward(net, sampler, CLIP, SIGMA)
+    net[0].requires_grad_(True)
+    net[2].requires_grad_(False)
+    place = next(iter(sampler))
+    private_backward(INPUTS[place], LABELS[place])
+    for _ in range(2):
+        with pytest.raises(dprepro.UserError, match="its gradients have no noise"):
+            F.cross_entropy(net(INPUTS), LABELS).backward()
+        assert net[0].bias.grad is None
