@@ -23,6 +23,7 @@ from dprepro.pipeline.params import Model, OwnTable
 from dprepro.pipeline.params.own import Categorical, Column, Numeric
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Errors
+from dprepro.pipeline.training import evaluation
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
 from tests.not_none import not_none
@@ -439,7 +440,7 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wrong = "new row wrong --data houses --model logistic --method batch_clipping --sigma 4"
     assert "allowed for a numeric target: 'dpsgd'" in refused(wrong)
     # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
-    new_row("first --data houses --model logistic --method dpsgd --epsilon 128 --epochs 20")
+    new_row("first --data houses --model logistic --method dpsgd --epsilon 128 --epochs 60")
     train("first")
     measured = not_none(records.read_evaluation("first")).replicas[0]
     assert isinstance(measured.scores, Errors)
@@ -459,3 +460,6 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     card = Path("out/README.md").read_text()
     assert "tabular-regression" in card
     assert "A number to predict, price, clipped to 0 to 300" in card
+    records.evaluation_path("first").unlink()
+    monkeypatch.setattr(evaluation, "_probabilities", lambda *_: np.full((80, 1), np.nan))
+    assert "outputs are not finite; a lower learning_rate may help" in refused("evaluate first")
