@@ -347,7 +347,9 @@ levels: [{flow(level)}]  # one entry for each value to compare
         examples = settings.split(data).train
         if epsilon is not None and too_many(trained, examples, epsilon):
             fewer = (prod(shape) + 1) * described.classes  # of logistic regression
-            other = "; `--model logistic` has fewer" if fewer < trained else ""
+            # numbers of words are no sizes, so logistic regression takes none
+            takes = (text := checked.data[data].text) is None or text.vectors is not None
+            other = "; `--model logistic` has fewer" if takes and fewer < trained else ""
             notice(
                 f"{model}: {trained:,} weights may be too many for {examples:,} examples at epsilon "
                 f"{epsilon:g}, and learn nothing{other}"

@@ -163,7 +163,8 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     with reading(path), path.open(encoding="utf-8", newline="") as file:
         reader, line = csv.reader(file), 1
         for row in reader:
-            if any(value.strip() for value in row) or len(row) > 1:
+            # of one column, a quoted empty value is an example too
+            if any(value.strip() for value in row) or len(row) > 1 or row == [""]:
                 yield line, row
             line = reader.line_num + 1
 
