@@ -139,10 +139,12 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
     assert len(runs) == len(rows), "they were just read"  # none is listed whose trainings don't count
     trainings = trainings_of(runs, searches, root)
     unlinked = tuple(search for search in searches if search not in linked)
-    left_out = sum(training is None for part in trainings for training in part)
+    together = composed(trainings)
+    # with trainings whose unit is smaller than a person's examples
+    left_out = sum(map(len, trainings)) if together is None else together.left_out
     noisy = [training for part in trainings for training in part if isinstance(training, tuple)]
     examples = frozenset(spending.examples for spending, *_ in noisy)
-    return DataBudget(data, tuple(rows), tuple(searches), unlinked, composed(trainings), left_out, examples)
+    return DataBudget(data, tuple(rows), tuple(searches), unlinked, together, left_out, examples)
 
 
 def _own_sets(settings: Settings, data: str, origins: Sequence[Provenance]) -> Iterator[str]:

@@ -141,6 +141,14 @@ def test_epsilon_is_for_a_person_from_the_declaration_to_the_export(lab: Path) -
     assert "each person has one name in the column of people" in card
     assert "____" not in card
     assert "secret" not in card
+    # a training for a line, on the same people, has no bound for a person
+    run("new data lines --table ../visits.csv --label ill --schema visits.schema.yaml")
+    run(ROW.replace("row mine --data visits", "row other --data lines"))
+    run("train other")
+    assert (
+        f"for {unit} that is in no public split and in none of their validation splits; no bound is "
+        "proven for 1 more training." in run("ledger other")
+    )
     # a record with another unit is a contradiction
     declare(lambda params: params["own"]["visits"]["unit"].update(at_most=2))
     assert "noise_multiplier: not what its settings come to" in refused("ledger mine")
