@@ -78,4 +78,7 @@ def test_its_search_is_one(project: Path) -> None:
     declared = YAML(typ="safe").load(project / "params.yaml")
     declared["rows"]["my-row"]["search"] = "my-row"
     settings = params.parse({**declared, "searches": typed})
-    assert settings.searches[of("console")[1].commands[0].split()[-1]].row == "my-row"
+    (search,) = (
+        line for block in of("console") for line in block.commands if line.startswith("dprepro search")
+    )
+    assert settings.searches[search.split()[-1]].row == "my-row"
