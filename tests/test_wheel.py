@@ -167,7 +167,7 @@ def test_import_is_quick_and_brings_what_it_promises(bare: Installed, tmp_path: 
 
 
 def test_the_library_works_beside_modules_of_ones_own(bare: Installed, tmp_path: Path) -> None:
-    """All that its page shows, without a laboratory's packages; frameworks and a second process are tried elsewhere."""
+    """All that its page shows, without a laboratory's packages, frameworks and a second process."""
     lay(tmp_path, OWN_MODULES)
     elsewhere = re.compile(
         r"^(?:import|from) (?:lightning|accelerate|transformers)\b|init_process_group", re.MULTILINE
