@@ -291,7 +291,7 @@ def test_the_page_says_the_epsilon_of_an_opacus_history(capsys: pytest.CaptureFi
 def test_a_history_has_the_noise_of_each_step_though_a_tensor_changes() -> None:
     sampler, noise = dprepro.PoissonSampler(300, 40, 4), torch.tensor(1.0)
     private_backward = dprepro.PrivateBackward(network(), sampler, CLIP, SIGMA)
-    private_backward.noise_multiplier = noise
+    private_backward.noise_multiplier = noise  # type: ignore[assignment]
     for inputs, labels in dprepro.loader(DATA, sampler):
         private_backward(inputs, labels)
         noise *= 2
