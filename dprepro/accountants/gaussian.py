@@ -105,9 +105,9 @@ def mixture(spending: SampledGaussian) -> tuple[list[float], list[float]]:
 
 def _common_distances(spending: SampledGaussian) -> tuple[np.ndarray, np.ndarray, float]:
     """Distances of `step_distances` up to a limit, their probabilities, and that of larger distances."""
-    if spending.group is not None and spending.group > 1:
-        drawn = np.arange(1, spending.group + 1)
-        return drawn, binom.pmf(drawn, spending.group, spending.rate), 0.0
+    if (group := spending.group or 1) > 1:
+        drawn = np.arange(1, group + 1)
+        return drawn, binom.pmf(drawn, group, spending.rate), 0.0
     if spending.sampling != "replacement":
         return np.array([1]), np.array([spending.rate]), 0.0
     # draws beyond the number of mini-sets move nothing more
@@ -133,10 +133,10 @@ def squared_distances(spending: SampledGaussian, steps: int) -> tuple[np.ndarray
     """
     if spending.sampling in ("shuffled", "allocation"):
         return np.array([spending.epochs(steps) * spending.participations]), np.array([1.0])
-    if spending.group is not None and spending.group > 1:
+    if (group := spending.group or 1) > 1:
         # j draws of a person's k examples move a step by j distances, and j^2 is at most k j
-        _, largest_sums, total = successes(steps * spending.group, spending.rate)
-        return spending.group * largest_sums, total
+        _, largest_sums, total = successes(steps * group, spending.rate)
+        return group * largest_sums, total
     distances, probabilities, rest = _common_distances(spending)
     if len(distances) == 1 and not rest:
         _, largest_sums, total = successes(steps, probabilities[0])

@@ -97,7 +97,7 @@ class SampledGaussian(Strict):
     @property
     def grouped(self) -> bool:
         """Return whether neighbouring data sets may differ in several examples."""
-        return self.group is not None and self.group > 1
+        return (self.group or 1) > 1
 
     @property
     def rate(self) -> float:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from dprepro.auditing.canaries import (
 from dprepro.auditing.epsilon_bounds import ASSUMING_NOTHING, AuditedEpsilon, Confidence, largest
 from dprepro.auditing.verdicts import Shown, Verdict, beyond, could_have_shown
 from dprepro.checking import checked, floats, refuse_sparse
-from dprepro.clipping.functional import evaluating, outputs_of
+from dprepro.clipping.functional import evaluating, of_each, outputs_of
 from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, Epsilon, Positive
 
@@ -172,7 +173,7 @@ def audit_model(
         rows, classes_of_rows = _with_canaries(given, labels, made, inside, replace)
         own = _like(made.inputs, given)
         if positions is not None:
-            rows, own = _rows(inputs, rows), _rows(inputs, own)
+            rows, own = (of_each(inputs, itemgetter(index)) for index in (rows, own))
         returned = train(rows, classes_of_rows)
         attack = _Steps(made, kind == "gradient", len(own_labels), own)
         if isinstance(returned, Iterator):
@@ -276,7 +277,7 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
         inputs = _as_network(inputs, network)
     with torch.no_grad(), evaluating(network) if isinstance(network, nn.Module) else nullcontext():
         parts = [
-            floats("logits", _outputs(network, _rows(inputs, slice(start, start + AT_ONCE))))
+            floats("logits", _outputs(network, of_each(inputs, itemgetter(slice(start, start + AT_ONCE)))))
             for start in range(0, len(labels), AT_ONCE)
         ]
     logits = np.concatenate(parts)
@@ -285,13 +286,6 @@ def final_scores(network: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
     if not np.isfinite(logits).all():
         raise UserError("logits: not finite; needed: a network whose training didn't diverge")
     return margins(logits, labels)
-
-
-def _rows(inputs: Any, index: Any) -> Any:
-    """Inputs of the examples at ``index``, or several by keyword."""
-    if isinstance(inputs, Mapping):
-        return {name: values[index] for name, values in inputs.items()}
-    return inputs[index]
 
 
 def _outputs(network: Any, inputs: Any) -> Any:

@@ -24,6 +24,7 @@ from dprepro.auditing.mistakes import MistakeName
 from dprepro.auditing.verdicts import Shown, Verdict
 from dprepro.checking import checked, floats, refuse_sparse, warn
 from dprepro.clipping.clippers import NoHalfPrecision
+from dprepro.clipping.functional import of_each
 from dprepro.clipping.network_state import restored_randomness
 from dprepro.errors import UserError
 from dprepro.fields import Positive
@@ -379,9 +380,10 @@ class _Player:
 
 def _rows(inputs: Any, index: Any, factor: float = 1.0) -> Any:
     """Inputs of the examples ``index``, numbers with a fraction times ``factor``."""
-    if isinstance(inputs, Mapping):
-        return {name: _rows(values, index, factor) for name, values in inputs.items()}
-    return inputs[index] * factor if factor != 1 and _has_fractions(inputs) else inputs[index]
+    return of_each(
+        inputs,
+        lambda values: values[index] * factor if factor != 1 and _has_fractions(values) else values[index],
+    )
 
 
 def _has_fractions(inputs: Any) -> bool:

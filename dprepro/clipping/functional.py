@@ -15,9 +15,9 @@ VECTOR = 16  # numbers in a vector register of a CPU
 
 def of_each(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:
     """``function`` of the inputs, or of each one by keyword."""
-    if isinstance(inputs, Tensor):
-        return function(inputs)
-    return {name: function(value) for name, value in inputs.items()}
+    if isinstance(inputs, Mapping):
+        return {name: function(value) for name, value in inputs.items()}
+    return function(inputs)
 
 
 def a_tensor(inputs: Inputs) -> Tensor:

@@ -156,7 +156,7 @@ def read_inputs(
             raise UserError(texts.no_column(path, preparation.column, lines.columns))
         sentences = lines[preparation.column].tolist()
         problems = {
-            number: f"{path}: line {texts.csv_line(path, number)}: no {preparation.column}"
+            number: f"{texts.at(path, number)}: no {preparation.column}"
             for number, sentence in enumerate(sentences)
             if not sentence
         }

@@ -221,7 +221,7 @@ class MethodSettings(Strict):
         if not self.private:
             return Guarantee(None, None, None, broken=(self.noiseless,))
         delta, claimed_by = self.claim
-        if sizes.group is not None and sizes.group > 1:
+        if (sizes.group or 1) > 1:
             claimed_by = "pld"  # the only accountant
         broken = self.broken(normalization)
         return Guarantee(self.spending(sizes), delta, claimed_by, broken, not_covered=(CURVES,))

@@ -10,7 +10,7 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own.texts import csv_frame, csv_line, kept, no_column, refuse_twice, unknown
+from dprepro.pipeline.data.own.texts import at, csv_frame, kept, no_column, refuse_twice, unknown
 from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
@@ -52,7 +52,7 @@ def read(
     names = _in_words(_column(path, lines, label), classes)
     found = names.map(numbers)
     if (line := _first(found.isna())) is not None:
-        raise UserError(f"{_at(path, line)}: {label} is {unknown(names[line], classes)}")
+        raise UserError(f"{at(path, line)}: {label} is {unknown(names[line], classes)}")
     return Examples(features, found.to_numpy(np.int64), people)
 
 
@@ -273,7 +273,7 @@ def _refuse_missing(path: Path, there: Mapping[str, "Series"], columns: Mapping[
         name, line = min(first.items(), key=lambda found: found[1])
         others = [other for other in first if other != name]
         also = f"; so it is in other lines of {listed(others)}" if others else ""
-        raise UserError(f"{_at(path, line)}: {name} is missing{also}; allowed: {FILLED}")
+        raise UserError(f"{at(path, line)}: {name} is missing{also}; allowed: {FILLED}")
 
 
 def _missing(values: "Series", column: Column) -> "Series":
@@ -281,11 +281,6 @@ def _missing(values: "Series", column: Column) -> "Series":
     if isinstance(column, Numeric):
         return texts.eq("") | _is_nan(texts)
     return texts.eq("") & ("" not in column.values)
-
-
-def _at(path: Path, line: int) -> str:
-    """Place of the example with the number ``line``, from 0, for messages: its line in a CSV file."""
-    return f"{path}: line {csv_line(path, line) if path.suffix.lower() != '.parquet' else line + 1}"
 
 
 def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target: bool = False) -> np.ndarray:
@@ -297,10 +292,10 @@ def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target
         empty = "" if is_target else ", and an empty cell for a missing one"
         days = DATES if re.match(DATE, texts[line], re.IGNORECASE) else ""
         raise UserError(
-            f"{_at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}{days}"
+            f"{at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}{days}"
         )
     if is_target and (line := _first(missing)) is not None:
-        raise UserError(f"{_at(path, line)}: {name} is missing; allowed: a number")
+        raise UserError(f"{at(path, line)}: {name} is missing; allowed: a number")
     low, high = column.range
     numbers = np.where(missing, low if column.fill is None else column.fill, numbers)
     scaled = 2 * (np.clip(numbers, low, high) - low) / (high - low) - 1
@@ -323,7 +318,7 @@ def _categories(path: Path, name: str, values: "Series", column: Categorical) ->
         )
     if not column.other and (line := _first(other)) is not None:
         raise UserError(
-            f"{_at(path, line)}: {name} is {unknown(texts[line], column.values)}, or `other: true` in the "
+            f"{at(path, line)}: {name} is {unknown(texts[line], column.values)}, or `other: true` in the "
             "column's declaration"
         )
     parts = [texts.eq(value) for value in column.values]

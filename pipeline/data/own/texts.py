@@ -31,8 +31,7 @@ def read(path: Path, text: str, label: str, classes: Sequence[str], unit: Unit |
     numbers = {name: number for number, name in enumerate(classes)}
     for row, name in zip(rows.index, names, strict=True):
         if name not in numbers:
-            line = csv_line(path, int(row))
-            raise UserError(f"{path}: line {line}: {label} is {unknown(name, classes)}")
+            raise UserError(f"{at(path, int(row))}: {label} is {unknown(name, classes)}")
     labels = np.array([numbers[name] for name in names], np.int64)
     return Examples(np.array(texts, object), labels, people)
 
@@ -63,8 +62,7 @@ def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame",
     )
     if people.eq("").any():
         row = int(people.eq("").to_numpy().argmax())
-        where = f"line {row + 1 if path.suffix.lower() == '.parquet' else csv_line(path, row)}"
-        raise UserError(f"{path}: {where}: {unit.column} is missing; allowed: the name of a person")
+        raise UserError(f"{at(path, row)}: {unit.column} is missing; allowed: the name of a person")
     first = people.groupby(people).cumcount() < unit.at_most
     return rows[first], people[first].to_numpy(object)
 
@@ -152,6 +150,11 @@ def _refuse_longer(path: Path, columns: int) -> None:
             raise UserError(f"{path}: line {line}: {len(row)} values; the first line has {columns} names")
 
 
+def at(path: Path, row: int) -> str:
+    """A file and the line of its example number ``row``, from 0, for messages."""
+    return f"{path}: line {row + 1 if path.suffix.lower() == '.parquet' else csv_line(path, row)}"
+
+
 def csv_line(path: Path, row: int) -> int:
     """Line in a CSV file, from 1, at which the ``row``-th example begins, from 0; blank lines are none."""
     return next(line for number, (line, _) in enumerate(_records(path)) if number == row + 1)
@@ -197,6 +200,5 @@ def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
             raise UserError(no_column(path, name, rows.columns))
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
-        line = csv_line(path, int(short.idxmax()))
-        raise UserError(f"{path}: line {line}: no {' or no '.join(names)}")
+        raise UserError(f"{at(path, int(short.idxmax()))}: no {' or no '.join(names)}")
     return [rows[name].tolist() for name in names]

@@ -60,7 +60,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         from dprepro.accountants.calibration import noise_for
 
         rate, steps = self.batch / self.population(sizes.examples), self.total_steps(sizes.examples)
-        if self.drawn == "allocation" or sizes.group not in (None, 1):
+        if self.drawn == "allocation" or (sizes.group or 1) > 1:
             return _least_noise(self, sizes, steps)
         return noise_for(self.epsilon, self.delta, rate, steps, self.accountant)
 
@@ -81,7 +81,7 @@ class DpsgdSettings(DescentSettings, EpochSettings):
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
         if self.private and self.drawn == "allocation" and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for 'sampling: allocation'; allowed: pld"
-        several = circumstances.group is not None and circumstances.group > 1
+        several = (circumstances.group or 1) > 1
         if self.private and several and self.accountant == "rdp":
             return "settings.accountant: 'rdp' has no bound for several examples of a person; allowed: pld"
         return super().problem(circumstances)
