@@ -28,7 +28,7 @@ from tests.refusal import refusal_of
 
 SIZE = 32
 (SCHEMA,) = (block.text for block in blocks("docs/public-network.md") if block.language == "yaml")
-NETWORK = SCHEMA.replace("resnet18.pth", "net.pth").replace("ImageNet-1k}", f"ImageNet, size: {SIZE}}}")
+NETWORK = SCHEMA.replace("resnet18.pth", "net.pth").replace("-1k", f"\n  size: {SIZE}")
 WEIGHTS = (
     "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
     f"--trained-on ImageNet --network-size {SIZE}"
