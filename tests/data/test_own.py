@@ -200,7 +200,7 @@ def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_
     folder = tmp_path / write_images(tmp_path / "mine", shape=(12, 20))
     Image.fromarray(np.full((40, 16), 200, np.uint8)).save(folder / "class-1/tall.jpg")
     assert "--size cuts and scales" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
-    declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
+    declared = declare(tmp_path, "images", "mine", resize=True, shape=(1, 10, 10))
     assert declared["own"]["mine"]["shape"] == [1, 10, 10]
     data = made(tmp_path, settings_of(declared))
     assert data.input_shape == (1, 10, 10)
@@ -241,7 +241,7 @@ def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
     done = made(tmp_path, settings_of(declare(tmp_path, kind, "mine")))
     assert done.manifest["counts"] == {"train": 54, "validation": 6, "test": 30, "public": 0}
     line = refusal_of(lambda: declare(tmp_path, kind, "mine", test=9))
-    assert line == f"--test 9: not allowed beside the test part of {tmp_path}/mine"
+    assert line == f"own.mine.test: 9; not allowed beside the test part of {tmp_path}/mine"
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -
     assert distance(actual.sums, sums) <= 1e-3 * CLIP
 
 
-# Classes of the clippers: of one replica, and of several, where `OneByOne` is none
+# Classes of the clippers
 CLIPPERS: dict[str, type] = {
     "image: in place": BookKeeping,
     "overwritten": BookKeeping,
