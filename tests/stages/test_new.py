@@ -298,13 +298,15 @@ rows:
 """
     (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
     adding = Adding()
-    adding.level("first", "{epsilon: 1.0}")
+    adding.level("first", {"epsilon": 1.0})
     assert adding.text.endswith(
         "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
     )
     assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
-    with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
-        adding.level("second", "{epsilon: 1.0}")
+    adding.level("second", {"epsilon": 1.0})  # of which it has its own then
+    rows = parse_yaml(adding.text, Path("params.yaml"))["rows"]
+    assert rows["second"]["levels"] == [{"epsilon": 3}, {"epsilon": 1.0}]
+    assert "x: &other {levels: [{epsilon: 3}]}" in adding.text
 
 
 @pytest.mark.parametrize(
