@@ -204,7 +204,12 @@ def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
 def _params_at(revision: str) -> dict[str, Any] | None:
     """Content of params.yaml at a commit; None if git doesn't have the commit."""
     text = provenance.committed_text(PARAMS, revision)
-    return None if text is None else parse_yaml(text, PARAMS) or {}
+    return None if text is None else _parsed(text)
+
+
+@cache
+def _parsed(params: str) -> dict[str, Any]:
+    return parse_yaml(params, PARAMS) or {}
 
 
 def _differing(key: str, revision: str, settings: Settings) -> str | None:
