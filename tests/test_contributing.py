@@ -72,7 +72,7 @@ def _trained_and_attacked() -> None:
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
     Path("params.yaml").write_text(PARAMS.replace(ROW, short))
-    assert "2 replicas trained" in run("train my-perceptron")
+    assert "2 trained" in run("train my-perceptron")
 
 
 def read(kind: str) -> Any:

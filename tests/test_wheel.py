@@ -241,7 +241,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert set(environment.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
     # the second method trained nothing again, and all is vouched for
     plan = told[2]
-    assert "mine-t2-signs: 2 replicas (never ran)" in plan
+    assert "mine-t2-signs: 2 trainings (never ran)" in plan
     assert "mine-t1-lenet5" not in plan
     assert ", 0 wrong" in told[-2]
     # in a clone, as CI does it

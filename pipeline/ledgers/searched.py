@@ -36,7 +36,7 @@ def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) 
         )
     examples = settings.split(row.data).validation
     run = records.read_run(record.row, root)
-    unproven = run is not None and any(TRIED in replica.broken for replica in run.replicas)
+    unproven = run is not None and any(TRIED in training.broken for training in run.trainings)
     compared = set()
     for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
         where = f"candidates.{place}"

@@ -442,7 +442,7 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
     new_row("first --data houses --model logistic --method dpsgd --epsilon 128 --epochs 60")
     train("first")
-    measured = not_none(records.read_evaluation("first")).replicas[0]
+    measured = not_none(records.read_evaluation("first")).trainings[0]
     assert isinstance(measured.scores, Errors)
     assert measured.metrics["test_accuracy"] == pytest.approx(1 - measured.scores.mae / 300, abs=1e-5)
     assert (measured.scores.r2 or 0) > 0.8

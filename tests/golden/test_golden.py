@@ -1,4 +1,4 @@
-"""Every kind of replica that a row has takes its first steps as it did when its golden values were kept."""
+"""Every kind of training that a row has takes its first steps as it did when its golden values were kept."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ SMALLEST = {"lenet5", "lenet5_tanh", "adlm_cnn"}
 
 
 def small_kind(method: str) -> Kind:
-    """A method's kind of replica with a small network; a private one if there is such."""
+    """A method's kind of training with a small network; a private one if there is such."""
     small = [kind for kind in KINDS[method].values() if kind.row.model.name in SMALLEST]
     return max(small, key=lambda kind: kind.level.private)
 

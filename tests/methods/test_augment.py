@@ -76,7 +76,7 @@ def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None
     assert torch.equal(actual, large[..., start : start + side, start : start + side])
 
 
-def test_replicas_are_a_leading_dimension() -> None:
+def test_trainings_are_a_leading_dimension() -> None:
     images = some(2, 5, 3, 32, 32)
     actual = crop_flip(images, draws(10).reshape(2, 15))
     assert torch.equal(actual.flatten(0, 1), one_by_one(images.flatten(0, 1), draws(10)))

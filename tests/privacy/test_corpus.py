@@ -70,7 +70,7 @@ def test_a_random_networks_clipped_sums_are_those_of_one_backward_pass_an_exampl
     check(seed)
 
 
-# Classes of the clippers: of one replica, and of several, where `OneByOne` is none
+# Classes of the clippers: of one training, and of several, where `OneByOne` is none
 CLIPPERS: dict[str, type] = {
     "image: in place": BookKeeping,
     "overwritten": BookKeeping,
