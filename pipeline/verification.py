@@ -35,7 +35,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
-from dprepro.pipeline.results.searches import definitions
+from dprepro.pipeline.results.searches import definition_of
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
 
@@ -155,7 +155,7 @@ def _search(
             f"`dvc repro ledger@{wrong}`"
         )
     unchecked = [] if signed else [f"signature: {dvclock.LOCK} has no ledger of its row"]
-    if record.definition is None or record.definition not in definitions(name, settings, record.provenance):
+    if record.definition != definition_of(name, settings, record.provenance):
         unchecked.append("settings outside the grid: others than now, or recorded in another way")
     return "; ".join(unchecked) or None
 
