@@ -67,7 +67,7 @@ def answer(
         if words[0] in MAIN:
             _import_slow()
             streams = output.fileno(), noise.fileno()
-            status = _forked(partial(_become, words, folder, environment, before or {}), streams)
+            status = forked(partial(_become, words, folder, environment, before or {}), streams)
         else:
             done = subprocess.run(line, shell=True, cwd=folder, env=environment, stdout=output, stderr=noise)
             status = done.returncode
@@ -82,7 +82,7 @@ def _import_slow() -> None:
             import_module(name)
 
 
-def _forked(work: Callable[[], int], streams: Sequence[int] = ()) -> int:
+def forked(work: Callable[[], int], streams: Sequence[int] = ()) -> int:
     """Status of ``work`` in a fork, with ``streams`` as standard output and error."""
     if (child := os.fork()) == 0:
         status = 70
@@ -154,7 +154,7 @@ def _take_streams_and_commands(before: Before) -> None:
     def run_stage(_: object, line: str, *, cwd: str, env: Mapping[str, str], **__: Any) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        if status := _forked(partial(_become, shlex.split(line), Path(cwd), env, before)):
+        if status := forked(partial(_become, shlex.split(line), Path(cwd), env, before)):
             raise StageCmdFailedError(line, status)
 
     run._run = run_stage

@@ -58,8 +58,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             ]
             csv.writer(file).writerows([("body", "mood"), *lines])
         run("new data also-known --npz known.npz")
-        run("new data mine --npz mine.npz --inputs pictures --public 4 --public-from also-known")
-        run("new data said --texts texts.csv --text body --label mood")
+        Path("mine.yaml").write_text("{inputs: pictures, public: {raw: also-known, count: 4}}\n")
+        run("new data mine --npz mine.npz --schema mine.yaml")
+        Path("said.yaml").write_text("text: body\n")
+        run("new data said --texts texts.csv --label mood --schema said.yaml")
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
         new_row(f"{IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
         new_row(f"{TEXTS} --data said --model bilstm {dpsgd}")
