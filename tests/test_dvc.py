@@ -245,7 +245,7 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     said = plan()
     assert "toy: 1 training (never ran), 1 stand; about" in said
-    assert "to train: 1 rows" in said
+    assert "to train: 1 row," in said
     assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
     edit(bare.folder / "params.yaml", "settings: {batch: 8,", "settings: {batch: 10,")
     said = plan()
