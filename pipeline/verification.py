@@ -114,7 +114,7 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    raw.load(name, settings)
+    raw.check(name, settings)
 
 
 def _prepared(name: str, settings: Settings) -> None:
@@ -328,7 +328,7 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric differs.
     """
-    from dprepro.pipeline.export.networks import CPU
+    from dprepro.pipeline.methods.base import CPU
     from dprepro.pipeline.training.evaluation import evaluate
 
     stored, directory = records.read_evaluation(key), Path().resolve()

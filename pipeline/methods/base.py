@@ -39,6 +39,9 @@ class Execution:
     reference: bool = False
 
 
+CPU = Execution(torch.device("cpu"), physical=256)
+
+
 def keep_freed() -> None:
     """Let glibc keep freed memory for the next step, instead of returning it to the system.
 

@@ -392,7 +392,6 @@ FAULTS: dict[str, Fault] = {
         partial(test_randomness.test_secret_batches_are_random_allocations, 1),
     ),
     "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
-    "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),
     "entropy cut to 32 bits": Fault(
         randomness, "secrets", entropy(lambda: os.urandom(32)[:4]), BEHIND_THE_NOISE
     ),

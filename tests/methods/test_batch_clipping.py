@@ -74,12 +74,6 @@ def test_a_network_that_keeps_something_of_its_inputs_is_refused(tiny: Prepared,
     method.task = replace(method.task, net=kept)
     with pytest.raises(UserError, match=r"keeps something of its inputs in '1\.scale'"):
         method.init()
-    calls: list[int] = []
-    counting = nn.Sequential(nn.Flatten(), nn.Linear(1024, 10))
-    counting.register_forward_hook(lambda *_: calls.append(len(calls)))
-    method.task = replace(method.task, net=counting)
-    with pytest.raises(UserError, match="changes variables outside of itself"):
-        method.init()
     # the examples of a set may see each other, but not how many places of a Poisson set are empty
     mixes = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1024, track_running_stats=False), nn.Linear(1024, 10))
     method.task = replace(method.task, net=mixes)
